@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from lib_dlhpc.costs.reading import limits
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.schema import to_table
 
@@ -34,21 +34,19 @@ def expected(tier: StorageTier, asked: Asked) -> float:
 def reading(tier: StorageTier, asked: Asked) -> Experiment:
     """Return an experiment that reads samples of that size from the tier, as files or from packed partitions."""
     table = to_table(tier) | {"name": "tier", "scope": "node"}
-    return read_experiment(
-        {
-            "model": {"family": "mlp", "widths": [1, 1]},
-            "dataset": {
-                "name": "imagenet",
-                "samples": SAMPLES,
-                "files": SAMPLES,
-                "bytes": float(SAMPLES * asked.size),
-            },
-            "machine": {"name": "laptop", "storage": {"tier": table}},
-            "strategy": {"devices_per_node": 1, "batch": 1},
-            "storage": {
-                "tier": "tier",
-                "format": "packed" if asked.packed else "files",
-                "workers": asked.readers,
-            },
-        }
+    return Experiment(
+        model={"family": "mlp", "widths": [1, 1]},
+        dataset={
+            "name": "imagenet",
+            "samples": SAMPLES,
+            "files": SAMPLES,
+            "bytes": float(SAMPLES * asked.size),
+        },
+        machine={"name": "laptop", "storage": {"tier": table}},
+        strategy={"devices_per_node": 1, "batch": 1},
+        storage={
+            "tier": "tier",
+            "format": "packed" if asked.packed else "files",
+            "workers": asked.readers,
+        },
     )

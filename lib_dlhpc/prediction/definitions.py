@@ -14,7 +14,7 @@ from lib_dlhpc.prediction.intervals import best_interval, daly, goodput, young
 from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.prediction.memory import attention_activation_saved
 from lib_dlhpc.prediction.profile import holders
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 
 def checkpoint_size(parameters: float, bytes_each: float) -> float:
@@ -58,18 +58,12 @@ def fed_step(records: int, record: float, files: int, batch: int, bandwidth: flo
 
     files of `records` records of `record` bytes each, `batch` of them a step (MLPerf Storage's workloads).
     """
-    run = read_experiment(
-        {
-            "model": "resnet50",
-            "dataset": {
-                "samples": files * records,
-                "files": files,
-                "bytes": files * records * record,
-            },
-            "machine": {"name": "h100-pod", "storage": {"under-test": {"bandwidth": bandwidth}}},
-            "strategy": {"devices_per_node": 1, "batch": batch},
-            "storage": {"tier": "under-test"},
-        }
+    run = Experiment(
+        model="resnet50",
+        dataset={"samples": files * records, "files": files, "bytes": files * records * record},
+        machine={"name": "h100-pod", "storage": {"under-test": {"bandwidth": bandwidth}}},
+        strategy={"devices_per_node": 1, "batch": batch},
+        storage={"tier": "under-test"},
     )
     return float(reading(run).fetch)
 
@@ -111,13 +105,11 @@ def activation_fraction(model: str, tensor: int) -> float:
 
 def _activation_bytes(model: str, strategy: dict[str, Any]) -> float:
     """Return the activation bytes per sample of one transformer block on a rank, in fp16."""
-    run = read_experiment(
-        {
-            "model": {"name": model, "layers": 2},
-            "dataset": "webtext",
-            "machine": {"name": "selene", "devices_per_node": strategy["tensor"]},
-            "strategy": {"precision": "fp16", "fused_attention": "off", **strategy},
-        }
+    run = Experiment(
+        model={"name": model, "layers": 2},
+        dataset="webtext",
+        machine={"name": "selene", "devices_per_node": strategy["tensor"]},
+        strategy={"precision": "fp16", "fused_attention": "off", **strategy},
     )
     two, three = (
         stored_bytes(

@@ -18,7 +18,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.spec.dataset import Dataset, read_dataset
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import storage_tier
 
 # Slides of the FanStore project.
@@ -63,36 +63,32 @@ def slides_run(nodes: Any = 16, access: str = "stream") -> Experiment:
     180 M reads of 117 M files make 1.54 a file. The batch, not given, is 64 a GPU.
     """
     local = {} if access == "stream" else {"local": "ssd"}
-    return read_experiment(
-        {
-            "model": "resnet50",
-            "dataset": "imagenet",
-            "machine": "fanstore-gpu",
-            "strategy": {"nodes": nodes, "batch": 64, "allreduce": "hierarchical"},
-            "storage": {
-                "tier": "lustre",
-                "access": access,
-                **local,
-                "workers": 4,
-                "reads_per_file": READ_CALLS / FILES_OPENED,
-            },
-            "run": {"epochs": 90},
-        }
+    return Experiment(
+        model="resnet50",
+        dataset="imagenet",
+        machine="fanstore-gpu",
+        strategy={"nodes": nodes, "batch": 64, "allreduce": "hierarchical"},
+        storage={
+            "tier": "lustre",
+            "access": access,
+            **local,
+            "workers": 4,
+            "reads_per_file": READ_CALLS / FILES_OPENED,
+        },
+        run={"epochs": 90},
     )
 
 
 def skylake_run(nodes: Any = 512, access: str = "cooperative") -> Experiment:
     """Return ResNet-50 on Stampede2's Skylake nodes, on FanStore or ("stream") on the shared file system."""
     local = {} if access == "stream" else {"local": "ssd"}
-    return read_experiment(
-        {
-            "model": "resnet50",
-            "dataset": "imagenet",
-            "machine": "stampede2-skx",
-            "strategy": {"nodes": nodes, "batch": 32, "allreduce": "hierarchical"},
-            "storage": {"tier": "lustre", "access": access, **local},
-            "run": {"epochs": 90},
-        }
+    return Experiment(
+        model="resnet50",
+        dataset="imagenet",
+        machine="stampede2-skx",
+        strategy={"nodes": nodes, "batch": 32, "allreduce": "hierarchical"},
+        storage={"tier": "lustre", "access": access, **local},
+        run={"epochs": 90},
     )
 
 

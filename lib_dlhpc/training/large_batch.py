@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.data import Data, global_batches, load
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
@@ -111,28 +111,26 @@ DIGITS = Study(
 def experiment_of(study: Study, trial: Trial) -> Experiment:
     """Return the experiment that a trial is: `dlhpc run` trains the same."""
     rule = study.rules[trial.rule]
-    return read_experiment(
-        {
-            "model": {"family": "mlp", "widths": list(study.widths)},
-            "dataset": {"name": study.dataset},
-            "machine": {"name": "laptop"},
-            "strategy": {
-                "nodes": 1,
-                "devices_per_node": 1,
-                "batch": trial.batch,
-                "optimizer": rule.optimizer,
-            },
-            "run": {"epochs": study.epochs, "seed": trial.seed},
-            "training": {
-                "rate": trial.rate,
-                "base_batch": study.base_batch if rule.scaled else 0,
-                "warm_up": trial.warm_up,
-                "decay": rule.decay,
-                "steps_at": 0.4
-                * study.epochs,  # two tenfold decays of the rate, or increases of the batch
-                "weight_decay": 5e-4,
-            },
-        }
+    return Experiment(
+        model={"family": "mlp", "widths": list(study.widths)},
+        dataset={"name": study.dataset},
+        machine="laptop",
+        strategy={
+            "nodes": 1,
+            "devices_per_node": 1,
+            "batch": trial.batch,
+            "optimizer": rule.optimizer,
+        },
+        run={"epochs": study.epochs, "seed": trial.seed},
+        training={
+            "rate": trial.rate,
+            "base_batch": study.base_batch if rule.scaled else 0,
+            "warm_up": trial.warm_up,
+            "decay": rule.decay,
+            "steps_at": 0.4
+            * study.epochs,  # two tenfold decays of the rate, or increases of the batch
+            "weight_decay": 5e-4,
+        },
     )
 
 

@@ -10,7 +10,7 @@ from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.launch.energy import counters, run_energy
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
@@ -100,15 +100,13 @@ def experiment(setting: Setting, batch: int) -> Experiment:
 def _planned(batch: int, ranks: int, seed: int) -> Experiment:
     rate = next(run.rate for run in stored_steps() if run.batch == batch)
     strategy = {"devices_per_node": ranks, "batch": batch // ranks, "optimizer": "momentum"}
-    return read_experiment(
-        {
-            "model": {"family": "mlp", "widths": list(STUDY.widths)},
-            "dataset": STUDY.dataset,
-            "machine": "laptop",
-            "strategy": strategy,
-            "training": {"rate": rate, "weight_decay": 5e-4},
-            "run": {"target": TARGET, "seed": seed},
-        }
+    return Experiment(
+        model={"family": "mlp", "widths": list(STUDY.widths)},
+        dataset=STUDY.dataset,
+        machine="laptop",
+        strategy=strategy,
+        training={"rate": rate, "weight_decay": 5e-4},
+        run={"target": TARGET, "seed": seed},
     )
 
 

@@ -15,7 +15,7 @@ from lib_dlhpc.explore.blocks.lines import line_columns, value_at
 from lib_dlhpc.explore.hybrid_parallel.charts import held_by, memory_state, parts_of, terms_state
 from lib_dlhpc.prediction import Breakdown, breakdown
 from lib_dlhpc.prediction.published import UNITS, results
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count, format_plain
 
 seconds, size = amount("s"), amount("B")
@@ -70,13 +70,11 @@ def cosmos(edge: int = 512) -> Experiment:
     """Return the run of Oyama et al. 2019 with cubes of that edge: a sample on four GPUs, 512 GPUs."""
     many = UNIVERSES * (512 // edge) ** 3
     files = {"samples": many, "files": many, "bytes": many * 4 * edge**3 * POINT}
-    return read_experiment(
-        {
-            "model": {"name": "cosmoflow-512", "image": edge},
-            "dataset": {"name": "cosmoflow", **files, "sample_shape": [4, edge, edge, edge]},
-            "machine": {"name": "lassen", "nodes": MOST // PER_NODE},
-            "strategy": {"nodes": 512 // PER_NODE, "spatial": 4, "batch": 1, "optimizer": "adam"},
-        }
+    return Experiment(
+        model={"name": "cosmoflow-512", "image": edge},
+        dataset={"name": "cosmoflow", **files, "sample_shape": [4, edge, edge, edge]},
+        machine={"name": "lassen", "nodes": MOST // PER_NODE},
+        strategy={"nodes": 512 // PER_NODE, "spatial": 4, "batch": 1, "optimizer": "adam"},
     )
 
 

@@ -15,7 +15,7 @@ from lib_dlhpc.explore.hybrid_parallel.background import Background, Compute, as
 from lib_dlhpc.explore.hybrid_parallel.charts import Way, best_of, terms_state, way_of
 from lib_dlhpc.prediction import breakdown
 from lib_dlhpc.prediction.validate import results
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 seconds, size = amount("s"), amount("B")
 TENSOR = (1, 2, 4, 8, 16)
@@ -132,13 +132,11 @@ def _base(name: str, node: int) -> Experiment:
     nodes = run.gpus // node
     network = {"family": "gpt", "layers": run.layers, "hidden": run.hidden, "heads": run.heads}
     how = {"precision": "fp16", "optimizer": "adam", "overlap": False, "batch": run.batch}
-    return read_experiment(
-        {
-            "model": {**network, "sequence": 2048, "vocabulary": 51200, "dropout": 0.1},
-            "dataset": "webtext",
-            "machine": {"name": "selene", "devices_per_node": node, "nics": node, "nodes": nodes},
-            "strategy": {"nodes": nodes, **how},
-        }
+    return Experiment(
+        model={**network, "sequence": 2048, "vocabulary": 51200, "dropout": 0.1},
+        dataset="webtext",
+        machine={"name": "selene", "devices_per_node": node, "nics": node, "nodes": nodes},
+        strategy={"nodes": nodes, **how},
     )
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
 from lib_dlhpc.explore.blocks.live_run import ranks_in_words
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count
 
 MOST = 8  # ranks
@@ -69,15 +69,13 @@ def experiment(setting: Setting) -> Experiment:
     ranks = {"nodes": 1, "devices_per_node": setting.ranks}
     split = {inside: setting.inside, "pipeline": setting.stages, "batch": batch // setting.replicas}
     how = {"precision": "fp64", "bucket": 100e3, "microbatches": setting.microbatches}
-    return read_experiment(
-        {
-            "model": model,
-            "dataset": dataset,
-            "machine": {"name": "laptop", "devices_per_node": MOST},
-            "strategy": {**ranks, **split, **how},
-            "training": {"rate": rate},
-            "run": {"epochs": epochs},
-        }
+    return Experiment(
+        model=model,
+        dataset=dataset,
+        machine={"name": "laptop", "devices_per_node": MOST},
+        strategy={**ranks, **split, **how},
+        training={"rate": rate},
+        run={"epochs": epochs},
     )
 
 

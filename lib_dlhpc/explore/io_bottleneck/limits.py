@@ -21,7 +21,7 @@ from lib_dlhpc.prediction.profile import (
     weak_scaling,
 )
 from lib_dlhpc.prediction.validate import results
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
 FILES = 1_300_000
@@ -185,12 +185,10 @@ def demand_table() -> Table:
 
 def bandwidth(size: float, batch: int, step: float) -> float:
     """Return the B/s that feed one accelerator which takes `step` s for `batch` samples of `size` B."""
-    run = read_experiment(
-        {
-            "model": "resnet50",
-            "dataset": {"name": "imagenet", "samples": 1000, "files": 1000, "bytes": 1000 * size},
-            "machine": "laptop",
-            "strategy": {"devices_per_node": 1, "batch": batch},
-        }
+    run = Experiment(
+        model="resnet50",
+        dataset={"name": "imagenet", "samples": 1000, "files": 1000, "bytes": 1000 * size},
+        machine="laptop",
+        strategy={"devices_per_node": 1, "batch": batch},
     )
     return float(needed_bandwidth(run, step))

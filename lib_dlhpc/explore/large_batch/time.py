@@ -13,7 +13,7 @@ import numpy as np
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import chart, columns, marked
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.training.large_batch_results import critical_batch, steps_to_target, stored_steps
 from lib_dlhpc.training.large_batch_steps import TARGET
@@ -109,14 +109,12 @@ def time_to_accuracy(cost: Cost) -> View:
 
 @cache
 def _machine(name: str) -> Experiment:
-    return read_experiment(
-        {
-            "model": {"name": "resnet50"},
-            "dataset": {"name": "imagenet"},
-            "machine": {"name": name, "nodes": MOST_NODES},
-            "strategy": {"precision": PRECISIONS[name], "allreduce": "hierarchical"},
-            "run": {"epochs": EPOCHS},
-        }
+    return Experiment(
+        model="resnet50",
+        dataset="imagenet",
+        machine={"name": name, "nodes": MOST_NODES},
+        strategy={"precision": PRECISIONS[name], "allreduce": "hierarchical"},
+        run={"epochs": EPOCHS},
     )
 
 

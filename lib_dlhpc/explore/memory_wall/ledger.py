@@ -10,7 +10,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import Moment, peak
 from lib_dlhpc.prediction.memory_timeline import MemoryTimeline, memory_timeline
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
 MODELS = {
@@ -88,14 +88,12 @@ def experiment(setting: Setting, **strategy: Any) -> Experiment:
     fixed: dict[str, Any] = {"nodes": 1, "devices_per_node": 1, "batch": setting.batch}
     fixed |= {"precision": setting.precision, "optimizer": setting.optimizer}
     fixed |= {"fused_attention": "off"}  # on every GPU, so that they differ in their memory
-    return read_experiment(
-        {
-            "model": {"name": setting.model},
-            "dataset": {"name": DATASETS.get(family, "imagenet")},
-            "machine": {"name": "selene", "device": setting.device, "jitter": 0.0},
-            "storage": {"tier": ""},
-            "strategy": fixed | strategy,
-        }
+    return Experiment(
+        model={"name": setting.model},
+        dataset={"name": DATASETS.get(family, "imagenet")},
+        machine={"name": "selene", "device": setting.device, "jitter": 0.0},
+        storage={"tier": ""},
+        strategy=fixed | strategy,
     )
 
 

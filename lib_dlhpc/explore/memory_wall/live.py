@@ -21,7 +21,7 @@ from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.disk import Disk
@@ -65,13 +65,11 @@ def experiment(setting: Setting, offload: str = "none") -> Experiment:
     """Return the run: equal layers, so many that in core they take about twice the cap."""
     weights, kept = 3 * 4 * WIDTH * (WIDTH + 1), 4 * WIDTH * setting.batch
     depth = max(4, round(TIMES * setting.cap / (weights + kept)))
-    return read_experiment(
-        {
-            "model": {"family": "mlp", "widths": [WIDTH] * depth + [10], "activation": "tanh"},
-            "dataset": {"name": "digits"},
-            "machine": {"name": "laptop", "jitter": 0.0},
-            "strategy": {"devices_per_node": 1, "batch": setting.batch, "offload": offload},
-        }
+    return Experiment(
+        model={"family": "mlp", "widths": [WIDTH] * depth + [10], "activation": "tanh"},
+        dataset="digits",
+        machine={"name": "laptop", "jitter": 0.0},
+        strategy={"devices_per_node": 1, "batch": setting.batch, "offload": offload},
     )
 
 

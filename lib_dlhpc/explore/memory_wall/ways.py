@@ -12,7 +12,7 @@ from lib_dlhpc.explore.blocks.roofline import ROOFLINE
 from lib_dlhpc.explore.memory_wall.charts import Way, ways_state
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.fit import Search
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import read_device
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -122,14 +122,12 @@ def experiment(setting: Setting, **strategy: Any) -> Experiment:
         "nics": nics,
         "jitter": 0.0,
     }
-    return read_experiment(
-        {
-            "model": {"name": setting.model},
-            "dataset": {"name": "webtext"},
-            "machine": machine,
-            "storage": {"tier": ""},
-            "strategy": {**fixed, "precision": "bf16", "optimizer": "adam", **strategy},
-        }
+    return Experiment(
+        model={"name": setting.model},
+        dataset="webtext",
+        machine=machine,
+        storage={"tier": ""},
+        strategy={**fixed, "precision": "bf16", "optimizer": "adam", **strategy},
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lib_dlhpc.explore.blocks.roofline import ROOFLINE
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 
 def on_a100(
@@ -17,12 +17,10 @@ def on_a100(
     if nic:
         link = {"name": "ib-hdr", "latency": "6 us", "bandwidth": nic / 8}
         machine |= {"nics": 1, "inter_node": link}
-    return read_experiment(
-        {
-            "model": model,
-            "dataset": dataset,
-            "machine": {"name": "selene", "device": ROOFLINE, "jitter": 0.0, **machine},
-            "strategy": {"precision": "bf16", **strategy},
-            "storage": {"tier": ""},
-        }
+    return Experiment(
+        model=model,
+        dataset=dataset,
+        machine={"name": "selene", "device": ROOFLINE, "jitter": 0.0, **machine},
+        strategy={"precision": "bf16", **strategy},
+        storage={"tier": ""},
     )

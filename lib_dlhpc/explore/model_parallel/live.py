@@ -20,7 +20,7 @@ from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
 WAYS = {
@@ -97,15 +97,13 @@ def experiment(setting: Setting) -> Experiment:
     split = {"batch": BATCH // ranks} if way == "data" else {"batch": BATCH, way: ranks}
     how = {"allreduce": "ring", "precision": "fp64", "schedule": "1f1b"}
     parts = {"microbatches": microbatches if ranks > 1 else 1, "devices_per_node": ranks}
-    return read_experiment(
-        {
-            "model": {"family": "mlp", "widths": WIDTHS},
-            "dataset": "digits",
-            "machine": "laptop",
-            "strategy": {"nodes": 1, **parts, **how, **split},
-            "run": {"epochs": EPOCHS},
-            "training": {"rate": 0.05},
-        }
+    return Experiment(
+        model={"family": "mlp", "widths": WIDTHS},
+        dataset="digits",
+        machine="laptop",
+        strategy={"nodes": 1, **parts, **how, **split},
+        run={"epochs": EPOCHS},
+        training={"rate": 0.05},
     )
 
 

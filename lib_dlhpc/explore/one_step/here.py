@@ -11,7 +11,7 @@ from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.page import RunHere
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 SECONDS = 3.0  # of steps, about
 MODELS = {"dense layers": "mlp-digits", "convolutions": "cnn-digits"}
@@ -53,13 +53,11 @@ def run_one_step(
 @lru_cache(maxsize=64)
 def experiment(setting: Setting) -> Experiment:
     """Return the run on this machine."""
-    return read_experiment(
-        {
-            "model": setting.model,
-            "dataset": "digits",
-            "machine": "laptop",
-            "strategy": {"devices_per_node": setting.ranks, "batch": setting.batch},
-        }
+    return Experiment(
+        model=setting.model,
+        dataset="digits",
+        machine="laptop",
+        strategy={"devices_per_node": setting.ranks, "batch": setting.batch},
     )
 
 

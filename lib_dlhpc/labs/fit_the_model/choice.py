@@ -21,7 +21,7 @@ from lib_dlhpc.labs.mistakes import Endless, LabError
 from lib_dlhpc.labs.step_costs import step_costs
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.ledger import peak
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
 GPUS = 8  # in a node
@@ -124,13 +124,11 @@ def experiment_of(own: Task, **strategy: Any) -> Experiment:
     device = {"name": "a100-sxm-40gb", "memory": own.memory}
     fixed = {"nodes": own.nodes, "precision": "bf16", "optimizer": "adam"}
     batch = {"batch": max(1, own.batch * split // own.gpus)}
-    return read_experiment(
-        {
-            "model": {"family": "gpt", **size, "sequence": own.sequence, "vocabulary": 51200},
-            "dataset": {"name": "webtext"},
-            "machine": machine | {"inter_node": own.network, "device": device},
-            "strategy": fixed | batch | strategy,
-        }
+    return Experiment(
+        model={"family": "gpt", **size, "sequence": own.sequence, "vocabulary": 51200},
+        dataset="webtext",
+        machine=machine | {"inter_node": own.network, "device": device},
+        strategy=fixed | batch | strategy,
     )
 
 

@@ -17,7 +17,7 @@ from lib_dlhpc.labs.fit_the_model.formulas import PLAIN
 from lib_dlhpc.labs.formula_cases import Case, compared
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.prediction.ledger import peak
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 NEAR = 0.1  # of the ledger
 SHARE = 0.62  # of what the run takes, as its cap
@@ -62,13 +62,11 @@ def small_of(seed: int) -> SmallTask:
 def small_experiment(own: SmallTask, **ways: Any) -> Experiment:
     """Return the small run. ways: microbatches, recompute, offload. Raises SpecError."""
     strategy = {"devices_per_node": 1, "batch": own.batch, "optimizer": "momentum", **ways}
-    return read_experiment(
-        {
-            "model": {"family": "mlp", "widths": own.widths, "activation": "tanh"},
-            "dataset": {"name": "digits"},
-            "machine": {"name": "laptop"},
-            "strategy": strategy,
-        }
+    return Experiment(
+        model={"family": "mlp", "widths": own.widths, "activation": "tanh"},
+        dataset="digits",
+        machine="laptop",
+        strategy=strategy,
     )
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 SIZES = tuple(2**k for k in range(3, 23))  # B of a message
 EDGES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # of square matrices
@@ -129,27 +129,25 @@ def experiment_of(
     # Of the catalog's laptop no number may be left: it has an efficiency and a cost a call of its own.
     exact = {"efficiency": 1.0, "launch": 0.0, "overhead": 0.0}
     vast = {"memory": 1e12, "memory_bandwidth": 1e18}
-    bare = read_experiment(
-        {
-            "model": {"family": "mlp", "widths": list(job.widths)},
-            "dataset": {"name": "digits"},
-            "machine": {
-                "name": "laptop",
-                "nodes": nodes,
-                "devices_per_node": each,
-                "jitter": jitter,
-                "progress": False,
-                "nics": 1 if shared else each,
-                "device": {"peak": {"fp32": 1e9}, "slowdown": slowed, **exact, **vast},
-            },
-            "strategy": {
-                "nodes": nodes,
-                "devices_per_node": each,
-                "batch": job.batch // ranks,
-                "allreduce": "recursive_doubling",
-                "bucket": 1e12,
-            },
-        }
+    bare = Experiment(
+        model={"family": "mlp", "widths": list(job.widths)},
+        dataset="digits",
+        machine={
+            "name": "laptop",
+            "nodes": nodes,
+            "devices_per_node": each,
+            "jitter": jitter,
+            "progress": False,
+            "nics": 1 if shared else each,
+            "device": {"peak": {"fp32": 1e9}, "slowdown": slowed, **exact, **vast},
+        },
+        strategy={
+            "nodes": nodes,
+            "devices_per_node": each,
+            "batch": job.batch // ranks,
+            "allreduce": "recursive_doubling",
+            "bucket": 1e12,
+        },
     )
     machine = bare.machine
     # Ranks speak TCP within a node as well, so that one kind of link is all there is.

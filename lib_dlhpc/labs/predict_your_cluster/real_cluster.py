@@ -20,7 +20,7 @@ from lib_dlhpc.labs.predict_your_cluster.tables import Given
 from lib_dlhpc.launch import BatchJob, attach, load_site, submit_task
 from lib_dlhpc.launch.jobs import ENDS, TICKET
 from lib_dlhpc.launch.task import program as program_of
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -70,19 +70,17 @@ def experiment_here(ranks: int) -> Experiment:
     """Return the run: JOB on handwritten digits, its gradients as one message. Raises SpecError."""
     if ranks < 2 or not log2(ranks).is_integer() or JOB.batch % ranks:
         raise SpecError(f"RANKS = {ranks}: legal: 2, 4, 8, 16.")
-    return read_experiment(
-        {
-            "model": {"family": "mlp", "widths": list(JOB.widths)},
-            "dataset": {"name": "digits"},
-            "machine": {"name": "laptop", "devices_per_node": ranks},
-            "strategy": {
-                "devices_per_node": ranks,
-                "batch": JOB.batch // ranks,
-                "allreduce": "recursive_doubling",
-                "bucket": 1e12,
-            },
-            "run": {"epochs": EPOCHS},
-        }
+    return Experiment(
+        model={"family": "mlp", "widths": list(JOB.widths)},
+        dataset="digits",
+        machine={"name": "laptop", "devices_per_node": ranks},
+        strategy={
+            "devices_per_node": ranks,
+            "batch": JOB.batch // ranks,
+            "allreduce": "recursive_doubling",
+            "bucket": 1e12,
+        },
+        run={"epochs": EPOCHS},
     )
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import CLOSE, Case, compared
 from lib_dlhpc.prediction.io import reading
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 ENDING = ".img"
 OTHER = "labels.txt"  # a file that is no sample
@@ -234,20 +234,18 @@ def experiment_of(
         "read_latency": own.read_latency,
         "reader_bandwidth": own.reader_bandwidth,
     }
-    return read_experiment(
-        {
-            "model": {"name": "resnet50"},
-            "dataset": {"samples": samples, "bytes": samples * size, "files": samples},
-            "machine": {"name": "selene", "storage": {"shared": tier}},
-            "strategy": {"nodes": own.nodes, "devices_per_node": 4, "batch": own.batch},
-            "storage": {
-                "tier": "shared",
-                "workers": 1,
-                "operations_per_file": operations,
-                "reads_per_file": reads,
-                "decode": decode,
-            },
-        }
+    return Experiment(
+        model="resnet50",
+        dataset={"samples": samples, "bytes": samples * size, "files": samples},
+        machine={"name": "selene", "storage": {"shared": tier}},
+        strategy={"nodes": own.nodes, "devices_per_node": 4, "batch": own.batch},
+        storage={
+            "tier": "shared",
+            "workers": 1,
+            "operations_per_file": operations,
+            "reads_per_file": reads,
+            "decode": decode,
+        },
     )
 
 

@@ -29,7 +29,7 @@ from lib_dlhpc.prediction.resilience import (
     young,
 )
 from lib_dlhpc.simulation.failures import simulate_runs
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 WAYS = ("synchronous", "asynchronous", "multilevel", "incremental")
@@ -91,42 +91,40 @@ def experiment_of(own: SurviveTask, way: str = "synchronous", interval: Any = HO
     run = {"checkpoint": way, "checkpoint_interval": interval, "changed": own.changed}
     shared = {"bandwidth": own.shared, "write_bandwidth": own.shared, "scope": "shared"}
     disk = {"bandwidth": 2 * own.local, "write_bandwidth": own.local, "scope": "node"}
-    return read_experiment(
-        {
-            "model": {
-                "family": "gpt",
-                "layers": own.layers,
-                "hidden": 8192,
-                "heads": 64,
-                "sequence": 2048,
-                "vocabulary": 51200,
-            },
-            "dataset": {"name": "webtext"},
-            "machine": {
-                "name": "selene",
-                "jitter": 0.0,
-                "nodes": own.nodes,
-                "node_mtbf": own.node_mtbf,
-                "restart_time": own.restart,
-                "local_survival": own.survival,
-                "host_memory": own.room,
-                "storage": {"shared": shared, "disk": disk | {"capacity": 4e12}},
-            },
-            "strategy": {
-                "nodes": own.nodes,
-                "tensor": 8,
-                "pipeline": 8,
-                "batch": 64,
-                "microbatches": 64,
-                "precision": "bf16",
-                "optimizer": "adam",
-                "recompute": "full",
-                "sequence_parallel": True,
-                "zero": 1,
-            },
-            "storage": {"tier": "shared", "local": "disk"},
-            "run": run | {"checkpoint_writers": "all"},
-        }
+    return Experiment(
+        model={
+            "family": "gpt",
+            "layers": own.layers,
+            "hidden": 8192,
+            "heads": 64,
+            "sequence": 2048,
+            "vocabulary": 51200,
+        },
+        dataset="webtext",
+        machine={
+            "name": "selene",
+            "jitter": 0.0,
+            "nodes": own.nodes,
+            "node_mtbf": own.node_mtbf,
+            "restart_time": own.restart,
+            "local_survival": own.survival,
+            "host_memory": own.room,
+            "storage": {"shared": shared, "disk": disk | {"capacity": 4e12}},
+        },
+        strategy={
+            "nodes": own.nodes,
+            "tensor": 8,
+            "pipeline": 8,
+            "batch": 64,
+            "microbatches": 64,
+            "precision": "bf16",
+            "optimizer": "adam",
+            "recompute": "full",
+            "sequence_parallel": True,
+            "zero": 1,
+        },
+        storage={"tier": "shared", "local": "disk"},
+        run=run | {"checkpoint_writers": "all"},
     )
 
 
