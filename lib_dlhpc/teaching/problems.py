@@ -1,6 +1,6 @@
 """Worked problems: one with all of its steps, one with some of them, two with none; answers on a page of their own.
 
-    Problem("A ring", "8 ranks sum 64 MB.", [Step("Rounds: 2 (p - 1)", 14), Step("Time", seconds, "s")], ring.total)
+    Problem("A ring", "8 ranks sum 64 MB.", ring.total, Step("Rounds: 2 (p - 1)", 14), Step("Time", seconds, "s"))
 
 Steps are arithmetic with the numbers of the text, the answer comes from the library: tests hold the one to the other.
 
@@ -54,13 +54,11 @@ class Step(NamedTuple):
         return with_unit(f"{self.value:,.0f}" if whole else f"{self.value:.4g}", self.unit)
 
 
-class Problem(NamedTuple):
+class Problem:
     """A problem. answer: what the library says, in the unit of the last step."""
 
-    title: str
-    text: str
-    steps: Sequence[Step]
-    answer: float
+    def __init__(self, title: str, text: str, answer: float, *steps: Step) -> None:
+        self.title, self.text, self.answer, self.steps = title, text, answer, steps
 
 
 def version(file: str, draw: Cases) -> Sequence[Problem]:

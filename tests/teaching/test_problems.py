@@ -4,8 +4,10 @@ import pytest
 
 from lib_dlhpc.teaching.problems import BLANK, Problem, Step, answers, page
 
-ONE = Problem("A ring", "How long?", [Step("Rounds", 14), Step("Time", 0.00903, "s")], 0.00903)
-FOUR = [ONE, ONE._replace(title="Faded"), ONE._replace(title="Third"), ONE._replace(title="Fourth")]
+STEPS = (Step("Rounds", 14), Step("Time", 0.00903, "s"))
+FOUR = [
+    Problem(title, "How long?", 0.00903, *STEPS) for title in ("A ring", "Faded", "Third", "Fourth")
+]
 
 
 def parts(text):

@@ -31,47 +31,39 @@ PROBLEMS = [
     Problem(
         "A ring",
         f"{LINK} {P} ranks allreduce {show(LONG, 'B')} with a ring. How long does it take?",
-        [
-            Step("Rounds: 2 (p - 1)", 2 * (P - 1)),
-            Step("Bytes per rank per round: n / p", LONG / P, "B"),
-            Step("Latency: rounds times α", 2 * (P - 1) * ALPHA, "s"),
-            Step("Bandwidth: rounds times n β / p", 2 * (P - 1) * LONG * BETA / P, "s"),
-            Step("Together", 2 * (P - 1) * (ALPHA + LONG * BETA / P), "s"),
-        ],
         seconds("ring", P, LONG),
+        Step("Rounds: 2 (p - 1)", 2 * (P - 1)),
+        Step("Bytes per rank per round: n / p", LONG / P, "B"),
+        Step("Latency: rounds times α", 2 * (P - 1) * ALPHA, "s"),
+        Step("Bandwidth: rounds times n β / p", 2 * (P - 1) * LONG * BETA / P, "s"),
+        Step("Together", 2 * (P - 1) * (ALPHA + LONG * BETA / P), "s"),
     ),
     Problem(
         "Recursive doubling",
         f"{LINK} {MANY} ranks allreduce {show(SHORT, 'B')} with recursive doubling: in each round partners"
         " exchange the whole buffer. How long does it take?",
-        [
-            Step("Rounds: lg p", log2(MANY)),
-            Step("Bytes per rank and round: n", SHORT, "B"),
-            Step("Latency", latency, "s"),
-            Step("Bandwidth", log2(MANY) * SHORT * BETA, "s"),
-            Step("Together", log2(MANY) * (ALPHA + SHORT * BETA), "s"),
-        ],
         seconds("recursive_doubling", MANY, SHORT),
+        Step("Rounds: lg p", log2(MANY)),
+        Step("Bytes per rank and round: n", SHORT, "B"),
+        Step("Latency", latency, "s"),
+        Step("Bandwidth", log2(MANY) * SHORT * BETA, "s"),
+        Step("Together", log2(MANY) * (ALPHA + SHORT * BETA), "s"),
     ),
     Problem(
         "The crossover",
         f"{LINK} Above what message size is Rabenseifner faster than recursive doubling on {MANY} ranks?",
-        [
-            Step("Its additional latency: lg p more rounds", latency, "s"),
-            Step("Its saving per byte: (lg p - 2 (p - 1) / p) β", slopes, "s/B"),
-            Step("The size at which both are equal", latency / slopes, "B"),
-        ],
         crossover(MANY, ALPHA, RATE),
+        Step("Its additional latency: lg p more rounds", latency, "s"),
+        Step("Its saving per byte: (lg p - 2 (p - 1) / p) β", slopes, "s/B"),
+        Step("The size at which both are equal", latency / slopes, "B"),
     ),
     Problem(
         "Out of a node",
         f"{NODES} nodes of {DEVICES} devices that share a NIC allreduce with recursive doubling. How often does the"
         " buffer leave each node?",
-        [
-            Step(f"Rounds between nodes: lg {NODES}", log2(NODES)),
-            Step("Devices that send the whole buffer in each round", DEVICES),
-            Step("Times the buffer leaves", DEVICES * log2(NODES)),
-        ],
         buffers_out("recursive_doubling", NODES, DEVICES),
+        Step(f"Rounds between nodes: lg {NODES}", log2(NODES)),
+        Step("Devices that send the whole buffer in each round", DEVICES),
+        Step("Times the buffer leaves", DEVICES * log2(NODES)),
     ),
 ]

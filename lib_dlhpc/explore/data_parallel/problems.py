@@ -27,50 +27,40 @@ PROBLEMS = [
         f"In a step on {GPUS} GPUs, forward takes {show(terms['forward'], 's')}, backward"
         f" {show(terms['backward'], 's')}, and the update {show(terms['update'], 's')}; {show(exposed, 's')} of the"
         " allreduce is exposed. All GPUs are equally fast, so none waits for another. What is the efficiency?",
-        [
-            Step("Computation", compute, "s"),
-            Step("The step: computation plus exposed communication", compute + exposed, "s"),
-            Step("Computation over the step", 100 * compute / (compute + exposed), "%"),
-        ],
         100 * float(step.compute) / float(step.step_time),
+        Step("Computation", compute, "s"),
+        Step("The step: computation plus exposed communication", compute + exposed, "s"),
+        Step("Computation over the step", 100 * compute / (compute + exposed), "%"),
     ),
     Problem(
         "Latency of buckets",
         f"{RANKS} ranks exchange {count} buckets with a ring; the latency is {show(alpha, 's')}. How much of a"
         " step is latency?",
-        [
-            Step("Rounds of a ring: 2 (p - 1)", rounds),
-            Step("Latency of one bucket", rounds * alpha, "s"),
-            Step("Latency of all buckets", count * rounds * alpha, "s"),
-        ],
         float(ring.communication.latency),
+        Step("Rounds of a ring: 2 (p - 1)", rounds),
+        Step("Latency of one bucket", rounds * alpha, "s"),
+        Step("Latency of all buckets", count * rounds * alpha, "s"),
     ),
     Problem(
         "One slow GPU",
         f"One of {RANKS} GPUs takes twice as long as the others, which are equal. For what share of the time is a GPU"
         " idle on average?",
-        [
-            Step("Idle share of each other GPU", 100 * (1 - 1 / SLOW), "%"),
-            Step(
-                "Averaged over all, the slow one included",
-                100 * (1 - 1 / SLOW) * (RANKS - 1) / RANKS,
-                "%",
-            ),
-        ],
         100 * waiting_share(Ranks(ranks=RANKS, jitter=0.0, slow=SLOW)),
+        Step("Idle share of each other GPU", 100 * (1 - 1 / SLOW), "%"),
+        Step(
+            "Averaged over all, the slow one included",
+            100 * (1 - 1 / SLOW) * (RANKS - 1) / RANKS,
+            "%",
+        ),
     ),
     Problem(
         "Stale gradients",
         f"{WORKERS} asynchronous workers minimize a loss of curvature 1. If gradients are τ updates old, the rate"
         " of each worker must stay below"
         " 2 sin(π / (2 (2 τ + 1))). Up to what total rate of all workers does training converge?",
-        [
-            Step("τ: updates of the others", WORKERS - 1),
-            Step("Rate of each worker", 2 * sin(pi / (2 * (2 * (WORKERS - 1) + 1)))),
-            Step(
-                "Total rate of all workers", WORKERS * 2 * sin(pi / (2 * (2 * (WORKERS - 1) + 1)))
-            ),
-        ],
         most_stale_rate(WORKERS),
+        Step("τ: updates of the others", WORKERS - 1),
+        Step("Rate of each worker", 2 * sin(pi / (2 * (2 * (WORKERS - 1) + 1)))),
+        Step("Total rate of all workers", WORKERS * 2 * sin(pi / (2 * (2 * (WORKERS - 1) + 1)))),
     ),
 ]

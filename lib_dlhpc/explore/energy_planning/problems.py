@@ -32,41 +32,35 @@ PROBLEMS = [
         f"A GPU draws {BUSY:.0f} W when it computes, {IDLE:.0f} W idle. Of the {BUSY:.0f} W the idle power and"
         " three tenths of the rest remain at any"
         f" clock; the others fall with its fourth power. With a limit of {LIMIT:.0f} W, how much slower is arithmetic?",
-        [
-            Step("What remains at any clock", static, "W"),
-            Step("What the limit leaves for the rest", LIMIT - static, "W"),
-            Step("Over what it takes without a limit", (LIMIT - static) / (BUSY - static)),
-            Step("Fourth root: the clock φ", phi),
-            Step("1 / φ - 1", 100 * (1 / phi - 1), "%"),
-        ],
         100 * (1 / float(clock(LIMIT, BUSY, IDLE)) - 1),
+        Step("What remains at any clock", static, "W"),
+        Step("What the limit leaves for the rest", LIMIT - static, "W"),
+        Step("Over what it takes without a limit", (LIMIT - static) / (BUSY - static)),
+        Step("Fourth root: the clock φ", phi),
+        Step("1 / φ - 1", 100 * (1 / phi - 1), "%"),
     ),
     Problem(
         "Time to accuracy",
         f"ResNet-50 needs {epochs:.0f} epochs of {samples:,.0f} images to reach its accuracy with a batch of"
         f" {OWN.batch:,}; a step takes"
         f" {show(seconds, 's')}. How long does the run take?",
-        [
-            Step("Steps per epoch, rounded up", steps),
-            Step("Seconds of an epoch", steps * seconds, "s"),
-            Step("All epochs", epochs * steps * seconds, "s"),
-        ],
         cost(OWN).seconds,
+        Step("Steps per epoch, rounded up", steps),
+        Step("Seconds of an epoch", steps * seconds, "s"),
+        Step("All epochs", epochs * steps * seconds, "s"),
     ),
     Problem(
         "Energy of a facility",
         f"A training took {HOURS:,} GPU-hours at 400 W, in a center of PUE {PUE}. How many MWh?",
-        [
-            Step("GPU energy: hours times watts", HOURS * 400 * 3600 / MWH, "MWh"),
-            Step("Times the PUE", HOURS * 400 * PUE * 3600 / MWH, "MWh"),
-        ],
         float(facility_energy(HOURS, 400, PUE)) / MWH,
+        Step("GPU energy: hours times watts", HOURS * 400 * 3600 / MWH, "MWh"),
+        Step("Times the PUE", HOURS * 400 * PUE * 3600 / MWH, "MWh"),
     ),
     Problem(
         "More epochs",
         f"Batch {own.one} needs {few} epochs to the target, batch {own.other} {many}. How many times as fast"
         " must an epoch be for the larger batch to be worth it?",
-        [Step("Epochs over epochs", many / few)],
         here.more_epochs(own),
+        Step("Epochs over epochs", many / few),
     ),
 ]

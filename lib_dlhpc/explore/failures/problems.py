@@ -26,12 +26,10 @@ PROBLEMS = [
         "Young's interval",
         f"{NODES} nodes, each of which fails once in {DAYS} days; a checkpoint takes {show(COST, 's')}. Which"
         " interval loses the least, to first order?",
-        [
-            Step("MTBF of all nodes together: that of one node over their number", mtbf, "s"),
-            Step("2 C M, in s²", 2 * COST * mtbf),
-            Step("Its root", sqrt(2 * COST * mtbf), "s"),
-        ],
         float(young(COST, system_mtbf(DAYS * DAY, NODES))),
+        Step("MTBF of all nodes together: that of one node over their number", mtbf, "s"),
+        Step("2 C M, in s²", 2 * COST * mtbf),
+        Step("Its root", sqrt(2 * COST * mtbf), "s"),
     ),
     Problem(
         "Goodput",
@@ -39,33 +37,27 @@ PROBLEMS = [
         f" checkpoints τ = {show(TAU, 's')}. Daly's model:"
         " the expected time for τ of training and its checkpoint is M e^(R/M) (e^((τ + C)/M) - 1). What is the"
         " goodput?",
-        [
-            Step("(τ + C) / M", (TAU + C) / M),
-            Step("e to that, less 1", exp((TAU + C) / M) - 1),
-            Step("Times M e^(R/M)", cycle, "s"),
-            Step("τ over that", 100 * TAU / cycle, "%"),
-        ],
         100 * float(run.goodput),
+        Step("(τ + C) / M", (TAU + C) / M),
+        Step("e to that, less 1", exp((TAU + C) / M) - 1),
+        Step("Times M e^(R/M)", cycle, "s"),
+        Step("τ over that", 100 * TAU / cycle, "%"),
     ),
     Problem(
         "Four times the machine",
         "The machine of problem 2 grows from 2,048 nodes to 8,192, each as reliable; a checkpoint still takes"
         f" {show(C, 's')}. What is Young's interval?",
-        [
-            Step("M / 4", M / 4, "s"),
-            Step("Root of 2 C M: half of what it was", sqrt(2 * C * M / 4), "s"),
-        ],
         float(young(C, M)) / 2,
+        Step("M / 4", M / 4, "s"),
+        Step("Root of 2 C M: half of what it was", sqrt(2 * C * M / 4), "s"),
     ),
     Problem(
         "A copy",
         f"A node has {show(float(copy.host_copy), 'B')} of state on its 8 GPUs, which copy at once, each over a"
         " host link of its own; training stalls for"
         f" {show(float(copy.blocked), 's')}. How fast is a link?",
-        [
-            Step("Bytes of a GPU", float(copy.host_copy) / 8, "B"),
-            Step("Bytes over seconds", float(copy.host_copy) / 8 / float(copy.blocked), "B/s"),
-        ],
         link.bandwidth * link.efficiency,
+        Step("Bytes of a GPU", float(copy.host_copy) / 8, "B"),
+        Step("Bytes over seconds", float(copy.host_copy) / 8 / float(copy.blocked), "B/s"),
     ),
 ]

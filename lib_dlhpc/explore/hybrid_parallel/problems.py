@@ -36,12 +36,10 @@ PROBLEMS = [
         f"{GPUS} GPUs run tensor {T} × pipeline {P}, the rest data, with a batch of {batch:,} sequences, one per"
         " microbatch. How large is"
         " the bubble, compared with the work?",
-        [
-            Step("Replicas: GPUs / (t p)", replicas),
-            Step("Microbatches of each: batch over replicas", batch / replicas),
-            Step("Bubble over work: (p - 1) / m", 100 * (P - 1) / (batch / replicas), "%"),
-        ],
         100 * (P - 1) / float(layout.microbatches),
+        Step("Replicas: GPUs / (t p)", replicas),
+        Step("Microbatches of each: batch over replicas", batch / replicas),
+        Step("Bubble over work: (p - 1) / m", 100 * (P - 1) / (batch / replicas), "%"),
     ),
     Problem(
         "A halo",
@@ -49,33 +47,27 @@ PROBLEMS = [
         " convolution needs one row of"
         " each neighbor in forward; in backward the gradients of these rows are sent back. How much does an inner slab"
         " send for this in a step?",
-        [
-            Step("Numbers of a row: channels times width", CHANNELS * EDGE),
-            Step("Bytes of a row", 4 * CHANNELS * EDGE, "B"),
-            Step("To two neighbors", 2 * 4 * CHANNELS * EDGE, "B"),
-            Step("Forward and backward", 4 * 4 * CHANNELS * EDGE, "B"),
-        ],
         halo,
+        Step("Numbers of a row: channels times width", CHANNELS * EDGE),
+        Step("Bytes of a row", 4 * CHANNELS * EDGE, "B"),
+        Step("To two neighbors", 2 * 4 * CHANNELS * EDGE, "B"),
+        Step("Forward and backward", 4 * 4 * CHANNELS * EDGE, "B"),
     ),
     Problem(
         "Its share",
         "What share of its own data does the slab send in forward?",
-        [
-            Step("Bytes of a slab", 4 * CHANNELS * EDGE**2 / SLABS, "B"),
-            Step("The halo over the slab: 2 · slabs / edge", 100 * 2 * SLABS / EDGE, "%"),
-        ],
         100 * halo / 2 / (4 * CHANNELS * EDGE**2 / SLABS),
+        Step("Bytes of a slab", 4 * CHANNELS * EDGE**2 / SLABS, "B"),
+        Step("The halo over the slab: 2 · slabs / edge", 100 * 2 * SLABS / EDGE, "%"),
     ),
     Problem(
         "Two replicas instead of four",
         "64 GPUs run tensor 2 × pipeline 8, with a batch of 128 sequences, one per microbatch. You change to"
         " tensor 4, with half of the replicas."
         " How large is the bubble then, compared with the work?",
-        [
-            Step("Replicas: 64 / (4 · 8)", 2),
-            Step("Microbatches of each", 64),
-            Step("Bubble over work: (p - 1) / m", 100 * 7 / 64, "%"),
-        ],
         100 * pipeline.formula(Pipe(ranks=8, microbatches=64, batch=64, schedule="1F1B")),
+        Step("Replicas: 64 / (4 · 8)", 2),
+        Step("Microbatches of each", 64),
+        Step("Bubble over work: (p - 1) / m", 100 * 7 / 64, "%"),
     ),
 ]

@@ -26,38 +26,32 @@ PROBLEMS = [
         " sample is a file of"
         f" {show(OWN.size, 'B')}, which is looked up, opened and closed. How many samples per second does"
         " it deliver at most?",
-        [
-            Step("By metadata: operations / 3", operations / 3, "samples/s"),
-            Step("By bandwidth: B / size", bandwidth / OWN.size, "samples/s"),
-            Step("The lower of both", operations / 3, "samples/s"),
-        ],
         float(found(OWN).rate),
+        Step("By metadata: operations / 3", operations / 3, "samples/s"),
+        Step("By bandwidth: B / size", bandwidth / OWN.size, "samples/s"),
+        Step("The lower of both", operations / 3, "samples/s"),
     ),
     Problem(
         "An LRU cache",
         f"One reader reads all data once per epoch in a new random order, and a share r = {CACHED} of it is cached."
         " With LRU the hit rate is r + (1 - r) ln(1 - r). How much is that?",
-        [
-            Step("ln(1 - r)", log(1 - CACHED)),
-            Step("(1 - r) ln(1 - r)", (1 - CACHED) * log(1 - CACHED)),
-            Step("Hit rate", 100 * (CACHED + (1 - CACHED) * log(1 - CACHED)), "%"),
-        ],
         100 * float(least_recently_used(CACHED)),
+        Step("ln(1 - r)", log(1 - CACHED)),
+        Step("(1 - r) ln(1 - r)", (1 - CACHED) * log(1 - CACHED)),
+        Step("Hit rate", 100 * (CACHED + (1 - CACHED) * log(1 - CACHED)), "%"),
     ),
     Problem(
         "How much a node holds",
         f"{show(SIZE, 'B')} of images are spread over 8 nodes, one copy, on SSDs of {show(SSD, 'B')}. How much"
         " does a node hold, and does it fit?",
-        [Step("Bytes of a node: size / nodes", SIZE / 8, "B")],
         float(nodes.held(Spread(data=IMAGES, ssd=SSD))[eight]),
+        Step("Bytes of a node: size / nodes", SIZE / 8, "B"),
     ),
     Problem(
         "Remote reads",
         f"A data set is spread over {NODES} nodes, one copy. What share of a node's random reads is remote?",
-        [
-            Step("Share that it holds: 1 / nodes", 100 / NODES, "%"),
-            Step("All others are remote", 100 * (1 - 1 / NODES), "%"),
-        ],
         100 * nodes.remote(Spread(nodes=NODES)),
+        Step("Share that it holds: 1 / nodes", 100 / NODES, "%"),
+        Step("All others are remote", 100 * (1 - 1 / NODES), "%"),
     ),
 ]

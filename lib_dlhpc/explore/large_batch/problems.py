@@ -25,26 +25,15 @@ PROBLEMS = [
         "A first step of LARS",
         f"A layer has |w| = {WEIGHTS} and |g| = {GRADIENT}. LARS uses rate {RATE} and trust {TRUST}, with no decay"
         " and no momentum yet. How long is its step?",
-        [
-            Step("Local rate: trust |w| / |g|", TRUST * WEIGHTS / GRADIENT),
-            Step("Times the rate", RATE * TRUST * WEIGHTS / GRADIENT),
-            Step("Times |g|, which cancels", RATE * TRUST * WEIGHTS),
-        ],
         lars_step(WEIGHTS, GRADIENT, RATE),
+        Step("Local rate: trust |w| / |g|", TRUST * WEIGHTS / GRADIENT),
+        Step("Times the rate", RATE * TRUST * WEIGHTS / GRADIENT),
+        Step("Times |g|, which cancels", RATE * TRUST * WEIGHTS),
     ),
     Problem(
         "Beyond the critical batch",
         f"The critical batch is {CRITICAL:,.0f}. You go from {CRITICAL * BEFORE:,.0f} samples per step to twice as"
         " many. By how many percent does the number of steps fall?",
-        [
-            Step("Steps over the fewest, before: 1 + B_c / B", over_least(BEFORE * CRITICAL)),
-            Step("After", over_least(AFTER * CRITICAL)),
-            Step(
-                "Fall",
-                100 * (1 - over_least(AFTER * CRITICAL) / over_least(BEFORE * CRITICAL)),
-                "%",
-            ),
-        ],
         100
         * (
             1
@@ -53,30 +42,29 @@ PROBLEMS = [
                 / steps_to_accuracy(BEFORE * CRITICAL, CRITICAL)
             )
         ),
+        Step("Steps over the fewest, before: 1 + B_c / B", over_least(BEFORE * CRITICAL)),
+        Step("After", over_least(AFTER * CRITICAL)),
+        Step("Fall", 100 * (1 - over_least(AFTER * CRITICAL) / over_least(BEFORE * CRITICAL)), "%"),
     ),
     Problem(
         "What the rate repairs",
         f"At batch {LARGE:,} linear scaling reaches {linear:.2f}%, SGD with a tuned rate {tuned:.2f}%, LARS"
         f" {lars:.2f}%. What share of"
         " the gain of LARS comes from tuning the rate?",
-        [
-            Step("LARS over linear scaling", lars - linear, "points"),
-            Step("Tuned SGD over linear scaling", tuned - linear, "points"),
-            Step("The second over the first", 100 * (tuned - linear) / (lars - linear), "%"),
-        ],
         100
         * (1 - 100 * paired(stored(), ("lars", LARGE), ("tuned", LARGE)).mean / (lars - linear)),
+        Step("LARS over linear scaling", lars - linear, "points"),
+        Step("Tuned SGD over linear scaling", tuned - linear, "points"),
+        Step("The second over the first", 100 * (tuned - linear) / (lars - linear), "%"),
     ),
     Problem(
         "A sum for a mean",
         "Eight ranks add their gradients and forget to divide. How many times as long is a step of SGD, and"
         " how many times one of LARS?"
         " Give the product of both.",
-        [
-            Step("SGD: rate times eight gradients", 8),
-            Step("LARS: the length of the gradient cancels", 1),
-            Step("Product", 8),
-        ],
         longer_step("sgd", 8) * longer_step("lars", 8),
+        Step("SGD: rate times eight gradients", 8),
+        Step("LARS: the length of the gradient cancels", 1),
+        Step("Product", 8),
     ),
 ]

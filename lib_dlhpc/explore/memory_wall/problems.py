@@ -27,45 +27,37 @@ PROBLEMS = [
         "Weights and their state",
         f"GPT-2 has {parameters:,.0f} weights. Adam in mixed precision: weights and gradients in 16 bits, a"
         " copy and two moments in 32. How much memory is that?",
-        [
-            Step("Weights: 2 B each", 2 * parameters, "B"),
-            Step("Gradients: 2 B each", 2 * parameters, "B"),
-            Step("Copy and moments: 3 times 4 B each", 12 * parameters, "B"),
-            Step("Together: 16 B each", 16 * parameters, "B"),
-        ],
         ledger.shares(Setting())[1],
+        Step("Weights: 2 B each", 2 * parameters, "B"),
+        Step("Gradients: 2 B each", 2 * parameters, "B"),
+        Step("Copy and moments: 3 times 4 B each", 12 * parameters, "B"),
+        Step("Together: 16 B each", 16 * parameters, "B"),
     ),
     Problem(
         "Offloading, hidden",
         f"A step of GPT-2 takes {show(step, 's')}, of which {outside.forward_share(Away()):.1%} are forward;"
         f" {show(need.moved, 'B')} are moved, half of them out"
         " during forward, half back. How fast must the host link be to hide it?",
-        [
-            Step("Seconds of forward, the shorter pass", forward, "s"),
-            Step("Bytes that leave in it", need.moved / 2, "B"),
-            Step("Bytes over seconds", need.moved / 2 / forward, "B/s"),
-        ],
         need.required,
+        Step("Seconds of forward, the shorter pass", forward, "s"),
+        Step("Bytes that leave in it", need.moved / 2, "B"),
+        Step("Bytes over seconds", need.moved / 2 / forward, "B/s"),
     ),
     Problem(
         "ZeRO 1",
         f"The same weights on {GPUS} replicas with ZeRO 1. How much optimizer state does a GPU hold, if Adam's"
         " copy and moments take 12 B per weight?",
-        [
-            Step("State of all: 12 B each", 12 * parameters, "B"),
-            Step("Its shard: over the replicas", 12 * parameters / GPUS, "B"),
-        ],
         float(sharded.memory["optimizer state"] + sharded.memory["master weights"]),
+        Step("State of all: 12 B each", 12 * parameters, "B"),
+        Step("Its shard: over the replicas", 12 * parameters / GPUS, "B"),
     ),
     Problem(
         "Selective recomputation",
         "A transformer layer stores s b h (34 + 5 a s / h) bytes; the second term is recomputed cheaply. With"
         f" a = {HEADS} heads, s = {SEQUENCE:,}, h ="
         f" {HIDDEN:,}: what share of the activations does selective recomputation free?",
-        [
-            Step("5 a s / h", quadratic),
-            Step("Over 34 and itself", 100 * quadratic / (34 + quadratic), "%"),
-        ],
         100 * attention_activation_saved(HEADS, SEQUENCE, HIDDEN),
+        Step("5 a s / h", quadratic),
+        Step("Over 34 and itself", 100 * quadratic / (34 + quadratic), "%"),
     ),
 ]

@@ -48,47 +48,37 @@ PROBLEMS = [
     Problem(
         "One sample",
         f"{V100} A dense layer has {N:,} inputs and outputs. How long does it take with one sample?",
-        [
-            Step("FLOP: 2 b n²", work(1), "FLOP"),
-            Step("Bytes: 2 (n² + 2 b n)", moved(1), "B"),
-            Step("Arithmetic: (w + w½) / (e P)", arithmetic(1), "s"),
-            Step("Memory: m / B, which is longer", moved(1) / bandwidth, "s"),
-            Step("The longer of both, plus the launch", moved(1) / bandwidth + launch, "s"),
-        ],
         point(Setting(width=N), device).seconds,
+        Step("FLOP: 2 b n²", work(1), "FLOP"),
+        Step("Bytes: 2 (n² + 2 b n)", moved(1), "B"),
+        Step("Arithmetic: (w + w½) / (e P)", arithmetic(1), "s"),
+        Step("Memory: m / B, which is longer", moved(1) / bandwidth, "s"),
+        Step("The longer of both, plus the launch", moved(1) / bandwidth + launch, "s"),
     ),
     Problem(
         "1,024 samples",
         "The same layer on the same GPU, with 1,024 samples. How long does it take, and what bounds it?",
-        [
-            Step("FLOP: 2 b n²", work(1024), "FLOP"),
-            Step("Bytes: 2 (n² + 2 b n)", moved(1024), "B"),
-            Step("Memory: m / B", moved(1024) / bandwidth, "s"),
-            Step(
-                "Arithmetic: (w + w½) / (e P), which is longer: compute-bound",
-                arithmetic(1024),
-                "s",
-            ),
-            Step("The longer of both, plus the launch", arithmetic(1024) + launch, "s"),
-        ],
         point(Setting(width=N, batch=1024), device).seconds,
+        Step("FLOP: 2 b n²", work(1024), "FLOP"),
+        Step("Bytes: 2 (n² + 2 b n)", moved(1024), "B"),
+        Step("Memory: m / B", moved(1024) / bandwidth, "s"),
+        Step("Arithmetic: (w + w½) / (e P), which is longer: compute-bound", arithmetic(1024), "s"),
+        Step("The longer of both, plus the launch", arithmetic(1024) + launch, "s"),
     ),
     Problem(
         "A ridge point",
         f"An A100 has a peak of {show(float(a100.peak['fp16']), 'FLOP/s')} in 16 bits and"
         f" {show(float(a100.memory_bandwidth), 'B/s')}."
         " At what arithmetic intensity can a layer reach the peak?",
-        [Step("P / B", float(a100.peak["fp16"]) / float(a100.memory_bandwidth), "FLOP/B")],
         roof(a100)[1],
+        Step("P / B", float(a100.peak["fp16"]) / float(a100.memory_bandwidth), "FLOP/B"),
     ),
     Problem(
         "A message",
         f"A link has a latency of {show(ALPHA, 's')} and a bandwidth of {show(1 / BETA, 'B/s')}. How long does a"
         f" message of {show(SIZE, 'B')} take?",
-        [
-            Step("Its bytes: n β", SIZE * BETA, "s"),
-            Step("With the latency: α + n β", ALPHA + SIZE * BETA, "s"),
-        ],
         float(ALGORITHMS["recursive_doubling"](SIZE, flat(2, ALPHA, BETA)).total),
+        Step("Its bytes: n β", SIZE * BETA, "s"),
+        Step("With the latency: α + n β", ALPHA + SIZE * BETA, "s"),
     ),
 ]

@@ -33,37 +33,29 @@ PROBLEMS = [
         "Bytes of a cache",
         f"A network has {LAYERS} layers with {HEADS} heads of keys and values, {SIZE} numbers each, 2 bytes a number."
         f" How many bytes of cache does a sequence of {thirteen.tokens:,} tokens take?",
-        [
-            Step("A token: keys and values of all heads in all layers", token, "B"),
-            Step("All tokens", token * thirteen.tokens, "B"),
-        ],
         own.sequence,
+        Step("A token: keys and values of all heads in all layers", token, "B"),
+        Step("All tokens", token * thirteen.tokens, "B"),
     ),
     Problem(
         "What a token waits for",
         f"A GPU reads {show(float(bandwidth), 'B/s')}, a step reads {show(weights, 'B')} of weights. One that decodes"
         f" one sequence takes {show(step, 's')}. For what share of it does the GPU read weights, at full bandwidth?",
-        [
-            Step("Weights over bandwidth", weights / bandwidth, "s"),
-            Step("Over the step", 100 * weights / bandwidth / step, "%"),
-        ],
         100 * (weights / bandwidth) / (parts(Phases())[1].total / (ANSWER - 1)),
+        Step("Weights over bandwidth", weights / bandwidth, "s"),
+        Step("Over the step", 100 * weights / bandwidth / step, "%"),
     ),
     Problem(
         "Little's law",
         f"{RATE} requests arrive each second, and {HELD} are in the service on average. How long does a request stay?",
-        [Step("Requests over rate", HELD / RATE, "s")],
         HELD / RATE,
+        Step("Requests over rate", HELD / RATE, "s"),
     ),
     Problem(
         "A million tokens",
         f"{PER_NODE} GPUs at ${price:.2f} an hour make {rate:.0f} tokens/s. What do a million tokens cost in dollars?",
-        [
-            Step("Dollars a second", PER_NODE * price / 3600),
-            Step(
-                "Times the seconds of a million tokens", 1e6 / round(rate) * PER_NODE * price / 3600
-            ),
-        ],
         point.cost,
+        Step("Dollars a second", PER_NODE * price / 3600),
+        Step("Times the seconds of a million tokens", 1e6 / round(rate) * PER_NODE * price / 3600),
     ),
 ]

@@ -19,44 +19,32 @@ PROBLEMS = [
     Problem(
         "Load balance",
         f"Four ranks compute for {', '.join(show(seconds, 's') for seconds in computed)}. What is the load balance?",
-        [
-            Step("Mean", sum(computed) / 4, "s"),
-            Step("Most", max(computed), "s"),
-            Step("Mean over most", 100 * sum(computed) / 4 / max(computed), "%"),
-        ],
         100 * own.load_balance,
+        Step("Mean", sum(computed) / 4, "s"),
+        Step("Most", max(computed), "s"),
+        Step("Mean over most", 100 * sum(computed) / 4 / max(computed), "%"),
     ),
     Problem(
         "The factors",
         f"A run has {factors}. For what share of the time do ranks compute on average?",
-        [
-            Step("Communication: serialization times transfer", own.serialization * own.transfer),
-            Step(
-                "Times load balance", 100 * own.load_balance * own.serialization * own.transfer, "%"
-            ),
-        ],
         100 * own.parallel,
+        Step("Communication: serialization times transfer", own.serialization * own.transfer),
+        Step("Times load balance", 100 * own.load_balance * own.serialization * own.transfer, "%"),
     ),
     Problem(
         "An ideal network",
         f"The same run takes {show(found.span, 's')}. By how many percent would an ideal network shorten it?",
-        [
-            Step("Its time there: transfer times the run", own.transfer * found.span, "s"),
-            Step("What is saved", 100 * (1 - own.transfer), "%"),
-        ],
         gain_of_ideal_network(OWN),
+        Step("Its time there: transfer times the run", own.transfer * found.span, "s"),
+        Step("What is saved", 100 * (1 - own.transfer), "%"),
     ),
     Problem(
         "Which side is the bottleneck?",
         f"One of eight ranks simulates: a batch takes {show(way.produce, 's')} to produce and"
         f" {show(way.consume, 's')} to train on, {BATCHES} batches in all."
         " About how long does the run take?",
-        [
-            Step("The slower side: producing", way.produce, "s"),
-            Step(
-                "All batches, and the last one's training", BATCHES * way.produce + way.consume, "s"
-            ),
-        ],
         way.seconds,
+        Step("The slower side: producing", way.produce, "s"),
+        Step("All batches, and the last one's training", BATCHES * way.produce + way.consume, "s"),
     ),
 ]
