@@ -12,37 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.costs.checkpoints import HASH_RATE, Saving, saving, write_rate, writers, written_at
+from lib_dlhpc.prediction import intervals
 from lib_dlhpc.prediction.explanation import Explanation, source_of
-from lib_dlhpc.prediction.intervals import (
-    best_interval,
-    daly,
-    daly_first_order,
-    exact,
-    expected_cycle,
-    goodput,
-    mean_restart,
-    system_mtbf,
-    young,
-)
 from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
-
-__all__ = [
-    "Resilience",
-    "best_interval",
-    "daly",
-    "daly_first_order",
-    "exact",
-    "expected_cycle",
-    "goodput",
-    "resilience",
-    "system_mtbf",
-    "young",
-]
 
 NEVER = 10_000 * 31557600.0  # s: nobody waits longer
 
@@ -74,7 +51,7 @@ class Resilience:
     def expected_time(self) -> Any:
         """Expected seconds from start to end: time_to_train, lost work and restarts; inf if it makes no progress."""
         cycles = self.work / self.interval
-        return self.prediction.start_time + cycles * expected_cycle(
+        return self.prediction.start_time + cycles * intervals.expected_cycle(
             self.interval, self._spread, self.mtbf
         )
 
@@ -95,9 +72,9 @@ class Resilience:
         first = replace(price, background=0.0)  # no write is going on
         behind = np.where(never, 0.0, np.minimum(price.background, rest))
         last = replace(price, blocked=0.0, background=behind)
-        found = np.where(never, 0.0, expected_cycle(interval, first, self.mtbf))
-        later = np.where(saves > 1, expected_cycle(interval, price, self.mtbf), 0.0)
-        ends = np.where(rest > 1e-9 * work, expected_cycle(rest, last, self.mtbf), 0.0)
+        found = np.where(never, 0.0, intervals.expected_cycle(interval, first, self.mtbf))
+        later = np.where(saves > 1, intervals.expected_cycle(interval, price, self.mtbf), 0.0)
+        ends = np.where(rest > 1e-9 * work, intervals.expected_cycle(rest, last, self.mtbf), 0.0)
         found = found + np.maximum(saves - 1, 0) * later + ends
         return (self.prediction.start_time + found)[()]
 
@@ -115,8 +92,8 @@ class Resilience:
     def shares(self) -> dict[str, Any]:
         """Shares of the expected time by cause; they add up to 1."""
         # In shares rather than in seconds, which have no end where no headway is made.
-        cycle = expected_cycle(self.interval, self._spread, self.mtbf)
-        upright = 1 / (1 + mean_restart(self._spread, self.mtbf) / self.mtbf)
+        cycle = intervals.expected_cycle(self.interval, self._spread, self.mtbf)
+        upright = 1 / (1 + intervals.mean_restart(self._spread, self.mtbf) / self.mtbf)
         training = self.interval / cycle
         still = np.minimum(self._spread.standstill(self.interval) / cycle, upright - training)
         parts = {
@@ -134,17 +111,17 @@ class Resilience:
     @property
     def young(self) -> Any:
         """Young's interval for the seconds that training stalls."""
-        return young(self.saving.blocked, self.mtbf)
+        return intervals.young(self.saving.blocked, self.mtbf)
 
     @property
     def daly(self) -> Any:
         """Daly's higher-order interval for the seconds that training stalls."""
-        return daly(self.saving.blocked, self.mtbf)
+        return intervals.daly(self.saving.blocked, self.mtbf)
 
     @property
     def best(self) -> Any:
         """The interval of the highest goodput, exactly."""
-        return best_interval(self.saving, self.mtbf)
+        return intervals.best_interval(self.saving, self.mtbf)
 
     @property
     def best_goodput(self) -> Any:
@@ -154,7 +131,7 @@ class Resilience:
     def goodput_at(self, interval: Any) -> Any:
         """Return the share of the time that becomes training with another interval, in a long run."""
         never = np.isinf(interval)
-        share = goodput(np.where(never, 1.0, interval), self.saving, self.mtbf)
+        share = intervals.goodput(np.where(never, 1.0, interval), self.saving, self.mtbf)
         return np.where(never, 1.0, share)[()]
 
     @property
@@ -186,7 +163,7 @@ def resilience(prediction: "Breakdown") -> Resilience:
     experiment = prediction.experiment
     nodes = experiment.strategy.nodes + experiment.servers
     return Resilience(
-        prediction, saving(experiment), system_mtbf(experiment.machine.node_mtbf, nodes)
+        prediction, saving(experiment), intervals.system_mtbf(experiment.machine.node_mtbf, nodes)
     )
 
 

@@ -15,22 +15,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from simpy.events import Event
 
+from lib_dlhpc import program
 from lib_dlhpc.costs.platform import Platform
-from lib_dlhpc.program import (
-    Block,
-    Call,
-    Chunk,
-    Collective,
-    Compute,
-    Instruction,
-    Meet,
-    Move,
-    Program,
-    Swap,
-    Update,
-    Wait,
-    calls,
-)
 from lib_dlhpc.program.calls import FORWARD
 from lib_dlhpc.program.intervals import halves, kind_of, message_name, pass_name, segments
 from lib_dlhpc.schedules import Schedule, messages, within
@@ -49,7 +35,7 @@ Row: TypeAlias = tuple[int, str, str, str, float, float, int]
 
 
 def simulate_events(
-    steps: Sequence[Program],
+    steps: Sequence[program.Program],
     on: Platform,
     conditions: Conditions,
     background: Sequence[Any] = (),
@@ -80,8 +66,8 @@ def simulate_events(
 class _Shared:
     """What the ranks share: the program, messages, scripts of collectives, and the rows so far."""
 
-    def __init__(self, step: Program, sim: Simulation) -> None:
-        self.step, self.sim, self.calls = step, sim, calls(step.schedule)
+    def __init__(self, step: program.Program, sim: Simulation) -> None:
+        self.step, self.sim, self.calls = step, sim, program.calls(step.schedule)
         self.many = prod(step.shape)
         self.rows: list[Row] = []
         self.waits: list[Row] = []  # of which some is bubble
@@ -106,7 +92,7 @@ class _Shared:
             return self._messages[key]
         return self._messages.pop(key)
 
-    def chunk(self, place: int, chunk: int) -> Chunk:
+    def chunk(self, place: int, chunk: int) -> program.Chunk:
         """Return a chunk of a stage."""
         return self.step.stages[place][chunk]
 
@@ -115,7 +101,7 @@ class _Shared:
         _, variants, alike = self.step.shape
         return rank // alike % variants
 
-    def merged(self, block: Block, variant: int) -> list[Any]:
+    def merged(self, block: program.Block, variant: int) -> list[Any]:
         """Return a block with the work between two other instructions as one number, in s."""
         key = (id(block), variant)
         if key not in self._merged:
@@ -137,13 +123,13 @@ class _Shared:
             self._groups |= dict.fromkeys(((each, name) for each in ranks), found)
         return self._groups[rank, name]
 
-    def collective(self, rank: int, what: Collective) -> Script:
+    def collective(self, rank: int, what: program.Collective) -> Script:
         """Return the script of a collective of the rank's group."""
         group = self.group(rank, what.group)
         made = self._neighbors if what.pairs else self._planned
         return self._script(rank, group, what.stream, partial(made, group, what))
 
-    def swap(self, rank: int, what: Swap) -> Script:
+    def swap(self, rank: int, what: program.Swap) -> Script:
         """Return the script of the sum of a buffer of two stages."""
         here = rank % self.many
         ranks = tuple(place * self.many + here for place in what.places)
@@ -173,7 +159,7 @@ class _Shared:
             del self._scripts[key, turn]
         return entry[0]
 
-    def _planned(self, group: "Members", what: Collective) -> tuple[Schedule, float]:
+    def _planned(self, group: "Members", what: program.Collective) -> tuple[Schedule, float]:
         """Return the schedule of a collective for some of all ranks, and the bytes of an element."""
         schedule, element = self._plans.of(what)
         key, everyone = (group.key, id(schedule)), self.sim.platform.ranks
@@ -188,7 +174,7 @@ class _Shared:
                 self._placed[key] = stored(schedule)
         return self._placed[key], element
 
-    def _neighbors(self, group: "Members", what: Collective) -> tuple[Schedule, float]:
+    def _neighbors(self, group: "Members", what: program.Collective) -> tuple[Schedule, float]:
         """Return one round of messages between neighbors."""
         element = self.chunk(0, 0).last.prices[0].bytes(what._replace(elements=1.0))
         source, target, size = zip(*what.pairs, strict=True)
@@ -223,7 +209,7 @@ class _Rank:
         self.posted: dict[str, Event] = {}  # by key; the first pass of a chunk may wait for it
         self.flushed = False
 
-    def run(self, steps: Sequence[Program], conditions: Conditions) -> Process:
+    def run(self, steps: Sequence[program.Program], conditions: Conditions) -> Process:
         """Execute all steps, whose programs take turns."""
         mine = [
             (number, call)
@@ -268,14 +254,14 @@ class _Rank:
     def _peer(self, place: int) -> int:
         return self.rank + (place - self.place) * self.many
 
-    def _receive(self, step: int, call: Call) -> Process:
+    def _receive(self, step: int, call: program.Call) -> Process:
         since, source = self.sim.env.now, self.shared.calls[call.source]
         peer, word = self._peer(source.place), message_name(source)
         message = self.shared.message(step, call.source, peer, self.rank)
         yield self.sim.exchange(self.rank, [], [message], f"receiving the {word}")
         self._wait(f"wait for {word}", since)
 
-    def _pass(self, call: Call, slow: float) -> Process:
+    def _pass(self, call: program.Call, slow: float) -> Process:
         """Carry out a pass of a microbatch through a chunk, with the collectives inside."""
         chunk, since = self.shared.chunk(self.place, call.chunk), self.sim.env.now
         kind, name = kind_of(call), pass_name(self.shared.step, call)
@@ -287,7 +273,7 @@ class _Rank:
             if isinstance(what, float):
                 yield self.sim.until(self.sim.env.now + what * slow)
                 worked += what * slow
-            elif isinstance(what, Wait):
+            elif isinstance(what, program.Wait):
                 begun, event = (
                     self.sim.env.now,
                     self.posted[what.key] if what.key else self.free.get(what.stream),
@@ -295,7 +281,7 @@ class _Rank:
                 if event is not None and not event.processed:
                     yield event
                 waits[what.label] = waits.get(what.label, 0.0) + self.sim.env.now - begun
-            elif isinstance(what, Collective) and not what.stream:
+            elif isinstance(what, program.Collective) and not what.stream:
                 begun, size = self.sim.env.now, self.prices.bytes(what)
                 yield from take_part(self.sim, self.rank, self.shared.collective(self.rank, what))
                 word = self.shared.step.kinds[what.kind]
@@ -303,7 +289,7 @@ class _Rank:
                 waits[f"the {word}"] = waits.get(f"the {word}", 0.0) + self.sim.env.now - begun
             else:
                 self.posted[what.key] = self._post(what)
-                if isinstance(what, Collective) and what.layers:
+                if isinstance(what, program.Collective) and what.layers:
                     filled.append(self.sim.env.now)
         at = since + worked
         alone = name == kind and not waits
@@ -316,28 +302,28 @@ class _Rank:
                 self._span("wait", f"wait for {label}", at, at + seconds)
                 at += seconds
 
-    def _after(self, what: Instruction, slow: float) -> Process:
+    def _after(self, what: program.Instruction, slow: float) -> Process:
         """Execute an instruction of the end of the step."""
         since = self.sim.env.now
-        if isinstance(what, Update):
+        if isinstance(what, program.Update):
             yield self.sim.until(since + what.seconds * slow)
             self._span("update", "update", since, self.sim.env.now)
-        elif isinstance(what, Meet):
+        elif isinstance(what, program.Meet):
             yield from self.shared.meet()
             self._idle("the others", since)
             self.flushed = True
-        elif isinstance(what, Swap):
+        elif isinstance(what, program.Swap):
             yield from take_part(self.sim, self.rank, self.shared.swap(self.rank, what))
             self._idle(what.label, since)
-        elif isinstance(what, Wait):
+        elif isinstance(what, program.Wait):
             event = self.free.get(what.stream)
             if event is not None and not event.processed:
                 yield event
             self._idle(what.label, since)
-        elif isinstance(what, Collective | Move):
+        elif isinstance(what, program.Collective | program.Move):
             self._post(what)
 
-    def _post(self, what: Collective | Move) -> Event:
+    def _post(self, what: program.Collective | program.Move) -> Event:
         """Start an instruction once all before it on its stream are done; return what happens then."""
         before = self.free.get(what.stream)
 
@@ -345,7 +331,7 @@ class _Rank:
             if before is not None and not before.processed:
                 yield before
             since = self.sim.env.now
-            if isinstance(what, Move):
+            if isinstance(what, program.Move):
                 size, word = what.bytes, what.label or self.shared.step.kinds[what.kind]
                 yield self.sim.until(since + what.seconds)
             else:
@@ -363,7 +349,7 @@ class _Rank:
         if now > since:
             self.shared.rows.append((self.rank, stream, kind, name, since, now, round(size)))
 
-    def _word(self, what: Collective) -> str:
+    def _word(self, what: program.Collective) -> str:
         if not what.layers:
             return self.shared.step.kinds[what.kind]
         return "weights" if what.goal == "allgather" else "gradients"
@@ -385,5 +371,5 @@ class _Rank:
             self.shared.waits.append(row)
 
 
-def _is_work(what: Instruction) -> bool:
-    return isinstance(what, Compute)
+def _is_work(what: program.Instruction) -> bool:
+    return isinstance(what, program.Compute)

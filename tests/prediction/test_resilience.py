@@ -10,8 +10,8 @@ from lib_dlhpc import loads
 from lib_dlhpc.costs.checkpoints import Saving, saving
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.intervals import best_interval, expected_cycle, goodput, system_mtbf
 from lib_dlhpc.prediction.report import as_dict, as_text
-from lib_dlhpc.prediction.resilience import best_interval, expected_cycle, goodput, system_mtbf
 from lib_dlhpc.spec.machine import load_machine
 from lib_dlhpc.spec.run import CHECKPOINTS
 from lib_dlhpc.spec.units import parse_quantity

@@ -16,31 +16,7 @@ import numpy as np
 
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import (
-    CALM,
-    CAUSES,
-    CONTENTION,
-    EDGES,
-    JITTER,
-    LAYOUTS,
-    NIC,
-    RESTLESS,
-    ROUTES,
-    SIZES,
-    TERMS,
-    WEEKS,
-    Cluster,
-    Fit,
-    Job,
-    calibration,
-    jobs_of,
-    machine_of,
-    message_seconds,
-    predicted_terms,
-    product_seconds,
-    simulated,
-    weeks,
-)
+from lib_dlhpc.labs.predict_your_cluster import hidden_cluster as hidden
 from lib_dlhpc.labs.predict_your_cluster.step_slips import step_slips
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
@@ -61,7 +37,12 @@ COVERS = "Your bands contain the next day, at least eight times out of ten"
 NARROW = f"Your bands are not too wide: at most {WIDE:g} times as wide as nine days out of ten need"
 CAUSE = "The cause: what two ranks did not show"
 TARGET = "Target: 4 and 8 ranks of unseen networks, each term within 5% of the step"
-SHOWS = {NIC: "communication", JITTER: "waiting", CONTENTION: "compute", ROUTES: "communication"}
+SHOWS = {
+    hidden.NIC: "communication",
+    hidden.JITTER: "waiting",
+    hidden.CONTENTION: "compute",
+    hidden.ROUTES: "communication",
+}
 UNNAMED = "Find the cause first: in which of your runs is that term off, and in which is it not?"
 SPOILT = "At two sizes all nine measurements were disturbed. Does your line follow them?"
 LINK, DEVICE = ("alpha", "beta", "step", "jump"), ("rate", "half")
@@ -95,36 +76,41 @@ def result(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def fit_of(
-    fit_messages: Callable[..., Any], fit_products: Callable[..., Any], own: Cluster, day: int = 0
-) -> Fit:
+    fit_messages: Callable[..., Any],
+    fit_products: Callable[..., Any],
+    own: hidden.Cluster,
+    day: int = 0,
+) -> hidden.Fit:
     """Return what a learner's fits make of a day's points. Raises LabError."""
-    messages, products = calibration(own, day)
+    messages, products = hidden.calibration(own, day)
     return numbers(fit_messages, LINK, messages) | numbers(fit_products, DEVICE, products)
 
 
 def fit_findings(
-    fit_messages: Callable[..., Any], fit_products: Callable[..., Any], own: Cluster
+    fit_messages: Callable[..., Any], fit_products: Callable[..., Any], own: hidden.Cluster
 ) -> list[Finding]:
     """Return whether both fits are near the hidden machine, the learner's and others."""
     return [_messages(fit_messages, own), _products(fit_products, own)]
 
 
-def _machines(own: Cluster) -> list[tuple[str, Cluster]]:
-    others = [("On another machine: ", machine_of(own.seed + 1 + k)) for k in range(STRANGERS)]
+def _machines(own: hidden.Cluster) -> list[tuple[str, hidden.Cluster]]:
+    others = [
+        ("On another machine: ", hidden.machine_of(own.seed + 1 + k)) for k in range(STRANGERS)
+    ]
     return [("", own), *others]
 
 
-def _messages(fit_messages: Callable[..., Any], own: Cluster) -> Finding:
-    sizes, most = np.array(SIZES, float), 0.0
+def _messages(fit_messages: Callable[..., Any], own: hidden.Cluster) -> Finding:
+    sizes, most = np.array(hidden.SIZES, float), 0.0
     for where, machine in _machines(own):
         try:
-            fit = numbers(fit_messages, LINK, calibration(machine)[0])
+            fit = numbers(fit_messages, LINK, hidden.calibration(machine)[0])
             if fit["beta"] > 1:
                 words = f'fit_messages: "beta" is {fit["beta"]:.3g}'
                 raise LabError(f"{words}: give seconds per byte, not bytes per second.")
         except LabError as error:
             return broken(MESSAGES, f"{where}{error}")
-        off = message_seconds(fit, sizes) / message_seconds(machine.fit, sizes) - 1
+        off = hidden.message_seconds(fit, sizes) / hidden.message_seconds(machine.fit, sizes) - 1
         worst = int(np.argmax(np.abs(off)))
         most = max(most, abs(off[worst]))
         if not most <= NEAR:
@@ -134,7 +120,7 @@ def _messages(fit_messages: Callable[..., Any], own: Cluster) -> Finding:
     return kept(MESSAGES, f"On three machines no size is off by more than {most:.1%}.")
 
 
-def _why(fit: Fit, machine: Cluster, sizes: Any, off: Any) -> str:
+def _why(fit: hidden.Fit, machine: hidden.Cluster, sizes: Any, off: Any) -> str:
     """Return what the errors of a line over sizes look like."""
     beyond = sizes >= fit["step"]
     if (np.abs(off) > UNIT).any():
@@ -177,11 +163,11 @@ def _usual(off: Any) -> str:
     return ""
 
 
-def _products(fit_products: Callable[..., Any], own: Cluster) -> Finding:
-    flop, most = 2.0 * np.array(EDGES, float) ** 3, 0.0
+def _products(fit_products: Callable[..., Any], own: hidden.Cluster) -> Finding:
+    flop, most = 2.0 * np.array(hidden.EDGES, float) ** 3, 0.0
     for where, machine in _machines(own):
         try:
-            fit = numbers(fit_products, DEVICE, calibration(machine)[1])
+            fit = numbers(fit_products, DEVICE, hidden.calibration(machine)[1])
             if fit["rate"] <= 0:
                 raise LabError(f'fit_products: "rate" is {fit["rate"]:g}.')
             if fit["rate"] < 1:
@@ -189,7 +175,7 @@ def _products(fit_products: Callable[..., Any], own: Cluster) -> Finding:
                 raise LabError(f"{words}: give FLOP per second, not seconds per FLOP.")
         except LabError as error:
             return broken(PRODUCTS, f"{where}{error}")
-        off = product_seconds(fit, flop) / product_seconds(machine.fit, flop) - 1
+        off = hidden.product_seconds(fit, flop) / hidden.product_seconds(machine.fit, flop) - 1
         worst = int(np.argmax(np.abs(off)))
         most = max(most, abs(off[worst]))
         if not most <= NEAR:
@@ -206,11 +192,11 @@ def _products(fit_products: Callable[..., Any], own: Cluster) -> Finding:
     return kept(PRODUCTS, f"On three machines no size is off by more than {most:.1%}.")
 
 
-def terms_finding(terms: Callable[..., Any], own: Cluster) -> Finding:
+def terms_finding(terms: Callable[..., Any], own: hidden.Cluster) -> Finding:
     """Return whether `terms(fit, job, ranks)` is the library's prediction."""
     first, wrong = "", dict[str, list[list[str]]]()
     for about, fit, job, ranks in _steps(own):
-        right = predicted_terms(own, job, ranks, fit)
+        right = hidden.predicted_terms(own, job, ranks, fit)
         try:
             found = numbers(terms, ("compute", "communication"), fit, job, ranks)
         except LabError as error:
@@ -231,39 +217,37 @@ def terms_finding(terms: Callable[..., Any], own: Cluster) -> Finding:
     return broken(STEP, " ".join([first, *(common or likely)[:1]]))
 
 
-def _steps(own: Cluster) -> Iterator[tuple[str, Fit, Job, int]]:
+def _steps(own: hidden.Cluster) -> Iterator[tuple[str, hidden.Fit, hidden.Job, int]]:
     """Yield steps in words, with the fit of their machine; in the last the gradient is of the step's size."""
     for _, machine in _machines(own)[:2]:
-        for job in jobs_of(machine):
+        for job in hidden.jobs_of(machine):
             for ranks in (2, 4, 8):
                 yield f'"{job.name}" on {ranks} ranks', machine.fit, job, ranks
-    job = jobs_of(own)[1]
+    job = hidden.jobs_of(own)[1]
     about = f'"{job.name}" on 4 ranks, where "step" is exactly the size of its gradient'
     yield about, own.fit | {"step": job.gradient}, job, 4
 
 
 def band_findings(
-    band: Callable[..., Any], terms: Callable[..., Any], own: Cluster
+    band: Callable[..., Any], terms: Callable[..., Any], own: hidden.Cluster
 ) -> list[Finding]:
     """Return whether `band(fits, job, ranks)` holds a step of the eighth day, on calm and on restless machines."""
     if not terms_finding(terms, own).right:
         words = "Checked as soon as your prediction holds, because the band is based on it."
         return [later(COVERS, words), later(NARROW, words)]
-    job, ranks, shares, widths = jobs_of(own)[1], 8, [], []
-    for drift in (CALM, RESTLESS):
+    job, ranks, shares, widths = hidden.jobs_of(own)[1], 8, [], []
+    for drift in (hidden.CALM, hidden.RESTLESS):
         held = wide = ideal = 0.0
-        for week in weeks(own, job, ranks, drift):
+        for week in hidden.weeks(own, job, ranks, drift):
             try:
                 low, high = _ends(band, week.fits, job, ranks)
             except LabError as error:
                 return [broken(COVERS, str(error)), later(NARROW)]
             held += low <= week.step <= high
             wide, ideal = wide + high - low, ideal + week.wide
-        shares.append(held / WEEKS)
+        shares.append(held / hidden.WEEKS)
         widths.append(wide / ideal)
-    both = (
-        f"{shares[0]:.0%} of {WEEKS} next days on a quiet machine, {shares[1]:.0%} on a noisy one"
-    )
+    both = f"{shares[0]:.0%} of {hidden.WEEKS} next days on a quiet machine, {shares[1]:.0%} on a noisy one"
     covers = (kept if min(shares) >= COVERED else broken)(COVERS, f"{both}. {_missing(shares)}")
     words = (
         f"{widths[0]:.2g} times as wide on the quiet machine, {widths[1]:.2g} times on the "
@@ -305,40 +289,40 @@ def _missing(shares: list[float]) -> str:
     )
 
 
-def cause_finding(cause: Callable[..., Any], own: Cluster) -> Finding:
+def cause_finding(cause: Callable[..., Any], own: hidden.Cluster) -> Finding:
     """Return whether the learner names what is true of the machine."""
     try:
         found = result(cause)
     except LabError as error:
         return broken(CAUSE, str(error))
-    if not isinstance(found, str) or found not in CAUSES:
-        return broken(CAUSE, f"cause() returns {found!r}; legal: {', '.join(CAUSES)}.")
+    if not isinstance(found, str) or found not in hidden.CAUSES:
+        return broken(CAUSE, f"cause() returns {found!r}; legal: {', '.join(hidden.CAUSES)}.")
     if found == own.why:
-        return kept(CAUSE, f"{CAUSES[found].capitalize()}.")
+        return kept(CAUSE, f"{hidden.CAUSES[found].capitalize()}.")
     term = SHOWS[found]
     if term != SHOWS[own.why]:
         return broken(
             CAUSE,
-            f"{CAUSES[found].capitalize()}: that would show up in {term}. Which term is off the "
+            f"{hidden.CAUSES[found].capitalize()}: that would show up in {term}. Which term is off the "
             "most?",
         )
     return broken(
         CAUSE,
-        f"{CAUSES[found].capitalize()}: where would that be worst, on 4 ranks of 4 nodes or of 2? Run both.",
+        f"{hidden.CAUSES[found].capitalize()}: where would that be worst, on 4 ranks of 4 nodes or of 2? Run both.",
     )
 
 
-def target_finding(given: Mapping[str, Callable[..., Any]], own: Cluster) -> Finding:
+def target_finding(given: Mapping[str, Callable[..., Any]], own: hidden.Cluster) -> Finding:
     """Return whether points, fits and `repaired(fit, job, ranks, nodes)` lead to what the machine takes."""
     worst = (0.0, "", "")
     try:
         fit = fit_of(given["fit_messages"], given["fit_products"], own)
-        for job in jobs_of(own)[2:]:
-            for ranks, nodes in LAYOUTS:
-                right = simulated(own, job, ranks, nodes)
-                found = numbers(given["repaired"], TERMS, fit, job, ranks, nodes)
+        for job in hidden.jobs_of(own)[2:]:
+            for ranks, nodes in hidden.LAYOUTS:
+                right = hidden.simulated(own, job, ranks, nodes)
+                found = numbers(given["repaired"], hidden.TERMS, fit, job, ranks, nodes)
                 step = sum(right.values())
-                for name in TERMS:
+                for name in hidden.TERMS:
                     off = (found[name] - right[name]) / step
                     place = f'"{job.name}" on {ranks} ranks of {count(nodes, "node")}'
                     words = f"{place}: {name} is off by {off:+.1%} of the step."
@@ -353,7 +337,7 @@ def target_finding(given: Mapping[str, Callable[..., Any]], own: Cluster) -> Fin
     return broken(TARGET, f"{worst[1]} {worst[2]}")
 
 
-def _lead(own: Cluster, term: str, off: float, ranks: int, nodes: int) -> str:
+def _lead(own: hidden.Cluster, term: str, off: float, ranks: int, nodes: int) -> str:
     """Return what to look at where a repaired term is too small or too large."""
     each = ranks // nodes
     if term != SHOWS[own.why]:

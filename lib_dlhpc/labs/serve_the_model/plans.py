@@ -13,25 +13,8 @@ from typing import Any
 from lib_dlhpc.labs.endless import limited
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.mistakes import Endless, LabError
+from lib_dlhpc.labs.serve_the_model import tasks
 from lib_dlhpc.labs.serve_the_model.formulas import price
-from lib_dlhpc.labs.serve_the_model.tasks import (
-    BATCHES,
-    CHUNK,
-    DEVICES,
-    NODE,
-    PLANS,
-    Served,
-    Task,
-    allreduce_of,
-    best,
-    counted,
-    gpu_of,
-    load_of,
-    plan_of,
-    prices_of,
-    served,
-    size_of,
-)
 from lib_dlhpc.spec.units import format_quantity as show
 
 BUDGET = 5  # simulations
@@ -55,32 +38,32 @@ class OverBudget(LabError):
 class Attempt:
     """What a learner did with a service: plans that were simulated, in order, and the one that was chosen."""
 
-    task: Task
+    task: tasks.Task
     asked: tuple[tuple[int, int], ...]
     plan: tuple[int, int]
 
     @property
-    def found(self) -> Served:
+    def found(self) -> tasks.Served:
         """What the simulator says of the plan."""
-        return served(self.task, *self.plan)
+        return tasks.served(self.task, *self.plan)
 
 
-def plans_to_forecast(task: Task) -> list[tuple[int, int]]:
+def plans_to_forecast(task: tasks.Task) -> list[tuple[int, int]]:
     """Return plans that fit: few devices with a large batch, and many devices."""
-    fitting = [each for each in DEVICES if served(task, each, 16).tokens_per_second]
-    first = next(each for each in fitting if not served(task, each, 16).preemptions)
-    return [(first, 16), (4, 64), (8, BATCHES[-1])]
+    fitting = [each for each in tasks.DEVICES if tasks.served(task, each, 16).tokens_per_second]
+    first = next(each for each in fitting if not tasks.served(task, each, 16).preemptions)
+    return [(first, 16), (4, 64), (8, tasks.BATCHES[-1])]
 
 
-def forecast_findings(forecast: Callable[..., Any], task: Task) -> list[Finding]:
+def forecast_findings(forecast: Callable[..., Any], task: tasks.Task) -> list[Finding]:
     """Return whether `forecast(size, gpu, devices, batch, load, allreduce)` is near the simulator."""
-    given = size_of(task), gpu_of(task)
+    given = tasks.size_of(task), tasks.gpu_of(task)
     words = []
     for devices, batch in plans_to_forecast(task):
-        about = f"{counted(devices, 'device')}, a batch of {batch}"
+        about = f"{tasks.counted(devices, 'device')}, a batch of {batch}"
         try:
             seconds, tokens = _two(
-                forecast, *given, devices, batch, load_of(task), allreduce_of(task)
+                forecast, *given, devices, batch, tasks.load_of(task), tasks.allreduce_of(task)
             )
         except LabError as error:
             return [broken(LITTLE, f"{about}: {error}"), later(FORECAST)]
@@ -95,7 +78,7 @@ def forecast_findings(forecast: Callable[..., Any], task: Task) -> list[Finding]
         if wrong:
             return [kept(LITTLE, "A full batch."), broken(FORECAST, f"{about}: {wrong}")]
         words.append(
-            f"{about}: {seconds / served(task, devices, batch).tpot:.2f} of the simulated step"
+            f"{about}: {seconds / tasks.served(task, devices, batch).tpot:.2f} of the simulated step"
         )
     return [kept(LITTLE, "A full batch."), kept(FORECAST, f"{'; '.join(words)}.")]
 
@@ -109,11 +92,11 @@ def _two(forecast: Callable[..., Any], *given: Any) -> tuple[float, float]:
     return seconds, tokens
 
 
-def _little(task: Task, sequences: float, devices: int, batch: int) -> str:
+def _little(task: tasks.Task, sequences: float, devices: int, batch: int) -> str:
     """Return what may be wrong with tokens a second, for such seconds a token."""
     slips = (
         (1.0, " Each step gives a token to each sequence."),
-        (batch * NODE / devices, " Give those of one replica, not of the node."),
+        (batch * tasks.NODE / devices, " Give those of one replica, not of the node."),
         (batch * (1 + task.prompt / task.answer), " Tokens of prompts are not tokens of answers."),
         (batch / devices, " All devices of a replica work on the same sequences."),
     )
@@ -121,14 +104,14 @@ def _little(task: Task, sequences: float, devices: int, batch: int) -> str:
     return near[0] if near else " How many tokens does a step give, and how long does it take?"
 
 
-def _far(task: Task, devices: int, batch: int, seconds: float, tokens: float) -> str:
+def _far(task: tasks.Task, devices: int, batch: int, seconds: float, tokens: float) -> str:
     """Return how a forecast differs from the simulator, and what it looks like; empty if it does not."""
-    right = served(task, devices, batch)
+    right = tasks.served(task, devices, batch)
     if abs(seconds / right.tpot - 1) <= NEAR:
         return ""
     context = task.prompt + task.answer // 2
     rest = price(task, devices, 0, [context] * batch)
-    full = price(task, devices, CHUNK, [context] * batch)
+    full = price(task, devices, tasks.CHUNK, [context] * batch)
     with_one = price(task, devices, task.prompt, [context] * batch)
     entering = batch * task.prompt // task.answer  # tokens of prompts in a mean step
     apart = rest + price(task, devices, entering, [])
@@ -161,35 +144,37 @@ def _far(task: Task, devices: int, batch: int, seconds: float, tokens: float) ->
     return f"{words} {hint}"
 
 
-def attempt(choose: Callable[..., Any], task: Task) -> Attempt:
+def attempt(choose: Callable[..., Any], task: tasks.Task) -> Attempt:
     """Return what a learner does with a service. Raises LabError, OverBudget, Endless."""
     asked: list[tuple[int, int]] = []
 
-    def measure(plan: Any) -> Served:
-        found = plan_of(plan)
+    def measure(plan: Any) -> tasks.Served:
+        found = tasks.plan_of(plan)
         if len(asked) == BUDGET:
             raise OverBudget(f"`choose` asked for simulation {BUDGET + 1} of {BUDGET}.")
         asked.append(found)
-        return served(task, *found)
+        return tasks.served(task, *found)
 
     def endless() -> str:
         return f"It is still computing after {PATIENCE:g} s, after {len(asked)} simulations. Which loop does not end?"
 
-    plans = [dict(each) for each in PLANS]
-    given = size_of(task), gpu_of(task), load_of(task), task.limit
+    plans = [dict(each) for each in tasks.PLANS]
+    given = tasks.size_of(task), tasks.gpu_of(task), tasks.load_of(task), task.limit
     try:
         found = limited(
-            lambda: choose(*given, plans, measure, BUDGET, allreduce_of(task)), PATIENCE, endless
+            lambda: choose(*given, plans, measure, BUDGET, tasks.allreduce_of(task)),
+            PATIENCE,
+            endless,
         )
     except (LabError, Endless):
         raise
     except Exception as error:
         raise LabError(f"It stopped with {type(error).__name__}: {error}") from None
-    return Attempt(task, tuple(asked), plan_of(found))
+    return Attempt(task, tuple(asked), tasks.plan_of(found))
 
 
 def plan_findings(
-    choose: Callable[..., Any], shown: Sequence[Task], hidden: Sequence[Task] = ()
+    choose: Callable[..., Any], shown: Sequence[tasks.Task], hidden: Sequence[tasks.Task] = ()
 ) -> list[Finding]:
     """Return what holds for a choice; without hidden services those of the learner count."""
     attempts: list[Attempt] = []
@@ -209,7 +194,7 @@ def plan_findings(
         return [legal, broken(LATENCY, _slow(slow)), later(TARGET)]
     within = "; ".join(f"{show(x.found.p99, 's')} of {show(x.task.limit, 's')}" for x in attempts)
     shares = [
-        x.found.tokens_per_second / served(x.task, *best(x.task)).tokens_per_second
+        x.found.tokens_per_second / tasks.served(x.task, *tasks.best(x.task)).tokens_per_second
         for x in attempts
     ]
     least = min(shares)
@@ -223,11 +208,11 @@ def plan_findings(
 def _slow(one: Attempt) -> str:
     """Return why a plan does not meet the limit."""
     task, found = one.task, one.found
-    where = f"{named(task)}: {counted(one.plan[0], 'device')}, a batch of {one.plan[1]}"
+    where = f"{named(task)}: {tasks.counted(one.plan[0], 'device')}, a batch of {one.plan[1]}"
     if found.p99 == inf:
         return f"{where}: {found.why}"
     over = f"{where}: {show(found.p99, 's')} per token, and the limit is {show(task.limit, 's')}."
-    if any(served(task, *each).p99 <= task.limit for each in one.asked):
+    if any(tasks.served(task, *each).p99 <= task.limit for each in one.asked):
         return f"{over} Another plan that it simulated is within it."
     if found.preemptions:
         return (
@@ -240,20 +225,20 @@ def _slow(one: Attempt) -> str:
 def _missed(one: Attempt) -> str:
     """Return what a plan lacks, without the plan that is best."""
     task, (devices, batch) = one.task, one.plan
-    where = f"{named(task)}: {counted(devices, 'device')}, a batch of {batch}."
-    wide, _ = best(task)
+    where = f"{named(task)}: {tasks.counted(devices, 'device')}, a batch of {batch}."
+    wide, _ = tasks.best(task)
     if wide == devices:
         return f"{where} A larger batch of such replicas is within the limit too."
-    step = prices_of(task, devices).decode(batch, task.prompt + task.answer / 2)
+    step = tasks.prices_of(task, devices).decode(batch, task.prompt + task.answer / 2)
     if wide > devices:
         share = (step.weights + step.cache) / step.total
         return f"{where} {share:.0%} of a step waits for weights and cache. What would more devices do for the batch?"
     return (
         f"{where} {step.communication / step.total:.0%} of a step is messages, and the node has"
-        f" {counted(NODE // devices, 'replica')}. What would replicas of fewer devices do?"
+        f" {tasks.counted(tasks.NODE // devices, 'replica')}. What would replicas of fewer devices do?"
     )
 
 
-def named(task: Task) -> str:
+def named(task: tasks.Task) -> str:
     """Return a service in words."""
     return f"{task.model} on {task.machine}"

@@ -20,7 +20,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.formula_cases import CLOSE, Case, compared, value_of
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.prediction.resilience import (
+from lib_dlhpc.prediction.intervals import (
     best_interval,
     daly_first_order,
     expected_cycle,

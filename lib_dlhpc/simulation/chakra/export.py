@@ -18,21 +18,8 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
 
-from lib_dlhpc import parallel
+from lib_dlhpc import parallel, program
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.program import (
-    Call,
-    Collective,
-    Compute,
-    Instruction,
-    Meet,
-    Move,
-    Program,
-    Swap,
-    Update,
-    Wait,
-    calls,
-)
 from lib_dlhpc.program.intervals import kind_of, message_name, pass_name
 from lib_dlhpc.simulation.step import check, compute_scale
 from lib_dlhpc.spec.experiment import Experiment
@@ -71,7 +58,7 @@ def export(experiment: Experiment, folder: str | Path, ranks: Sequence[int] | No
 class Groups:
     """The process groups of a program: names by stream and kind, and the ranks of each."""
 
-    def __init__(self, step: Program) -> None:
+    def __init__(self, step: program.Program) -> None:
         self.step, self.many = step, prod(step.shape)
         self.ranks: dict[str, tuple[int, ...]] = {}
         self._first: dict[tuple[str, str], int] = {}
@@ -82,14 +69,14 @@ class Groups:
                     name = str(len(self.ranks) + 1)
                     self.ranks[name] = tuple(place * self.many + rank for rank in row)
 
-    def of(self, rank: int, what: Collective) -> str:
+    def of(self, rank: int, what: program.Collective) -> str:
         """Return the name of the group in which a rank takes part in a collective."""
         (place, here), group = divmod(rank, self.many), self.step.groups[what.group]
         row = place * len(group.rows) + int(group.group_of[here])
         return str(self._first[what.stream, what.group] + row)
 
 
-def _used(step: Program) -> set[tuple[str, str]]:
+def _used(step: program.Program) -> set[tuple[str, str]]:
     """Return stream and kind of group of all collectives."""
     blocks = {
         id(block): block
@@ -97,15 +84,17 @@ def _used(step: Program) -> set[tuple[str, str]]:
         for number, chunk in enumerate(stage)
         for block, _ in chunk.passes(step.schedule.each, step.overlaps(place, number))
     }
-    every: list[Instruction | None] = [what for row in step.end for what in row]
+    every: list[program.Instruction | None] = [what for row in step.end for what in row]
     for block in blocks.values():
         for variant in block.variants:
             every += variant.instructions
-    found = (what for what in every if isinstance(what, Collective) and what.goal in OF_GOAL)
+    found = (
+        what for what in every if isinstance(what, program.Collective) and what.goal in OF_GOAL
+    )
     return {(what.stream, what.group) for what in found}
 
 
-def nodes(step: Program, groups: Groups, rank: int) -> Iterator[Node]:
+def nodes(step: program.Program, groups: Groups, rank: int) -> Iterator[Node]:
     """Yield what a rank does in a step, each node after those that it depends on."""
     return _Rank(step, groups, rank).run()
 
@@ -113,7 +102,7 @@ def nodes(step: Program, groups: Groups, rank: int) -> Iterator[Node]:
 class _Rank:
     """A rank that executes its calls, writing down what it does."""
 
-    def __init__(self, step: Program, groups: Groups, rank: int) -> None:
+    def __init__(self, step: program.Program, groups: Groups, rank: int) -> None:
         self.step, self.groups, self.rank = step, groups, rank
         self.many = groups.many
         self.place = rank // self.many
@@ -125,7 +114,7 @@ class _Rank:
         self.free: dict[str, tuple[int, ...]] = {}  # the last nodes of other streams
 
     def run(self) -> Iterator[Node]:
-        every = calls(self.step.schedule)
+        every = program.calls(self.step.schedule)
         for number, call in enumerate(every):
             if call.place != self.place:
                 continue
@@ -155,7 +144,7 @@ class _Rank:
             self.free[stream] = (node.id,)
         return node
 
-    def _message(self, call: Call, number: int, received: bool) -> Node:
+    def _message(self, call: program.Call, number: int, received: bool) -> Node:
         """Return the send of a call's message, or its receive."""
         before, chunk = call.before
         size = self.step.stages[before][chunk].bytes[self.variant]
@@ -165,14 +154,14 @@ class _Rank:
         name = f"{word} {message_name(call)}"
         return Node(0, name, kind, bytes=size, peer=peer, tag=number)
 
-    def _pass(self, call: Call) -> Iterator[Node]:
+    def _pass(self, call: program.Call) -> Iterator[Node]:
         block = self.step.stages[self.place][call.chunk].block(call.phase, call.once)
         name, halves = pass_name(self.step, call), call.halves
         names = [(kind_of(half), pass_name(self.step, half)) for half in halves]
         prices = block.prices[self.variant]
         posted: dict[str, tuple[int, ...]] = {}
         for what in block.variants[self.variant].instructions:
-            if isinstance(what, Compute):
+            if isinstance(what, program.Compute):
                 seconds = prices.seconds[what.phase][what.layer]
                 if seconds:
                     flop, size = prices.work(what)
@@ -182,37 +171,37 @@ class _Rank:
                     yield self._next(
                         Node(0, words, "COMP_NODE", (), seconds, flop, size, kind=kind)
                     )
-            elif isinstance(what, Wait):
+            elif isinstance(what, program.Wait):
                 self._wait(posted[what.key] if what.key else self.free.get(what.stream, ()))
-            elif isinstance(what, Collective) and what.pairs:
+            elif isinstance(what, program.Collective) and what.pairs:
                 yield from self._neighbors(what, name)
                 posted[what.key] = self.free.get(what.stream, self.now)
-            elif isinstance(what, Collective) and not what.stream:
+            elif isinstance(what, program.Collective) and not what.stream:
                 if self._exchanges(what):
                     yield self._next(self._collective(what, name))
-            elif isinstance(what, Collective | Move):
+            elif isinstance(what, program.Collective | program.Move):
                 yield from self._post(what, name)
                 posted[what.key] = self.free.get(what.stream, self.now)
 
-    def _after(self, what: Instruction, tag: int) -> Iterator[Node]:
+    def _after(self, what: program.Instruction, tag: int) -> Iterator[Node]:
         """Yield an instruction of the end of the step."""
-        if isinstance(what, Update):
+        if isinstance(what, program.Update):
             yield self._next(Node(0, "update", "COMP_NODE", (), what.seconds, kind="update"))
-        elif isinstance(what, Wait):
+        elif isinstance(what, program.Wait):
             self._wait(self.free.get(what.stream, ()))
-        elif isinstance(what, Meet):
+        elif isinstance(what, program.Meet):
             yield self._next(Node(0, "all ranks", "COMM_COLL_NODE", collective="BARRIER"))
-        elif isinstance(what, Swap):
+        elif isinstance(what, program.Swap):
             (other,) = (place for place in what.places if place != self.place)
             peer = self.rank + (other - self.place) * self.many
             message = Node(0, what.name, "COMM_SEND_NODE", bytes=what.bytes, peer=peer, tag=tag)
             yield from self._together([message, message._replace(type="COMM_RECV_NODE")])
             if seconds := float(what.cost.reduction):
                 yield self._next(Node(0, f"add: {what.name}", "COMP_NODE", (), seconds))
-        elif isinstance(what, Collective | Move):
+        elif isinstance(what, program.Collective | program.Move):
             yield from self._post(what, "")
 
-    def _neighbors(self, what: Collective, name: str) -> Iterator[Node]:
+    def _neighbors(self, what: program.Collective, name: str) -> Iterator[Node]:
         """Yield the messages to and from the neighbors of a rank."""
         group, here = self.step.groups[what.group], self.rank % self.many
         row = group.rows[group.group_of[here]].tolist()
@@ -243,17 +232,17 @@ class _Rank:
     def _wait(self, until: tuple[int, ...]) -> None:
         self.now = tuple(dict.fromkeys((*self.now, *until)))
 
-    def _post(self, what: Collective | Move, name: str) -> Iterator[Node]:
-        if isinstance(what, Move):
+    def _post(self, what: program.Collective | program.Move, name: str) -> Iterator[Node]:
+        if isinstance(what, program.Move):
             node = Node(0, "offload", "MEM_STORE_NODE", (), what.seconds, bytes=what.bytes)
             yield self._posted(node, what.stream)
         elif self._exchanges(what):
             yield self._posted(self._collective(what, what.label or name), what.stream)
 
-    def _exchanges(self, what: Collective) -> bool:
+    def _exchanges(self, what: program.Collective) -> bool:
         return self.step.groups[what.group].size > 1
 
-    def _collective(self, what: Collective, name: str) -> Node:
+    def _collective(self, what: program.Collective, name: str) -> Node:
         """Return a collective; its size is what each rank gives: of an allgather, a part of the buffer."""
         size = self.prices.bytes(what)
         if what.goal == "allgather":
