@@ -26,7 +26,6 @@ from lib_dlhpc.spec.experiment import Experiment
 
 __all__ = ["Job", "JobError", "start"]
 
-STATES = ("running", "done", "failed", "cancelled")
 WORKER = "lib_dlhpc.training.worker"
 
 

@@ -21,7 +21,6 @@ from lib_dlhpc.timeline.clocks import offset
 from lib_dlhpc.timeline.communicator import trace_comm
 from lib_dlhpc.timeline.recorder import HERE
 
-PATIENCE = 5.0  # s that an ended rank waits for the others, to compare clocks a second time
 MPI_MODULE = "mpi4py.MPI"
 INTERRUPTED = "KeyboardInterrupt"  # how a rank ends after Ctrl-C
 INTERRUPTED_STATUS = 130  # as of a shell: 128 + SIGINT

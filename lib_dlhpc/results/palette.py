@@ -21,16 +21,6 @@ TERMS = {
     "input stall": INPUT,
     "checkpoint": CHECKPOINT,
 }
-# Communication by its purpose: the keys of Breakdown.messages.
-COMMUNICATION = {
-    "data": GRADIENTS,
-    "tensor": COLLECTIVES,
-    "sequence": COLLECTIVES,
-    "pipeline": NEIGHBORS,
-    "spatial": NEIGHBORS,
-    "experts": EXPERTS,
-    "context": CONTEXT,
-}
 # Memory has the color of what causes it.
 MEMORY = {
     "weights": BACKWARD,
@@ -43,7 +33,6 @@ MEMORY = {
     "communication buffer": COLLECTIVES,
     "driver and workspace": IDLE,
 }
-LIGHT_INK = {"backward", "update", "weights", "optimizer state"}  # white letters on these
 OTHER = "#000000"  # a term without a color
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#000000")
 # Kinds of events of a timeline.

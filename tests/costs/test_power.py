@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from power_law import between_batches, under_limit
 
-from lib_dlhpc.costs.power import SHAPE, Shape, between_batches, clock, under_limit
+from lib_dlhpc.costs.power import SHAPE, Shape, clock
 
 ROWS = Path(__file__).parents[1] / "data" / "power_limits.csv"
 # Idle power: board readings of the two with a context open, an estimate. Most: the highest limit, their TDP.
