@@ -4,9 +4,11 @@ findings = [kept("Replicas agree", "After three steps all weights are the same."
 print(as_text(findings))
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
+
+from lib_dlhpc.labs.mistakes import LabError
 
 
 class Finding(NamedTuple):
@@ -59,3 +61,30 @@ def as_text(findings: Sequence[Finding]) -> str:
 def seed_of(name: str) -> int:
     """Return a seed derived from a learner's name, the same on every machine."""
     return crc32(" ".join(name.split()).casefold().encode())
+
+
+def once(law: str, checks: Iterable[tuple[str, Callable[[], str]]], words: str) -> Finding:
+    """Return whether a law holds in every check: where it runs, and a function that says what is wrong."""
+    for about, check in checks:
+        try:
+            wrong = check()
+        except LabError as error:
+            wrong = str(error)
+        if wrong:
+            return broken(law, f"{about}: {wrong}")
+    return kept(law, words)
+
+
+def in_turn(*makers: Callable[[], Finding]) -> list[Finding]:
+    """Return findings up to the first that is broken; those behind it have to wait."""
+    found: list[Finding] = []
+    for make in makers:
+        found.append(make())
+        if not found[-1].right:
+            break
+    return found
+
+
+def waiting(found: list[Finding], laws: Iterable[str]) -> list[Finding]:
+    """Return the findings, with the laws that were not reached as not looked at yet."""
+    return [*found, *(later(law) for law in list(laws)[len(found) :])]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.labs.findings import Finding
+from lib_dlhpc.labs.findings import Finding, once
 from lib_dlhpc.labs.read_a_trace.answers import (
     ALIKE,
     EXACT,
@@ -18,7 +18,6 @@ from lib_dlhpc.labs.read_a_trace.answers import (
     answer,
     like,
     numbers,
-    once,
     seconds,
 )
 from lib_dlhpc.labs.read_a_trace.traces import Step, events_of, step_trace

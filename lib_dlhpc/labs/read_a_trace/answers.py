@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.spec.units import format_quantity
 
@@ -96,30 +95,3 @@ def like(found: Floats, slips: Slips, near: float) -> str:
 def seconds(value: float) -> str:
     """Return seconds in words."""
     return format_quantity(float(value), "s") if value else "0 s"
-
-
-def once(law: str, checks: Iterable[tuple[str, Callable[[], str]]], words: str) -> Finding:
-    """Return whether a law holds in every check: where it runs, and a function that says what is wrong."""
-    for about, check in checks:
-        try:
-            wrong = check()
-        except LabError as error:
-            wrong = str(error)
-        if wrong:
-            return broken(law, f"{about}: {wrong}")
-    return kept(law, words)
-
-
-def in_turn(*makers: Callable[[], Finding]) -> list[Finding]:
-    """Return findings up to the first that is broken; those behind it have to wait."""
-    found: list[Finding] = []
-    for make in makers:
-        found.append(make())
-        if not found[-1].right:
-            break
-    return found
-
-
-def waiting(found: list[Finding], laws: Iterable[str]) -> list[Finding]:
-    """Return the findings, with the laws that were not reached as not looked at yet."""
-    return [*found, *(later(law) for law in list(laws)[len(found) :])]

@@ -9,18 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.labs.findings import Finding
+from lib_dlhpc.labs.findings import Finding, in_turn, once, waiting
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.read_a_trace.answers import (
     NOT_NUMBERS,
     answer,
-    in_turn,
     number_of,
-    once,
     rank_of,
     seconds,
     short,
-    waiting,
 )
 from lib_dlhpc.labs.read_a_trace.traces import Run, events_of, run_trace
 from lib_dlhpc.timeline import critical_path as path_of

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.labs.findings import Finding
+from lib_dlhpc.labs.findings import Finding, in_turn, once, waiting
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.read_a_trace.answers import (
     ALIKE,
@@ -18,12 +18,9 @@ from lib_dlhpc.labs.read_a_trace.answers import (
     Floats,
     Slips,
     answer,
-    in_turn,
     like,
     numbers,
-    once,
     seconds,
-    waiting,
 )
 from lib_dlhpc.labs.read_a_trace.traces import SLOW, Run, events_of, run_trace
 from lib_dlhpc.timeline import Timeline, span

@@ -8,17 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.labs.findings import Finding
-from lib_dlhpc.labs.read_a_trace.answers import (
-    Slips,
-    answer,
-    in_turn,
-    like,
-    numbers,
-    once,
-    seconds,
-    waiting,
-)
+from lib_dlhpc.labs.findings import Finding, in_turn, once, waiting
+from lib_dlhpc.labs.read_a_trace.answers import Slips, answer, like, numbers, seconds
 from lib_dlhpc.labs.read_a_trace.path_laws import Piece, right_path
 from lib_dlhpc.labs.read_a_trace.traces import (
     SLOW,
