@@ -40,7 +40,7 @@ DROPDOWNS = {
     0: [("Sharded", "gradients too (ZeRO 2)"), ("Recomputed", "all of a block")],
     1: [("Schedule", "zero bubble (ZB-H1)")],
     2: [("Network", "one NIC per node")],
-    3: [("Products", "linear layers in fp8"), ("Recomputed", "nothing")],
+    3: [("Matmuls", "linear layers in fp8"), ("Recomputed", "nothing")],
     4: [],
 }
 GUESSES = {0: "10", 9: "10", 15: "5", 20: "25", 26: "20", 33: "4"}

@@ -14,11 +14,11 @@ from lib_dlhpc.spec.units import format_quantity as show
 MODEL, GPUS, SEQUENCES, TOKENS = "deepseek-v3", 2_048, 15_360, 4_096
 # DeepSeek-AI 2024, arXiv:2412.19437: GPU hours of a trillion tokens (section 1), sequences of a step (section 4.2).
 HOURS_EACH = 180_000
-PRODUCTS = {"bf16": "bf16", "linear layers in fp8": "fp8"}
+MATMULS = {"bf16": "bf16", "linear layers in fp8": "fp8"}
 
 
 class Setting(NamedTuple):
-    """A layout. busiest: tokens of the busiest rank over the mean; products: the precision."""
+    """A layout. busiest: tokens of the busiest rank over the mean; matmuls: their precision."""
 
     experts: Annotated[
         int, Slider("Expert ranks", "That share the experts of a layer", (8, 16, 32, 64))
@@ -28,7 +28,7 @@ class Setting(NamedTuple):
         float, Slider("Busiest rank", "Its tokens over the mean", (1.0, 1.2, 1.5, 2.0))
     ] = 1.0
     nics: Annotated[int, Dropdown("Network", "400 Gb/s each", NICS)] = 8
-    products: Annotated[str, Dropdown("Products", "Their precision", PRODUCTS)] = "bf16"
+    matmuls: Annotated[str, Dropdown("Matmuls", "Their precision", MATMULS)] = "bf16"
     recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "full"
 
 
@@ -97,7 +97,7 @@ def experiment(setting: Setting) -> Experiment:
         "batch": each,
         "microbatches": each,
         "recompute": setting.recompute,
-        "precision": setting.products,
+        "precision": setting.matmuls,
         "optimizer": "adam",
     }
     machine = {"name": "h800-pod", "nics": setting.nics}

@@ -128,7 +128,7 @@ def computed() -> float:
 
 def saved_fp8() -> str:
     """Return by which share linear layers in fp8 shorten a step, with the casts of what they read."""
-    return f"{1 - float(mixed(products=FP8).step_time / mixed().step_time):.0%}"
+    return f"{1 - float(mixed(matmuls=FP8).step_time / mixed().step_time):.0%}"
 
 
 @lru_cache(maxsize=1)
