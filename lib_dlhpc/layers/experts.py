@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layers.base.copies import copies
 from lib_dlhpc.layers.base.kind import Counts, Factor, Kind, Layer, Site
 from lib_dlhpc.layers.base.routing import NO_LIMIT, Routing, most, routed, scores_gradient
 from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, chunks, parts
@@ -115,14 +116,17 @@ class Experts(Kind):
 
         Positions are copied to rows in the order of their experts, and rows are summed at their positions; backward
         mirrors both. Rows that travel are ordered by expert once more where they arrive, and back before they go home
-        (Megatron-LM's all-to-all dispatcher); if each node gets one copy, the exchange itself gathers and sums them
-        (DeepEP). The activation reads and writes its arrays, and in backward the gradients, too.
+        (Megatron-LM's all-to-all dispatcher); if each device gets one copy, the exchange itself gathers and sums them
+        (DeepEP), and a copy becomes its rows where it arrives. The activation reads and writes its arrays, and in
+        backward the gradients, too.
         """
         options, width = layer.attributes, layer.output_shape[-1]
         rows, inner = options["routed"], options["routed"] * options["features"]
         first, stop = options.get("own", (0, 1))
-        ends = 0 if options.get("gathered") else 2 * (prod(layer.output_shape) + rows * width)
-        copied = ends + (4 * rows * width if stop - first > 1 else 0)
+        ends, arrived = 2 * (prod(layer.output_shape) + rows * width), float(rows * width)
+        if options.get("gathered"):
+            ends, arrived = 0, copies(layer, options["experts"] // (stop - first))
+        copied = ends + (2 * (arrived + rows * width) if stop - first > 1 else 0)
         many = cls.gradients_within
         return float(copied + (many + 1) * inner), float(copied + (2 * many + 1) * inner)
 

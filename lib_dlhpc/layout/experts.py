@@ -11,7 +11,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout.groups import group, place, shards, sizes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer, Model
-from lib_dlhpc.spec.strategy import BY_NODE
+from lib_dlhpc.spec.strategy import BY_NODE, DIRECT
 
 
 def check_experts(experiment: Experiment) -> None:
@@ -30,8 +30,8 @@ def check_experts(experiment: Experiment) -> None:
             f"strategy.experts = {shared}: it must divide the {replicas} replicas, which share them out."
         )
     tensor = int(experiment.strategy.tensor)
-    if experiment.strategy.expert_exchange == BY_NODE:
-        _check_nodes(experiment, layers)
+    if experiment.strategy.expert_exchange != DIRECT:
+        _check_copies(experiment, layers)
     for layer in layers:
         count = layer.attributes["experts"]
         # A tensor group serves them in equal parts, each by the same replicas.
@@ -55,22 +55,26 @@ def _replicas_near(experiment: Experiment) -> int:
     return max(1, near // (int(s.tensor) * int(s.spatial)))
 
 
-def _check_nodes(experiment: Experiment, layers: list[Layer]) -> None:
-    """Raise SpecError where the copies that nodes get are not known."""
-    asked, s = f"strategy.expert_exchange = {BY_NODE!r}", experiment.strategy
+def _check_copies(experiment: Experiment, layers: list[Layer]) -> None:
+    """Raise SpecError where the copies that devices and nodes get are not known."""
+    s = experiment.strategy
+    asked, places = f"strategy.expert_exchange = {s.expert_exchange!r}", {"devices": int(s.experts)}
     if s.tensor > 1:
         raise SpecError(f"{asked} with strategy.tensor = {s.tensor}: the legal value is 1.")
-    nodes, near = expert_nodes(experiment), _replicas_near(experiment)
-    if nodes > 1 and s.experts % near:
-        raise SpecError(
-            f"{asked} with strategy.experts = {s.experts}: they must fill nodes of {near} replicas, or be in one."
-        )
+    if s.expert_exchange == BY_NODE:
+        places["nodes"], near = expert_nodes(experiment), _replicas_near(experiment)
+        if places["nodes"] > 1 and s.experts % near:
+            raise SpecError(
+                f"{asked} with strategy.experts = {s.experts}: they must fill nodes of {near} replicas, or be in one."
+            )
     for layer in layers:
         groups = layer.attributes["groups"]
-        if groups % nodes and nodes % groups:
-            raise SpecError(
-                f"{asked}: the {groups} groups of {layer.name} and its {nodes} nodes: one number must divide the other."
-            )
+        for kind, many in places.items():
+            if groups % many and many % groups:
+                raise SpecError(
+                    f"{asked}: the {groups} groups of {layer.name} and its {many} {kind}:"
+                    " one number must divide the other."
+                )
 
 
 @lru_cache(maxsize=256)
@@ -80,7 +84,7 @@ def own_experts(
     """Return a model with only the experts of one rank, if `shared` replicas hold all; place: among them.
 
     Its counts are those of the busiest rank, with `imbalance` times the mean's positions: the others wait for it.
-    gathered: whether the exchange itself copies positions to rows, and sums rows (one copy a node).
+    gathered: whether the exchange itself copies positions to rows, and sums rows (one copy a device).
     """
     if all(layer.traits.tensor != "experts" for layer in model.layers):
         return model

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout.context import check_context, in_step_replicas, split_context
-from lib_dlhpc.layout.experts import check_experts, expert_nodes, own_experts
+from lib_dlhpc.layout.experts import check_experts, own_experts
 from lib_dlhpc.layout.groups import place, shards, sizes
 from lib_dlhpc.layout.sent_parts import in_parts
 from lib_dlhpc.layout.spatial import split_space
@@ -18,7 +18,7 @@ from lib_dlhpc.layout.stages import stage_ends
 from lib_dlhpc.layout.tensor import split_tensors
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer, Model
-from lib_dlhpc.spec.strategy import BY_NODE
+from lib_dlhpc.spec.strategy import DIRECT
 
 Likeness: TypeAlias = tuple[Any, ...]
 
@@ -149,9 +149,8 @@ class _Cut(NamedTuple):
 
     @property
     def gathered(self) -> bool:
-        """Whether positions travel to experts on several nodes as one copy a node, which the exchange makes."""
-        asked = self.experiment.strategy.expert_exchange
-        return asked == BY_NODE and expert_nodes(self.experiment) > 1
+        """Whether positions travel to experts as one copy a device, which the exchange makes."""
+        return self.experiment.strategy.expert_exchange != DIRECT
 
 
 @lru_cache(maxsize=512)

@@ -5,8 +5,8 @@ from math import prod
 from typing import NamedTuple
 
 from lib_dlhpc.costs.exchanges import halo_elements, halo_pairs, regathered, routed_elements
-from lib_dlhpc.costs.expert_nodes import copies
 from lib_dlhpc.costs.groups import GOALS
+from lib_dlhpc.layers.base.copies import copies
 from lib_dlhpc.layout import Part, expert_nodes
 from lib_dlhpc.parallel.context import with_context
 from lib_dlhpc.parallel.groups import FAR, NEAR
@@ -15,7 +15,7 @@ from lib_dlhpc.program import Collective, Compute, Instruction, Wait
 from lib_dlhpc.program.instructions import NARROW, SAMPLES
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.spec.strategy import BY_NODE, SAME
+from lib_dlhpc.spec.strategy import BY_NODE, DIRECT, SAME
 
 FORWARDED = "the expert exchange in a node"
 
@@ -46,7 +46,8 @@ class Sharing(NamedTuple):
 
     ranks: int = 1
     there: str = SAMPLES
-    nodes: int = 1  # that get one copy of a position each; 1: each expert gets its own
+    once: bool = False  # each rank gets one copy of a position; else each expert its own
+    nodes: int = 1  # of several each gets one, too, which is forwarded inside
 
 
 AT_HOME = Sharing()
@@ -56,7 +57,8 @@ def sharing(experiment: Experiment) -> Sharing:
     """Return how the ranks of an experiment share its experts."""
     s = experiment.strategy
     nodes = expert_nodes(experiment) if s.expert_exchange == BY_NODE else 1
-    return Sharing(int(s.experts), SAMPLES if s.expert_wire == SAME else NARROW, nodes)
+    there = SAMPLES if s.expert_wire == SAME else NARROW
+    return Sharing(int(s.experts), there, s.expert_exchange != DIRECT, nodes)
 
 
 def one_layer(number: int, layer: Layer, direction: str, experts: Sharing) -> list[Instruction]:
@@ -75,7 +77,8 @@ def one_layer(number: int, layer: Layer, direction: str, experts: Sharing) -> li
                 _by_node(layer, f"{direction} {number}.{n}", of, experts) for n, of in ways
             )
             return [*there, work, *home]
-        routed = Collective("experts", "experts", "all_to_all", routed_elements(layer))
+        sent = copies(layer, experts.ranks) if experts.once else routed_elements(layer)
+        routed = Collective("experts", "experts", "all_to_all", sent)
         return [routed._replace(of=experts.there), work, routed]
     return [work, *communication(layer, direction)]
 
@@ -83,12 +86,12 @@ def one_layer(number: int, layer: Layer, direction: str, experts: Sharing) -> li
 def _by_node(layer: Layer, key: str, of: str, experts: Sharing) -> list[Instruction]:
     """Return the exchange of positions of which each node gets one copy, while those before are forwarded inside.
 
-    Both levels are at work at once (DeepSeek-AI 2024, section 3.2.2); every expert's copy passes the links of a node.
+    Both levels are at work at once (DeepSeek-AI 2024, section 3.2.2); each device's copy passes the links of a node.
     """
     far = Collective("experts", FAR, "all_to_all", copies(layer, experts.nodes), of)
     if experts.ranks == experts.nodes:
         return [far]
-    inside = routed_elements(layer)
+    inside = copies(layer, experts.ranks)
     near = Collective("experts", NEAR, "all_to_all", inside, of, NEAR, key, label=FORWARDED)
     return [near, far, Wait("experts", NEAR, key, FORWARDED)]
 

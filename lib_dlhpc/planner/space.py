@@ -19,7 +19,15 @@ from lib_dlhpc.planner.learned import samples
 from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import SETTINGS, Bounds, read_planning
-from lib_dlhpc.spec.strategy import AUTO, BY_NODE, RUN_RECOMPUTES, RUN_SCHEDULES, SPLIT_BACKWARD
+from lib_dlhpc.spec.strategy import (
+    AUTO,
+    BY_DEVICE,
+    BY_NODE,
+    DIRECT,
+    RUN_RECOMPUTES,
+    RUN_SCHEDULES,
+    SPLIT_BACKWARD,
+)
 
 Columns = dict[str, NDArray[Any]]
 MOST = 10**10  # combinations, legal or not
@@ -253,12 +261,15 @@ def _rules_of_asked(
 
 
 def _rules_of_copies(c: Columns, experiment: Experiment) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Yield where no token gets a copy for each node (layout/experts.py); that groups divide, a prediction finds."""
+    """Yield where devices or nodes get no copies (layout/experts.py); that groups divide, a prediction finds."""
     nodes = c.get("nodes", np.array(int(experiment.strategy.nodes)))
     node = int(experiment.devices_per_node) * np.minimum(int(experiment.machine.domain), nodes)
     near = np.maximum(1, node // (c["tensor"] * c["spatial"]))  # replicas
     experts = c.get("experts", np.array(int(experiment.strategy.experts)))
-    by_node = c["expert_exchange"] == BY_NODE
-    yield SAME, by_node & (experts <= near) & ((experts == 1) | (c["tensor"] == 1))
-    yield "copies by node with tensor", by_node & (c["tensor"] > 1)
-    yield "copies by node, experts do not fill nodes", by_node & (experts % near != 0)
+    once, by_node = c["expert_exchange"] != DIRECT, c["expert_exchange"] == BY_NODE
+    yield SAME, once & (experts == 1)
+    yield "one copy for a device with tensor", once & (c["tensor"] > 1)
+    inside = experts <= near
+    if np.any(c["expert_exchange"] == BY_DEVICE):
+        yield SAME, by_node & inside
+    yield "copies by node, experts do not fill nodes", by_node & ~inside & (experts % near != 0)

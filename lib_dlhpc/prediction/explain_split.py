@@ -1,9 +1,9 @@
 """The messages of a split network explained: bytes, formula and source of each kind of parallelism."""
 
-from lib_dlhpc.costs.expert_nodes import copies
 from lib_dlhpc.costs.groups import group_network, shard_network
 from lib_dlhpc.costs.units import buckets_of
 from lib_dlhpc.costs.wire_format import on_wire
+from lib_dlhpc.layers.base.copies import copies
 from lib_dlhpc.layout import expert_nodes, parts, shards, sizes
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.explanation import Explanation, links_inputs, source_of, wire_inputs
@@ -11,7 +11,7 @@ from lib_dlhpc.prediction.ledger import explain_split_memory
 from lib_dlhpc.prediction.pipelined import explain_bubble
 from lib_dlhpc.schedules.choice import chosen
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import AUTO, BY_NODE, LIGHT
+from lib_dlhpc.spec.strategy import AUTO, BY_NODE, DIRECT, LIGHT
 from lib_dlhpc.spec.units import format_quantity as show
 
 FORMULAS = {
@@ -27,8 +27,9 @@ FORMULAS = {
     " the cheapest for its size and network: at least (e-1)/e n β, n being the positions times the experts of each,"
     " in bytes: with strategy.expert_wire = 'fp8' 1 + 4/128 per element on the way there, 2 on the way back;"
     " times strategy.expert_imbalance, as all wait for the busiest rank; in a turn of dualpipe those of one pass travel"
-    " while the other computes; with strategy.expert_exchange = 'by-node' the longer of two all-to-alls:"
-    " between nodes one copy of a token for each node with experts of it, and inside a node one for each expert",
+    " while the other computes; with strategy.expert_exchange = 'by-device' n counts a position once for each device"
+    " with experts of it; with 'by-node' the longer of two all-to-alls: between nodes one copy for each node with"
+    " experts of it, and inside a node one for each device",
     "halo": "for each layer α + n β, n being the rows that a rank receives or sends, whichever are more",
     "pipeline": "for each microbatch and boundary α + n β forward and backward; what arrives late is exposed",
     "data": "gradients of the rank's own layers by the allreduce; ZeRO 1 and 2: 2 (d-1)/d n β, ZeRO 3: 3 (d-1)/d n β"
@@ -89,8 +90,7 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
         inputs += [
             ("format on the way there, strategy.expert_wire", e.strategy.expert_wire, "given")
         ] * (kind == "experts")
-        if kind == "experts" and e.strategy.expert_exchange == BY_NODE:
-            inputs += _nodes(e)
+        inputs += _copies(e) if kind == "experts" else []
         inputs += [COPIES] * (kind == "data" and e.strategy.mirrored)
         inputs += links_inputs(p)
         inputs.append(("NICs per node", f"{e.machine.nics}", source_of(p, "machine", "nics")))
@@ -123,16 +123,21 @@ def _messages(p: Breakdown, kind: str) -> Explanation:
     )
 
 
-def _nodes(e: Experiment) -> list[tuple[str, str, str]]:
-    """Return the number of nodes to which a token is sent."""
-    nodes = expert_nodes(e)
+def _copies(e: Experiment) -> list[tuple[str, str, str]]:
+    """Return to how many devices and nodes a token is sent, where each gets one copy."""
+    if e.strategy.expert_exchange == DIRECT:
+        return []
     layer = next(each for each in e.model.layers if each.traits.tensor == "experts")
-    each = copies(layer, nodes) / layer.attributes["routed"] * layer.attributes["chosen"]
-    many = each / layer.output_shape[-1]
-    return [
-        ("nodes of a group", f"{nodes}", "computed"),
-        ("of which a token is sent to", f"{many:.3g}", "expected, costs/expert_nodes.py"),
-    ]
+    token = layer.attributes["routed"] / layer.attributes["chosen"] * layer.output_shape[-1]
+    found, where = [], "expected, layers/base/copies.py"
+    if e.strategy.expert_exchange == BY_NODE:
+        nodes = expert_nodes(e)
+        found = [
+            ("nodes of a group", f"{nodes}", "computed"),
+            ("of which a token is sent to", f"{copies(layer, nodes) / token:.3g}", where),
+        ]
+    many = copies(layer, int(e.strategy.experts)) / token
+    return [*found, ("devices that a token is sent to", f"{many:.3g}", where)]
 
 
 def _algorithms(p: Breakdown) -> list[tuple[str, str, str]]:

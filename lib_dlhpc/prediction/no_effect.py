@@ -7,7 +7,7 @@ from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.layout import chain, expert_nodes, sizes, too_few
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.fusion import PAIRS
-from lib_dlhpc.spec.strategy import BY_NODE, FP8, LIGHT, SAME
+from lib_dlhpc.spec.strategy import BY_DEVICE, BY_NODE, DIRECT, FP8, LIGHT, SAME
 
 FUSED = {fused for _, fused in PAIRS}  # kinds of attention in one kernel
 
@@ -65,10 +65,12 @@ def _of_experts(experiment: Experiment) -> list[str]:
         found.append(
             f"strategy.expert_imbalance = {s.expert_imbalance}: experts are not split over ranks, so no rank waits."
         )
-    nodes = expert_nodes(experiment)
-    if s.expert_exchange == BY_NODE and (nodes == 1 or not _has_experts(experiment)):
+    asked = f"strategy.expert_exchange = {s.expert_exchange!r}"
+    if s.expert_exchange != DIRECT and (s.experts == 1 or not _has_experts(experiment)):
+        found.append(f"{asked}: no token travels to another rank's experts.")
+    elif s.expert_exchange == BY_NODE and expert_nodes(experiment) == 1:
         found.append(
-            f"strategy.expert_exchange = {BY_NODE!r}: the ranks that share experts are in one node, or there are none."
+            f"{asked}: the ranks that share experts are in one node, so it is the same as {BY_DEVICE!r}."
         )
     if s.expert_wire != SAME and (s.experts == 1 or not _has_experts(experiment)):
         found.append(

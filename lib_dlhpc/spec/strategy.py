@@ -45,8 +45,8 @@ ALL = "all"
 ADAPTED = ("queries_values", ALL)
 WIRES = (SAME, "fp32", "fp16", "bf16", "fp8")
 EXPERT_WIRES = (SAME, "fp8")
-BY_NODE = "by-node"
-EXPERT_EXCHANGES = ("direct", BY_NODE)
+DIRECT, BY_DEVICE, BY_NODE = "direct", "by-device", "by-node"
+EXPERT_EXCHANGES = (DIRECT, BY_DEVICE, BY_NODE)
 # A value other than the default partitions a network, or reduces its memory on a device.
 SPLIT_FIELDS = (
     "tensor",
@@ -99,8 +99,8 @@ class Strategy:
     the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
     degree of expert parallelism: replicas that hold the experts of each layer together. expert_imbalance:
     positions of the busiest of the ranks that share out experts, over their mean; a run measures it. expert_exchange:
-    each expert of a position gets its own copy (direct), or each node gets one, which is forwarded inside (by-node;
-    costs/expert_nodes.py). expert_wire: the
+    each expert of a position gets its own copy (direct), each device one (by-device), or each node one, which is
+    forwarded inside, once to each device (by-node; layers/base/copies.py). expert_wire: the
     format in which positions travel to experts, and in backward the gradients of their outputs; what comes home is in
     that of activations (DeepSeek-AI 2024, section 3.3.3). fused_attention:
     whether attention is one kernel that stores no scores and recomputes them in backward (Dao et al. 2022,
@@ -145,7 +145,7 @@ class Strategy:
     recompute: str = choice(RECOMPUTES, default="none")
     offload: str = choice(OFFLOADS, default="none")
     experts: int = whole(default=1)  # replicas over which experts are sharded
-    expert_exchange: str = choice(EXPERT_EXCHANGES, default="direct")
+    expert_exchange: str = choice(EXPERT_EXCHANGES, default=DIRECT)
     expert_wire: str = choice(EXPERT_WIRES, default=SAME)  # of tokens on their way to experts
     fused_attention: str = choice(FUSED, default=AUTO)
     expert_imbalance: float = number(default=1.0, least=1.0, most=1e3)  # 1: balanced
@@ -364,7 +364,7 @@ def _split_in_words(strategy: Strategy) -> str:
         words[-1 - (s.spatial > 1)] += f" ({s.schedule})"
     words += [f"in {s.tensor_pieces} pieces"] * (s.tensor > 1 and s.tensor_pieces > 1)
     words += [f"context {s.context} ({s.context_exchange})"] * (s.context > 1)
-    ways = [s.expert_exchange] * (s.expert_exchange == BY_NODE)
+    ways = [s.expert_exchange] * (s.expert_exchange != DIRECT)
     ways += [f"tokens in {s.expert_wire}"] * (s.expert_wire != SAME)
     words += [f"experts {s.experts}" + f" ({', '.join(ways)})" * bool(ways)] * (s.experts > 1)
     words += [f"{s.microbatches} microbatches"] * (s.microbatches > 1)

@@ -22,7 +22,7 @@ DECODER = {
 }
 MIXTURE = {**DECODER, "experts": {"experts": 16, "chosen": 4, "features": 512, "groups": 8}}
 LATENT = {"heads": 4, "latent": 64, "plain": 32, "rotated": 16, "values": 32, "queries": 96}
-BOTH = {"recompute": ["none", "light"], "expert_exchange": ["direct", "by-node"]}
+BOTH = {"recompute": ["none", "light"], "expert_exchange": ["direct", "by-device", "by-node"]}
 RUNS = {
     "gpt": (
         {**GPT},

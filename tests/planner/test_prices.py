@@ -121,7 +121,11 @@ def test_copies_by_node_and_light_recomputation_are_priced_as_they_are_predicted
     """Of every kind of cluster in turn: what crosses the network depends on how many replicas a node has."""
     model = GPT | {"experts": 8, "chosen": 2}
     run = Experiment(model=model, machine="selene", strategy=SMALL)
-    choose = {"experts": [4, 8], "expert_exchange": ["direct", "by-node"], "zero": [0, 1]}
+    choose = {
+        "experts": [4, 8],
+        "expert_exchange": ["direct", "by-device", "by-node"],
+        "zero": [0, 1],
+    }
     choose |= {"tensor": [1], "recompute": ["none", "light"], "nodes": [2, 4]}
     every, dice = space(run, choose), random.Random(4)
     copies = every.columns["expert_exchange"] == "by-node"

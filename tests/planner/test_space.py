@@ -139,29 +139,34 @@ MIXTURE = Experiment(
 
 
 @pytest.mark.parametrize("own", [{}, {"strategy.experts": 8}])
-def test_copies_by_node_are_left_out_where_they_are_refused_or_the_same(own):
-    """Each combination of these axes is legal, refused by a prediction, or the same as with a copy for each expert."""
+def test_copies_are_left_out_where_they_are_refused_or_the_same(own):
+    """Each combination of these axes is legal, refused by a prediction, or the same as with more copies."""
     choose = {"tensor": [1, 2, 4], "pipeline": [1, 2], "microbatches": [2], "recompute": ["none"]}
     choose |= {"schedule": ["1f1b"], "chunks": [1], "zero": [0], "sequence_parallel": [False]}
     choose |= {} if own else {"experts": [1, 2, 4, 8]}
     run = MIXTURE.set(own)
-    direct, both = (
-        space(run, choose | {"expert_exchange": ways})
-        for ways in (["direct"], ["direct", "by-node"])
-    )
-    kept = [both.changes(row) for row in range(len(both))]
-    by_node = [each for each in kept if each["strategy.expert_exchange"] == "by-node"]
-    assert by_node and len(kept) == len(direct) + len(by_node)
+    ways = ("direct", "by-device", "by-node")
+    every = space(run, choose | {"expert_exchange": list(ways)})
+    kept = [every.changes(row) for row in range(len(every))]
+    direct = space(run, choose | {"expert_exchange": ["direct"]})
+    assert {each["strategy.expert_exchange"] for each in kept} == {*ways}
     for row in range(len(direct)):
-        other = direct.changes(row)
-        changes = other | {"strategy.expert_exchange": "by-node"}
-        try:
-            there = predict(run.set(changes))
-        except SpecError:
-            assert changes not in by_node
-            continue
-        same = float(there.step_time) == float(predict(run.set(other)).step_time)
-        assert (changes in by_node) != same, changes
+        other, found = direct.changes(row), []
+        for way in ways:
+            changes = other | {"strategy.expert_exchange": way}
+            try:
+                seconds = float(predict(run.set(changes)).step_time)
+            except SpecError:
+                assert way == "direct" or changes not in kept
+                continue
+            assert (changes in kept) == (seconds not in found), changes
+            found.append(seconds)
+
+
+def test_without_copies_by_device_those_by_node_stay_in_one_node():
+    run = MIXTURE.set({"strategy.experts": 4})
+    found = space(run, {"expert_exchange": ["direct", "by-node"], "tensor": [1]})
+    assert {*found.columns["expert_exchange"].tolist()} == {"direct", "by-node"}
 
 
 def test_light_recomputation_is_tried_where_it_is_asked_for():

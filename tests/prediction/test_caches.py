@@ -35,7 +35,7 @@ MIXTURE = {  # of experts over one node or several
     "pipeline": [1, 2],
     "schedule": ["1f1b", "dualpipe"],
     "experts": [1, 2, 4, 8],
-    "expert_exchange": ["direct", "by-node"],
+    "expert_exchange": ["direct", "by-device", "by-node"],
     "expert_wire": ["same", "fp8"],
     "precision": ["bf16", "fp8"],
     "recompute": ["none", "light"],
@@ -99,7 +99,7 @@ def test_so_it_is_with_experts_in_one_node_or_in_several():
             except SpecError:
                 continue
             runs.append(run)
-    assert {"direct", "by-node"} == {run.strategy.expert_exchange for run in runs}
+    assert {"direct", "by-device", "by-node"} == {run.strategy.expert_exchange for run in runs}
     agree(runs)
 
 

@@ -216,7 +216,7 @@ def test_without_a_pipeline_there_are_no_two_ends():
         ("bf16", "light", True, 24.5, 5.1, 96.7, False),
         ("fp8", "light", True, 23.0, 8.35, 85.2, True),
         ("fp8 sent", "light", True, 18.8, 4.8, 85.2, True),
-        ("fp8 sent by-node", "light", True, 14.4, 1.3, 85.2, True),
+        ("fp8 sent by-node", "light", True, 14.4, 1.4, 85.2, True),
     ],
 )
 def test_what_the_documentation_says_of_deepseeks_layout(

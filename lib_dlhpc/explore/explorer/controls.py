@@ -17,7 +17,7 @@ from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.explorer.choice import FACTORS, value_at
 from lib_dlhpc.explore.explorer.measured import chosen, titles
-from lib_dlhpc.layout import check_experts, expert_nodes
+from lib_dlhpc.layout import check_experts
 from lib_dlhpc.schedules import COLLECTIVES
 from lib_dlhpc.spec import adapters, catalog, strategy
 from lib_dlhpc.spec.consistency import allreduces_on
@@ -179,15 +179,23 @@ def _has_experts(e: Experiment) -> bool:
     return any(layer.traits.tensor == "experts" for layer in e.model.layers)
 
 
-def _over_nodes(e: Experiment) -> bool:
-    """Return whether tokens travel to experts of other nodes, and may do so in a copy for each node."""
-    if not _has_experts(e) or expert_nodes(e) == 1:
-        return False
+def _exchanges(e: Experiment) -> Options:
+    """Return the ways in which tokens may travel to their experts."""
+    ways = [way for way in strategy.EXPERT_EXCHANGES if _travels(e, way)]
+    return [(way, way) for way in ways]
+
+
+def _travels(e: Experiment, way: str) -> bool:
     try:
-        check_experts(replace(e, strategy=replace(e.strategy, expert_exchange=strategy.BY_NODE)))
+        check_experts(replace(e, strategy=replace(e.strategy, expert_exchange=way)))
     except SpecError:
-        return False
+        return way == e.strategy.expert_exchange
     return True
+
+
+def _copies_once(e: Experiment) -> bool:
+    """Return whether tokens travel to other ranks' experts, and may do so in one copy for a device."""
+    return _has_experts(e) and e.strategy.experts > 1 and _travels(e, strategy.BY_DEVICE)
 
 
 def _sends_fp8(e: Experiment) -> bool:
@@ -241,7 +249,7 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
     "strategy.sequence_parallel": _ticks,
     "strategy.tensor_pieces": _among("strategy.tensor_pieces", powers(0, 3)),
     "strategy.experts": _experts,
-    "strategy.expert_exchange": _named(strategy.EXPERT_EXCHANGES),
+    "strategy.expert_exchange": _exchanges,
     "strategy.expert_wire": _named(strategy.EXPERT_WIRES, _format),
     "strategy.zero": _named(range(4)),
     "strategy.shards": _shards,
@@ -284,7 +292,7 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
         ("strategy.sequence_parallel", "strategy.tensor_pieces"), lambda e: e.strategy.tensor > 1
     ),
     "strategy.experts": _has_experts,
-    "strategy.expert_exchange": _over_nodes,
+    "strategy.expert_exchange": _copies_once,
     "strategy.expert_wire": _sends_fp8,
     "strategy.zero": lambda e: replicas(e) > 1,
     "strategy.shards": lambda e: e.strategy.zero,

@@ -21,7 +21,7 @@ from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Device, Machine, load_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN
-from lib_dlhpc.spec.strategy import AUTO, BY_NODE, FP8, SAME, SPLIT_BACKWARD, SPLIT_FIELDS, Strategy
+from lib_dlhpc.spec.strategy import AUTO, FP8, SAME, SPLIT_BACKWARD, SPLIT_FIELDS, Strategy
 
 DEGREES = ("strategy.tensor", "strategy.pipeline", "strategy.spatial", "strategy.context")
 APART = {  # degrees that cannot be together
@@ -43,7 +43,7 @@ Changes = dict[str, Any]
 def moved(choice: Choice, field: str, value: Any) -> tuple[Choice, Breakdown, str]:
     """Return the choice after one move, its prediction, and what else was set; raises SpecError.
 
-    Where experts cannot get a copy of a token for each node, each gets its own; where a model or a machine does not
+    Where devices cannot get one copy of a token each, each expert gets its own; where a model or a machine does not
     allow the present split, the network is not split.
     """
     experiment = experiment_of(choice)
@@ -51,7 +51,7 @@ def moved(choice: Choice, field: str, value: Any) -> tuple[Choice, Breakdown, st
         return choice, predict(experiment), ""
     first = consequences(experiment, field, value)
     ways = [first]
-    if experiment.strategy.expert_exchange == BY_NODE and field != "strategy.expert_exchange":
+    if experiment.strategy.expert_exchange != "direct" and field != "strategy.expert_exchange":
         ways.append({**first, **DIRECT})
     if field in ("model.name", "machine.name") and experiment.strategy.is_split:
         ways.append(unsplit(experiment) | first)

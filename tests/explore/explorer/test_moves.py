@@ -77,7 +77,7 @@ def tokens_of(choice):
     ("changes", "folded"),
     [
         ({}, ()),
-        ({"strategy.experts": 8}, TOKENS[:1]),  # all in one node
+        ({"strategy.experts": 8}, ()),  # all in one node
         ({"strategy.experts": 1}, TOKENS),
         ({"strategy.precision": "bf16"}, TOKENS[1:]),
         ({"strategy.devices_per_node": 4}, ()),
@@ -88,7 +88,7 @@ def tokens_of(choice):
                 f"model.experts.{key}": n
                 for key, n in (("experts", 192), ("groups", 3), ("chosen_groups", 0))
             },
-            TOKENS[:1],  # on 8 nodes
+            TOKENS[:1],  # on 64 devices
         ),
     ],
 )
