@@ -16,6 +16,12 @@ def even(extent: int, ranks: int) -> Ranges:
     return tuple(pairwise(edges))
 
 
+@lru_cache(maxsize=1024)  # layers of one width share the result: with many ranks it is large
+def even_parts(extent: int, ranks: int) -> tuple[Ranges, ...]:
+    """Return the ranges of each rank where each has one, as `even` gives it."""
+    return tuple((each,) for each in even(extent, ranks))
+
+
 def bounds(ranges: Ranges) -> tuple[int, ...]:
     """Return where each part of ranges that follow one another begins, and where the last ends."""
     return (*(start for start, _ in ranges), ranges[-1][1])

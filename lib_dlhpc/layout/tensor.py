@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.layout.cuts import Range, Ranges, even, length, scaled
+from lib_dlhpc.layout.cuts import Range, Ranges, even, even_parts, length, scaled
 from lib_dlhpc.layout.graph import WHOLE, Graph, Held
 from lib_dlhpc.spec.model import Layer, Model
 
@@ -150,7 +150,7 @@ class _Splitter:
         graph, axis = self.graph, _features(source.shape)
         if source.axis != axis:
             source = self.whole(home, layer.inputs[0])
-            ranges = tuple((each,) for each in even(source.shape[axis], self.ranks))
+            ranges = even_parts(source.shape[axis], self.ranks)
             gives = Held("", source.shape, axis, ranges)
             if layer.inputs[0] == "input":
                 source = graph.exchange(home, source, gives, "slice", "slice", "none", axis)
@@ -200,7 +200,7 @@ class _Splitter:
             vocabulary = next(
                 each for each in self.graph.model.layers if each.name == layer.attributes["tied"]
             )
-            return tuple((each,) for each in even(vocabulary.attributes["vocabulary"], self.ranks))
+            return even_parts(vocabulary.attributes["vocabulary"], self.ranks)
         if len(readers) == 1 and readers[0].traits.tensor == "heads":
             options = readers[0].attributes
             if readers[0].traits.several_inputs:
@@ -213,7 +213,7 @@ class _Splitter:
                 scaled((queries, _moved(keys, heads), _moved(keys, heads + kv_heads)), size)
                 for queries, keys in zip(*_split_heads(readers[0], self.ranks), strict=True)
             )
-        return tuple((each,) for each in even(_outputs(layer), self.ranks))
+        return even_parts(_outputs(layer), self.ranks)
 
     def _heads_fit(self, layer: Layer) -> bool:
         """Return whether each rank has a head, where the layer is read by attention."""
@@ -262,7 +262,7 @@ class _Splitter:
             self._entered(home, graph.held[positions]),
             *(self._entered(home, self.whole(home, name)) for name in scores),
         )
-        ranges = tuple((each,) for each in even(count, self.ranks))
+        ranges = even_parts(count, self.ranks)
         served = ranges[graph.rank][0]
         mine = length((served,))
         partial = graph.append(
@@ -304,7 +304,7 @@ class _Splitter:
 
     def _table(self, home: int, layer: Layer) -> None:
         """Each rank embeds some words and gives zeros for the others; the reduction has all."""
-        rows = tuple((each,) for each in even(layer.attributes["vocabulary"], self.ranks))
+        rows = even_parts(layer.attributes["vocabulary"], self.ranks)
         mine = length(rows[self.graph.rank])
         partial = self.graph.append(
             home,
@@ -318,7 +318,7 @@ class _Splitter:
         self.graph.held[layer.name] = self._summed(home, layer, partial)
 
     def _positions(self, shape: tuple[int, ...]) -> Held:
-        return Held("", shape, SEQUENCE, tuple((each,) for each in even(shape[0], self.ranks)))
+        return Held("", shape, SEQUENCE, even_parts(shape[0], self.ranks))
 
     def _by_position(self, layer: Layer) -> bool:
         split = any(

@@ -51,7 +51,7 @@ MOVES = {
         "Ranks": "ArrowLeft",
         "Nodes of 8": "H100",
         "A token is sent": "once to each expert",
-        "Group": "tensor ranks of MT-NLG 530B",
+        "Group": "tensor ranks of GPT 22B",
     },
 }
 GUESSES = {0: "10", 7: "3", 13: 3, 17: "20", 23: "8"}  # a number: that choice of a list

@@ -235,8 +235,7 @@ def test_published_rates_on_nodes_and_racks_are_those_of_the_catalog(repository:
 
 def test_in_a_rack_the_wait_for_experts_is_less_than_a_quarter(repository: Path):
     node, rack = (
-        float(domain.predicted(domain.Setting(), where).exposed["experts"])
-        for where in (domain.NODES, domain.RACK)
+        domain.predicted(domain.Setting(), where).waits for where in (domain.NODES, domain.RACK)
     )
     assert rack < node / 4
     assert 0.45 < domain.exposed(domain.Setting(), domain.NODES) < 0.5  # slides: "nearly half"

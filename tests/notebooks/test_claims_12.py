@@ -216,7 +216,9 @@ def test_half_of_a_step_is_the_experts_all_to_all_and_the_arithmetic_is_less_tha
 def test_nvfp4_is_half_as_fast_again_as_mxfp8_in_the_same_layout(repository):
     text = (repository / "modules" / "12_train_a_language_model.ipynb").read_text("utf-8")
     limits = (repository / "docs" / "limits.md").read_text("utf-8")
-    wide, narrow = (results()[f"bridge-llama3-405b-gb200-{each}-256"] for each in ("mxfp8", "nvfp4"))
+    wide, narrow = (
+        results()[f"bridge-llama3-405b-gb200-{each}-256"] for each in ("mxfp8", "nvfp4")
+    )
     assert wide["notes"] == narrow["notes"] and "NeMo 26.04.01" in wide["notes"]
     rates = [int(row["value"]) for row in (wide, narrow)]
     assert f"{rates[0]:,} tokens/s per GPU in MXFP8 and {rates[1]:,} in NVFP4" in text

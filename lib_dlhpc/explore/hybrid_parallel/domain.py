@@ -9,7 +9,7 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount, on_be
 from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at, values_at
 from lib_dlhpc.explore.hybrid_parallel.charts import parts_of, terms_state
-from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import load_machine
 
@@ -21,7 +21,7 @@ TRAYS = 16  # of a rack of 18: as many as divide the trays of a job of 512 GPUs,
 
 
 class Network(NamedTuple):
-    """What is trained. divided: the purpose of the group's messages; sequences: of a step; stages: of 8 ranks."""
+    """What is trained. divided: the purpose of the messages of a group; sequences: of a step."""
 
     model: str
     divided: str
@@ -30,14 +30,24 @@ class Network(NamedTuple):
     recompute: str
 
 
-# Batches: 1,920 sequences as published for MT-NLG (Smith et al. 2022); NVIDIA's recipes have 8 sequences for each GPU.
+# The GPT of Korthikanti et al. 2022 has 64 heads, one for each rank, and few layers: a kernel stays small.
 NETWORKS = {
     "experts": Network("deepseek-v3", "experts", "experts' all-to-all", 4_096, "full"),
-    "tensor": Network("mt-nlg-530b", "tensor", "tensor allreduces", 1_920, "selective"),
+    "tensor": Network("gpt-22b", "tensor", "tensor allreduces", 1_024, "selective"),
 }
-GROUPS = {"experts of DeepSeek-V3": "experts", "tensor ranks of MT-NLG 530B": "tensor"}
+GROUPS = {"experts of DeepSeek-V3": "experts", "tensor ranks of GPT 22B": "tensor"}
 PODS = {"B200": "b200-pod", "H100": "h100-pod"}
 SENT = {"once to each node": "by-node", "once to each expert": "direct"}
+
+
+class Found(NamedTuple):
+    """What is kept of a prediction. parts: s, by TERMS; held: B of a GPU; waits: s for the group's exchange."""
+
+    seconds: float
+    waits: float
+    held: float
+    parts: dict[str, float]
+    wall: str
 
 
 class Setting(NamedTuple):
@@ -57,13 +67,14 @@ def the_domain(setting: Setting) -> View:
     node, rack = steps.values()
     words = (
         f"<b>{exposed(setting, NODES):.0%} of a step waits for the {network.exchange} on nodes of 8,"
-        f" {exposed(setting, RACK):.0%} in racks of GB200 NVL72.</b> A step takes {seconds(node.step_time)} and"
-        f" {seconds(rack.step_time)}. {_links(setting)} A GPU holds {size(rack.memory_total)}."
+        f" {exposed(setting, RACK):.0%} in racks of GB200 NVL72.</b> A step takes {seconds(node.seconds)} and"
+        f" {seconds(rack.seconds)}. {_links(setting)} A GPU holds {size(rack.held)}."
     )
-    wall = next((" ".join(step.walls) for step in steps.values() if not step.fits), "")
-    bars = {where: parts_of(step) for where, step in steps.items()}
+    bars = {where: found.parts for where, found in steps.items()}
     return View(
-        words, wall, {"hybrid_domain": shares_state(setting), "hybrid_terms": terms_state(bars)}
+        words,
+        node.wall or rack.wall,
+        {"hybrid_domain": shares_state(setting), "hybrid_terms": terms_state(bars)},
     )
 
 
@@ -92,14 +103,17 @@ def shares_state(setting: Setting) -> State:
 
 def exposed(setting: Setting, where: str) -> float:
     """Return the share of a step that waits for the exchange of the group. where: NODES or RACK."""
-    step = predicted(setting, where)
-    return float(step.exposed[NETWORKS[setting.divided].divided] / step.step_time)
+    found = predicted(setting, where)
+    return found.waits / found.seconds
 
 
 @lru_cache(maxsize=64)
-def predicted(setting: Setting, where: str) -> Breakdown:
-    """Return the prediction of a group on one of the machines."""
-    return predict(experiment(setting, where))
+def predicted(setting: Setting, where: str) -> Found:
+    """Return what is shown of the prediction of a group on one of the machines."""
+    step = predict(experiment(setting, where))
+    waits = float(step.exposed[NETWORKS[setting.divided].divided])
+    wall = "" if step.fits else " ".join(step.walls)
+    return Found(float(step.step_time), waits, float(step.memory_total), parts_of(step), wall)
 
 
 def experiment(setting: Setting, where: str) -> Experiment:

@@ -62,7 +62,7 @@ def waits(where: str, **changes: Any) -> str:
     return f"{domain.exposed(Group(**changes), where):.0%}"
 
 
-def grouped(where: str, **changes: Any) -> Any:
+def grouped(where: str, **changes: Any) -> domain.Found:
     """Return the prediction of a group on nodes of 8, or in racks."""
     return domain.predicted(Group(**changes), where)
 
@@ -105,12 +105,12 @@ DOMAIN = {
     "h100_64": lambda: waits(NODES, pod="h100-pod"),
     "tensor_8": lambda: waits(RACK, divided="tensor", ranks=8),
     "tensor_64": lambda: waits(RACK, divided="tensor"),
-    "step_8": lambda: seconds(grouped(RACK, divided="tensor", ranks=8).step_time),
-    "step_64": lambda: seconds(grouped(RACK, divided="tensor").step_time),
-    "wait_node": lambda: seconds(grouped(NODES).exposed["experts"]),
-    "wait_rack": lambda: seconds(grouped(RACK).exposed["experts"]),
-    "memory_8": lambda: amount("B")(grouped(RACK, ranks=8).memory_total),
-    "memory_64": lambda: amount("B")(grouped(RACK).memory_total),
+    "step_8": lambda: seconds(grouped(RACK, divided="tensor", ranks=8).seconds),
+    "step_64": lambda: seconds(grouped(RACK, divided="tensor").seconds),
+    "wait_node": lambda: seconds(grouped(NODES).waits),
+    "wait_rack": lambda: seconds(grouped(RACK).waits),
+    "memory_8": lambda: amount("B")(grouped(RACK, ranks=8).held),
+    "memory_64": lambda: amount("B")(grouped(RACK).held),
     "nvlink": lambda: link(RACK, within=True),
     "nic": lambda: link(NODES, within=False),
 }

@@ -252,9 +252,7 @@ def test_a_replica_that_fits_nowhere_is_reported() -> None:
 
 def waits(where: str, **changes: Any) -> float:
     """Return the s of a step that wait for the exchange of a group."""
-    setting = domain.Setting(**changes)
-    step = domain.predicted(setting, where)
-    return float(step.exposed[domain.NETWORKS[setting.divided].divided])
+    return domain.predicted(domain.Setting(**changes), where).waits
 
 
 @pytest.mark.parametrize("divided", domain.GROUPS.values())
@@ -281,7 +279,7 @@ def test_a_wider_tensor_group_sends_as_much_and_computes_less() -> None:
         for divided in domain.GROUPS.values()
     }
     (few, many), (tensor_few, tensor_many) = shares["experts"], shares["tensor"]
-    assert many - few < 0.1 < 0.4 < tensor_many - tensor_few
+    assert many - few < 0.1 < 0.25 < tensor_many - tensor_few
 
 
 @pytest.mark.parametrize("divided", domain.GROUPS.values())
