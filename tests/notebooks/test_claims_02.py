@@ -9,6 +9,7 @@ from module_text import has_every_part
 
 from lib_dlhpc.costs.stragglers import largest_of
 from lib_dlhpc.costs.work import device_work
+from lib_dlhpc.explore.data_parallel import sites
 from lib_dlhpc.explore.data_parallel.buckets import PER_NODE, bucket_wall, goyal, step_of
 from lib_dlhpc.explore.data_parallel.live import times_as_fast
 from lib_dlhpc.explore.data_parallel.race import Race, courses, the_race
@@ -162,3 +163,29 @@ def test_the_two_ends_of_the_strong_line():
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
     has_every_part(repository / "modules" / "02_data_parallel.ipynb", 6, 4)
+
+
+# workers far apart ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("link", sites.LINKS)
+def test_what_waits_between_sites_falls_with_the_local_steps(link: str) -> None:
+    waits = [float(sites.apart(count, link).exposed["data"]) for count in sites.ALONE]
+    for count, exposed in zip(sites.ALONE[1:], waits[1:], strict=True):
+        assert exposed == pytest.approx(waits[0] / count, rel=0.1)
+    assert waits == sorted(waits, reverse=True)
+
+
+def test_only_hundreds_of_local_steps_hide_a_link_of_ten_gigabits() -> None:
+    waits = [sites.waits(sites.apart(count, "10 Gb/s")) for count in sites.ALONE]
+    assert [share < 0.1 for share in waits] == [False, False, False, True]
+    slow, fast = (float(sites.apart(1, link).step_time) for link in ("1 Gb/s", "100 Gb/s"))
+    assert 10 < slow / fast < 15  # "some ten times as fast"
+    held = [float(sites.apart(count, "10 Gb/s").memory_total) for count in (1, 500)]
+    weights = float(sites.apart(1, "10 Gb/s").experiment.model.parameters)
+    assert held[1] - held[0] == pytest.approx(8 * weights, rel=0.01)  # momentum, weights in fp32
+
+
+def test_local_steps_cost_accuracy_on_mnist_and_the_outer_optimizer_more() -> None:
+    every = [sites.accuracy(1), sites.accuracy(16), sites.accuracy(16, (0.7, 0.9))]
+    assert every == sorted(every, reverse=True)

@@ -7,6 +7,7 @@ import pytest
 from module_text import has_every_part
 
 from lib_dlhpc import Experiment
+from lib_dlhpc.explore.memory_wall import adapters
 from lib_dlhpc.explore.memory_wall.ledger import (
     PUBLISHED,
     Setting,
@@ -178,3 +179,18 @@ def test_adapters_save_gradients_and_optimizer_state_but_not_activations() -> No
         kept.append(float(memory["activations"]))
     assert state == pytest.approx([112e9, 0.1e9], abs=0.5e9) and 0.05e9 < state[1] < 0.15e9
     assert kept == pytest.approx([41e9, 31e9], rel=0.02)
+
+
+def test_adapters_fit_where_all_weights_do_not_and_recomputation_halves_what_they_hold() -> None:
+    rows = {row[0]: row for row in adapters.lora_table().rows[1:]}
+    assert [row[5] for row in rows.values()] == ["no", "no", "yes", "yes", "yes"]
+    every, lora = adapters.tuned(), adapters.tuned(lora=adapters.RANK)
+    assert (
+        0.7 < float(lora.memory["activations"] / every.memory["activations"]) < 0.8
+    )  # "a quarter"
+    assert adapters.state(lora) < 1e-3 * adapters.state(every)  # "less than a thousandth"
+    part = adapters.tuned(lora=adapters.RANK, adapted="all").memory["activations"]
+    assert float(part) == pytest.approx(float(every.memory["activations"]), rel=0.01)
+    full = adapters.tuned(lora=adapters.RANK, recompute="full")
+    assert float(full.memory_total) < 0.6 * float(lora.memory_total)
+    assert every.step_time > lora.step_time < full.step_time

@@ -7,7 +7,7 @@ import numpy as np
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
-from lib_dlhpc.explore.data_parallel import here, live, race, scaling, updates, waiting
+from lib_dlhpc.explore.data_parallel import here, live, race, scaling, sites, updates, waiting
 from lib_dlhpc.explore.data_parallel.buckets import ALLREDUCES, bucket_count, one_step, step_of
 from lib_dlhpc.explore.data_parallel.race import Race
 from lib_dlhpc.explore.data_parallel.real import exchange_here
@@ -84,6 +84,17 @@ def efficiency(draw: np.random.Generator) -> Drawn:
     return own, 100 * compute / (compute + wait + exchange - hidden), wrong
 
 
+APART = {
+    "wait_500": lambda: f"{sites.waits(sites.apart(500, '10 Gb/s')):.0%}",
+    "wait_100": lambda: f"{sites.waits(sites.apart(100, '10 Gb/s')):.0%}",
+    "step_1_1g": lambda: show(float(sites.apart(1, "1 Gb/s").step_time), "s"),
+    "step_1_100g": lambda: show(float(sites.apart(1, "100 Gb/s").step_time), "s"),
+    "holds_1": lambda: show(float(sites.apart(1, "10 Gb/s").memory_total), "B"),
+    "holds_500": lambda: show(float(sites.apart(500, "10 Gb/s").memory_total), "B"),
+    "learned_1": lambda: sites.accuracy(1),
+    "learned_16": lambda: sites.accuracy(16),
+    "learned_outer": lambda: sites.accuracy(16, tuple(sites.OUTER.values())),
+}
 lesson = Lesson.read(
     __file__,
     outcomes={
@@ -112,12 +123,14 @@ lesson = Lesson.read(
         **{f"fastest_{name}": lambda name=name: fastest(name) for name in ALLREDUCES},
         "least": lambda: f"{int(scaling.strong(scaling.Scaling()).gpus[0]):,}",
         "most": lambda: f"{int(scaling.strong(scaling.Scaling()).gpus[-1]):,}",
+        **APART,
         "buckets": lambda: len(here.sizes_of_a_step(here.BUCKETS[0])),
         "taken": lambda: 1 / scaling.strong_gain(256, 512),
     },
     draws={"efficiency": efficiency},
     tables={
-        "published": lambda: published_table(["goyal17"], scaling.PUBLISHED, "Goyal et al. 2017")
+        "far_sites": sites.sites_table,
+        "published": lambda: published_table(["goyal17"], scaling.PUBLISHED, "Goyal et al. 2017"),
     },
 )
 ask = lesson.ask

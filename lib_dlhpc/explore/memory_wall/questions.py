@@ -7,7 +7,7 @@ import numpy as np
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
-from lib_dlhpc.explore.memory_wall import ledger, live, outside, ways
+from lib_dlhpc.explore.memory_wall import adapters, ledger, live, outside, ways
 from lib_dlhpc.explore.memory_wall.charts import Way
 from lib_dlhpc.explore.memory_wall.ledger import Setting
 from lib_dlhpc.explore.memory_wall.live import Setting as Capped
@@ -80,6 +80,20 @@ def bandwidth(draw: np.random.Generator) -> Drawn:
     return {"gigabytes": gigabytes, "forward": forward}, answer, wrong
 
 
+FULL, LORA = {"recompute": "full"}, {"lora": adapters.RANK}
+ADAPTED = {
+    "full_state": lambda: show(adapters.state(adapters.tuned()), "B"),
+    "full_activations": lambda: show(float(adapters.tuned().memory["activations"]), "B"),
+    "lora_activations": lambda: show(float(adapters.tuned(**LORA).memory["activations"]), "B"),
+    "all_activations": lambda: show(
+        float(adapters.tuned(**LORA, adapted="all").memory["activations"]), "B"
+    ),
+    "lora_held": lambda: show(float(adapters.tuned(**LORA).memory_total), "B"),
+    "lora_full": lambda: show(float(adapters.tuned(**LORA, **FULL).memory_total), "B"),
+    "full_time": lambda: show(float(adapters.tuned().step_time), "s"),
+    "lora_time": lambda: show(float(adapters.tuned(**LORA).step_time), "s"),
+    "lora_full_time": lambda: show(float(adapters.tuned(**LORA, **FULL).step_time), "s"),
+}
 lesson = Lesson.read(
     __file__,
     outcomes={
@@ -122,11 +136,15 @@ lesson = Lesson.read(
             )
             for n, page in enumerate(outside.PAGES.values())
         },
+        **ADAPTED,
         "in_core": megabytes,
         "cap": Capped().cap / 1e6,
         "times": lambda: ways.sent(3, 4) / ways.sent(0, 4),
     },
     draws={"own_bandwidth": bandwidth},
-    tables={"published": lambda: published_table(SOURCES, ledger.PUBLISHED)},
+    tables={
+        "published": lambda: published_table(SOURCES, ledger.PUBLISHED),
+        "adapters": adapters.lora_table,
+    },
 )
 ask = lesson.ask

@@ -1,0 +1,52 @@
+"""Fine-tuning: the memory of a step that trains all weights, and of one that trains adapters (LoRA)."""
+
+from functools import lru_cache
+from typing import Any
+
+from lib_dlhpc.explore.blocks.plain_text import Table
+from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.units import format_quantity as show
+
+MODEL, RANK = "llama3-8b", 16
+QUERIES = f"rank {RANK}, queries and values"
+WAYS: dict[str, dict[str, Any]] = {
+    "all weights": {},
+    "all weights, all recomputed": {"recompute": "full"},
+    QUERIES: {"lora": RANK},
+    f"rank {RANK}, all matmuls": {"lora": RANK, "adapted": "all"},
+    f"rank {RANK}, all recomputed": {"lora": RANK, "recompute": "full"},
+}
+STATE = ("master weights", "gradients", "optimizer state")
+HEAD = ["trained", "weights", "gradients, optimizer", "activations", "all of it", "fits", "step"]
+
+
+@lru_cache(maxsize=16)
+def tuned(**strategy: Any) -> Breakdown:
+    """Return the prediction of one sequence of 8,192 tokens on one H100, with Adam in bf16."""
+    fixed = {
+        "nodes": 1,
+        "devices_per_node": 1,
+        "batch": 1,
+        "precision": "bf16",
+        "optimizer": "adam",
+    }
+    tables = {"model": MODEL, "dataset": "webtext", "machine": "h100-pod"}
+    return predict(read_experiment({**tables, "strategy": fixed | strategy}))
+
+
+def state(step: Breakdown) -> float:
+    """Return the bytes of gradients and optimizer state, with its copy of the weights."""
+    return sum(float(step.memory[term]) for term in STATE)
+
+
+def lora_table() -> Table:
+    """Return what a GPU holds, and the time of a step, for each way to fine-tune."""
+    lines = [HEAD]
+    for name, strategy in WAYS.items():
+        step = tuned(**strategy)
+        sizes = (step.memory["weights"], state(step), step.memory["activations"], step.memory_total)
+        fits = "yes" if step.fits else "no"
+        held = [show(float(each), "B") for each in sizes]
+        lines.append([name, *held, fits, show(float(step.step_time), "s")])
+    return Table(lines)
