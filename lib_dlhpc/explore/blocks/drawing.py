@@ -43,6 +43,8 @@ BESIDE: dict[str, Any] = {"align": alt.expr("datum.side"), "dx": alt.expr("datum
 PAGES = Path(__file__).parents[1]
 Layers = Iterable[alt.Chart]
 Table = dict[str, dict[str, str]]
+Looks = dict[str, dict[str, Any]]  # of values in a legend
+Made = Callable[[Callable[[], Layers]], "Drawing"]
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,20 @@ def drawing(
     bottom: int = 44,
     labels: Mapping[str, str] | None = None,
     **table: dict[str, str],
-) -> Callable[[Callable[[], Layers]], Drawing]:
-    """Make a function that returns layers a Drawing; its docstring is the title.
-
-    table: {column: heading} for each dataset that is listed.
-    """
+) -> Made:
+    """Make a function that returns layers a Drawing; its docstring is the title; table: headings by dataset, column."""
     margins = {"left": left, "top": top, "right": right, "bottom": bottom}
     return lambda layers: Drawing(layers, str(layers.__doc__), height, margins, table, labels or {})
+
+
+def lines_of(line: str, x: str, y: str, **look: Any) -> Made:
+    """Make lines (lines.py) a Drawing; headings: what a line is, x and y. look: as of drawing."""
+    return drawing(lines={"line": line, "x": x, "y": y}, **look)
+
+
+def parts_of(row: str, part: str, size: str, **look: Any) -> Made:
+    """Make bars with shares of parts (bars.py) a Drawing; headings: what bars, parts and sizes are."""
+    return drawing(parts={"row": row, "part": part, "size": size, "share": "share"}, **look)
 
 
 def drawings_of(room: ModuleType) -> dict[str, Drawing]:
@@ -122,9 +131,8 @@ def y_axis(field: str, title: str, labels: str = "", log: float = 0, **more: Any
 def _axis(channel: Any, labels: str, log: float, scale: Any = None, **axis: Any) -> Any:
     kind = {"type": "log"} | ({"base": log} if log != 10 else {}) if log else {}
     labeled = {"labelExpr": labels} if labels else {}
-    return channel.scale(**{"nice": False, **kind, **(scale or {})}).axis(
-        axis_of(**labeled, **axis)
-    )
+    scaled = channel.scale(**{"nice": False, **kind, **(scale or {})})
+    return scaled.axis(axis_of(**labeled, **axis))
 
 
 def by_two(title: str, ticks: int = 12, **scale: Any) -> alt.X:
@@ -146,20 +154,25 @@ def axis_of(**options: Any) -> alt.Axis:
 
 def _taken_out(spec: dict[str, Any], labels: Mapping[str, str]) -> list[dict[str, Any]]:
     """Take the legends out of a specification and return them: figure.js wraps them as the page is wide."""
-    found: dict[str, dict[str, Any]] = {}
-    channels = {"color": "color", "fill": "color", "strokeDash": "dash", "shape": "shape"}
+    found: Looks = {}
     for layer in spec["layer"]:
-        for channel, name in channels.items():
+        for channel in ("color", "fill", "strokeDash", "shape"):
             encoding = layer.get("encoding", {}).get(channel, {})
             if encoding.get("legend") == ABOVE.to_dict():
                 encoding["legend"] = None
-                scale = encoding["scale"]
-                for label, value in zip(scale["domain"], scale["range"], strict=True):
-                    shown = " ".join(map(str, value)) if name == "dash" else value
-                    found.setdefault(label, {"label": labels.get(label, label)})[name] = shown
+                _add_looks(found, channel, encoding, labels)
     for label in _hatched_values(spec) & found.keys():
         found[label]["hatched"] = True
     return list(found.values())
+
+
+def _add_looks(found: Looks, channel: str, encoding: Any, labels: Mapping[str, str]) -> None:
+    """Add how the values of an encoding look to what is found, by value."""
+    scale = encoding.get("scale") or {}
+    name = {"strokeDash": "dash", "fill": "color"}.get(channel, channel)
+    for label, value in zip(*(scale.get(end, ()) for end in ("domain", "range")), strict=True):
+        look = " ".join(map(str, value)) if name == "dash" else value
+        found.setdefault(label, {"label": labels.get(label, label)})[name] = look
 
 
 def _hatched_values(spec: Mapping[str, Any]) -> set[str]:
@@ -171,27 +184,20 @@ def _hatched_values(spec: Mapping[str, Any]) -> set[str]:
 
 def _named_lines(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return how the lines that have a name at their end look: a narrow page has the names in its legend instead."""
-    layers = [
-        each for each in spec["layer"] if each.get("data", {}).get("name") in ("lines", "ends")
-    ]
+    layers = [at for at in spec["layer"] if at.get("data", {}).get("name") in ("lines", "ends")]
     if not any(each["data"]["name"] == "ends" for each in layers):
         return []
-    found: dict[str, dict[str, Any]] = {}
-    for channel, name in {"color": "color", "strokeDash": "dash", "shape": "shape"}.items():
-        for scale in (each["encoding"].get(channel, {}).get("scale") for each in layers):
-            for label, value in zip(
-                *((scale or {}).get(end, ()) for end in ("domain", "range")), strict=True
-            ):
-                look = " ".join(map(str, value)) if name == "dash" else value
-                found.setdefault(label, {"label": label})[name] = look
+    found: Looks = {}
+    for channel in ("color", "strokeDash", "shape"):
+        for layer in layers:
+            _add_looks(found, channel, layer["encoding"].get(channel, {}), {})
     return list(found.values())
 
 
 def colors(field: str, inks: Mapping[str, str], key: bool = False) -> alt.Color:
     """Return the encoding of a field by a color for each of its values. key: whether they are explained above."""
-    return alt.Color(field, legend=ABOVE if key else None).scale(
-        domain=list(inks), range=list(inks.values())
-    )
+    scale: dict[str, Any] = {"domain": list(inks), "range": list(inks.values())}
+    return alt.Color(field, legend=ABOVE if key else None).scale(**scale)
 
 
 def inks_and_dashes(
@@ -336,9 +342,8 @@ def stacked_bars(
     y = rows_axis("row:N", ORDER, width)
     parts = data("parts", x=x, x2="stop:Q", y=y)
     bars = parts.mark_bar(stroke=CARD, strokeWidth=1)
-    bars = bars.encode(
-        color=colors("part:N", inks, True), tooltip=tooltip_of("part", "size", "share")
-    )
+    bars = bars.encode(color=colors("part:N", inks, True))
+    bars = bars.encode(tooltip=tooltip_of("part", "size", "share"))
     some = alt.FieldOneOfPredicate(field="part", oneOf=list(hatch))
     hatching = [hatched(parts.transform_filter(some), 0.5)] if hatch else []
     return [bars, *hatching, words_beside(data("sums"), x="stop:Q", y=y)]

@@ -9,12 +9,8 @@ from lib_dlhpc.explore.compare.charts import CAUSES, LOOKS
 TIME = "time of one step"
 
 
-@drawing(
-    height=180,
-    left=146,
-    right=76,
-    parts={"row": "", "part": "part", "size": "time", "share": "share"},
-    ends={"row": "", "words": "may be"},
+@kit.parts_of(
+    "", "part", "time", height=180, left=146, right=76, ends={"row": "", "words": "may be"}
 )
 def compared() -> Layers:
     """One step, every way"""

@@ -55,13 +55,7 @@ def _costs(styles: Mapping[str, Any]) -> Layers:
     )
 
 
-@drawing(
-    height=112,
-    left=74,
-    right=76,
-    top=8,
-    parts={"row": "run", "part": "cause", "size": "energy", "share": "share"},
-)
+@kit.parts_of("run", "cause", "energy", height=112, left=74, right=76, top=8)
 def energy_causes() -> Layers:
     """Where do the joules go?"""
     return kit.stacked_bars("energy to the target", "Wh", CAUSES, 70)

@@ -97,12 +97,8 @@ def memory_ways() -> Layers:
     )
 
 
-@drawing(
-    height=240,
-    right=110,
-    top=24,
-    lines={"line": "way", "x": "bandwidth (B/s)", "y": "step (s)"},
-    required={"words": ""},
+@kit.lines_of(
+    "way", "bandwidth (B/s)", "step (s)", height=240, right=110, top=24, required={"words": ""}
 )
 def memory_link() -> Layers:
     """How fast must the host link be?"""

@@ -48,13 +48,7 @@ STORED = dict(zip(MEMORIES, LOOKS, strict=False))
 POOLS = dict(zip((MIXED, MIXED_CHUNKS, APART), LOOKS, strict=False))
 
 
-@drawing(
-    height=92,
-    left=110,
-    right=76,
-    top=8,
-    parts={"row": "phase", "part": "term", "size": "time", "share": "share"},
-)
+@kit.parts_of("phase", "term", "time", height=92, left=110, right=76, top=8)
 def serving_answer() -> Layers:
     """Where does the time of an answer go?"""
     return kit.stacked_bars("time", "s", COLORS, 106, tickCount=5)
@@ -102,13 +96,7 @@ def serving_memory() -> Layers:
     return *bars, *kit.upright("full")
 
 
-@drawing(
-    height=210,
-    left=80,
-    right=96,
-    top=20,
-    lines={"line": "attention", "x": "batch", "y": "tokens/s"},
-)
+@kit.lines_of("attention", "batch", "tokens/s", height=210, left=80, right=96, top=20)
 def serving_batches() -> Layers:
     """How many tokens/s until the memory is full? (each line ends there)"""
     x = kit.x_axis("x:Q", "sequences decoded at once", kit.WHOLE, log=2, grid=False)
@@ -119,9 +107,7 @@ def serving_batches() -> Layers:
     return (*kit.line_marks(x, y, list(ATTENTION), ATTENTION), walls, *kit.point(x, y))
 
 
-@drawing(
-    height=210, left=80, right=150, top=20, lines={"line": "batching", "x": "requests/s", "y": "s"}
-)
+@kit.lines_of("batching", "requests/s", "s", height=210, left=80, right=150, top=20)
 def serving_latency() -> Layers:
     """How long does a user wait? (simulated)"""
     x = kit.x_axis("x:Q", "requests/s", grid=False, values=list(RATES), scale={"padding": 8})
@@ -148,13 +134,7 @@ def serving_batch() -> Layers:
     return running, line, *kit.level("most", y)
 
 
-@drawing(
-    height=260,
-    left=84,
-    right=100,
-    top=20,
-    lines={"line": "replicas", "x": "time of a token (s)", "y": "cost"},
-)
+@kit.lines_of("replicas", "time of a token (s)", "cost", height=260, left=84, right=100, top=20)
 def serving_price() -> Layers:
     """What do a million tokens cost, and how long does one take? (along a line: larger batches)"""
     x = kit.x_axis("x:Q", "time per output token", SI.format("s"), grid=False, **ROUND)
@@ -162,25 +142,13 @@ def serving_price() -> Layers:
     return *kit.line_marks(x, y, list(REPLICAS), REPLICAS), *kit.point(x, y)
 
 
-@drawing(
-    height=92,
-    left=110,
-    right=76,
-    top=8,
-    parts={"row": "decoding", "part": "term", "size": "time", "share": "share"},
-)
+@kit.parts_of("decoding", "term", "time", height=92, left=110, right=76, top=8)
 def serving_drafts() -> Layers:
     """What does a token wait for? (of each sequence; hatched: the draft model)"""
     return kit.stacked_bars("time of a token", "s", PARTS, 106, (DRAFT,), tickCount=5)
 
 
-@drawing(
-    height=210,
-    left=80,
-    right=110,
-    top=20,
-    lines={"line": "draft model", "x": "batch", "y": "times as fast"},
-)
+@kit.lines_of("draft model", "batch", "times as fast", height=210, left=80, right=110, top=20)
 def serving_gain() -> Layers:
     """Until which batch do drafts help? (below 1: slower)"""
     x = kit.x_axis("x:Q", "sequences decoded at once", kit.WHOLE, log=2, grid=False)
@@ -204,25 +172,13 @@ def serving_here() -> Layers:
     )
 
 
-@drawing(
-    height=112,
-    left=120,
-    right=76,
-    top=8,
-    parts={"row": "prompt", "part": "term", "size": "time", "share": "share"},
-)
+@kit.parts_of("prompt", "term", "time", height=112, left=120, right=76, top=8)
 def serving_first() -> Layers:
     """What does a first token wait for?"""
     return kit.stacked_bars("time to the first token", "s", COLORS, 116, tickCount=5)
 
 
-@drawing(
-    height=210,
-    left=80,
-    right=170,
-    top=20,
-    lines={"line": "memory", "x": "prefixes", "y": "find theirs"},
-)
+@kit.lines_of("memory", "prefixes", "find theirs", height=210, left=80, right=170, top=20)
 def serving_hits() -> Layers:
     """How many requests find their prefix stored? (lines: predicted; point: simulated)"""
     x = kit.x_axis("x:Q", "different prefixes", kit.WHOLE, log=2, grid=False)
@@ -230,9 +186,7 @@ def serving_hits() -> Layers:
     return *kit.line_marks(x, y, list(STORED), STORED), *kit.point(x, y)
 
 
-@drawing(
-    height=230, left=80, right=110, top=20, lines={"line": "replicas", "x": "requests/s", "y": "s"}
-)
+@kit.lines_of("replicas", "requests/s", "s", height=230, left=80, right=110, top=20)
 def serving_pools() -> Layers:
     """How long does a user wait? (lines: predicted, until saturated; symbols: simulated)"""
     x = kit.x_axis("x:Q", "requests/s", kit.WHOLE, log=2, grid=False)
@@ -244,13 +198,7 @@ def serving_pools() -> Layers:
     return *lines, *kit.level("limit", y, left=True), seen
 
 
-@drawing(
-    height=112,
-    left=110,
-    right=76,
-    top=8,
-    parts={"row": "replicas", "part": "waits for", "size": "time", "share": "share"},
-)
+@kit.parts_of("replicas", "waits for", "time", height=112, left=110, right=76, top=8)
 def serving_apart() -> Layers:
     """What does an answer of 64 tokens wait for?"""
     return kit.stacked_bars("time of an answer", "s", WAITED, 106, tickCount=5)
