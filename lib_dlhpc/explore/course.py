@@ -41,6 +41,7 @@ LABS = {
     "11_serve_the_model": Lab("Serve the model", 90),
     "12_lay_out_a_language_model": Lab("Lay out a language model", 100),
     "13_read_a_trace": Lab("Read a trace", 90),
+    "14_fuse_attention": Lab("Keep the scores on the chip", 90),
 }
 # Folders in explore/, as records name modules, and the modules' numbers.
 RECORDED = {
@@ -111,7 +112,7 @@ PATH = (
         "What if it does not fit?",
         50,
         ("02",),
-        ("06_fit_the_model",),
+        ("06_fit_the_model", "14_fuse_attention"),
     ),
     Module(
         "05_hybrid_parallel.ipynb",

@@ -16,6 +16,7 @@ race_the_planner/       lab 10: spaces of layouts, a learner's planner and its r
 serve_the_model/        lab 11: a learner's price of a step, scheduler and plan of a service
 lay_out_a_language_model/  lab 12: weights in shards, attention on a ring, a model laid out on 64 devices
 read_a_trace/           lab 13: a learner's account, wait states, critical path and forecast of traces
+fuse_attention/         lab 14: a chip that counts what a learner's matmul, softmax and attention move
 
 Widgets of the labs are in explore/labs/lab.py and explore/labs/predict_your_cluster.py.
 """

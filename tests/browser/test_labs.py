@@ -29,6 +29,7 @@ LABS = (
     "11_serve_the_model",
     "12_lay_out_a_language_model",
     "13_read_a_trace",
+    "14_fuse_attention",
 )
 FIGURE = """
 from lib_dlhpc.explore.blocks.charts import chart

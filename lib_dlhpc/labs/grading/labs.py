@@ -165,6 +165,10 @@ READ = (
     *("account", "late_senders", "collective_waits", "culprit"),
     *("critical_path", "dominates", "what_if"),
 )
+FUSE = (
+    *("matmul", "matmul_moved", "softmax"),
+    *("attention", "attention_moved", "seconds", "longest"),
+)
 LABS = {
     "01_data_parallel_step": Lab(("step",), 7, (MPI,), _step, _step),
     "02_overlap": Lab(("step",), 8, (MPI,), _step, _equal_to_one_rank),
@@ -187,6 +191,7 @@ LABS = {
     "11_serve_the_model": Lab(SERVE, 15, (), _all, _all),
     "12_lay_out_a_language_model": Lab(LAY_OUT, 12, (MPI,), _all, _all),
     "13_read_a_trace": Lab(READ, 13, (), _all, _all),
+    "14_fuse_attention": Lab(FUSE, 14, (), _all, _all),
 }
 
 

@@ -12,6 +12,7 @@ from lib_dlhpc.labs.emulated.messages import MessageRequest
 from lib_dlhpc.labs.emulated.pipeline_stage import Stage
 from lib_dlhpc.labs.emulated.ranks import KNOWN, Rank, Request
 from lib_dlhpc.labs.emulated.split_convolution import Convolution
+from lib_dlhpc.labs.fuse_attention.chip import Chip, Matrix
 from lib_dlhpc.labs.grading import files
 from lib_dlhpc.labs.grading.restarts import SteppedTraining
 from lib_dlhpc.labs.lay_out_a_language_model.sharded_units import Unit
@@ -49,6 +50,8 @@ OFFERS: dict[type, Offer] = {
         "layer", BOTH | {"outputs"}, tuple(each.name for each in fields(Convolution))
     ),
     Unit: Offer("unit", BOTH | {"hold", "free"}, ("number", "size"), ("shard",)),
+    Chip: Offer("chip", frozenset({"run", "shape_of", "scratch"}), ("room",)),
+    Matrix: Offer("matrix", values=("name", "shape")),
     files.Files: Offer("files", files.CALLS),
     files.Snapshots: Offer("snapshots", files.VERSIONS),
     files.Pending: Offer("saving", frozenset({"wait"})),

@@ -2,13 +2,16 @@
 
 import inspect
 
+import numpy as np
 import pytest
 
 from lib_dlhpc.labs.findings import as_text, passed
+from lib_dlhpc.labs.fuse_attention.runs import run
 from lib_dlhpc.labs.grading.hand_in import NotAllowed, check_imports
 from lib_dlhpc.labs.grading.labs import COMPUTES, LABS, lab_of
 from lib_dlhpc.labs.lay_out_a_language_model.layout_laws import layout_findings
 from lib_dlhpc.labs.lay_out_a_language_model.layouts import task_of
+from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.race_the_planner.race import OverBudget, attempt
 from lib_dlhpc.labs.race_the_planner.real_plans import here
 
@@ -205,3 +208,75 @@ def test_traces_of_lab_13_cannot_be_analyzed_with_the_library(remote):
     findings = checks.findings(remote(around, names), NAME)
     assert not any(each.right for each in findings), as_text(findings)
     assert "stopped with AttributeError" in findings[0].words
+
+
+LAB_14 = "14_fuse_attention"
+
+
+def test_kernels_of_lab_14_run_across_processes(remote, solution):
+    known, checks = lab_of(LAB_14)
+    source = source_of(solution(LAB_14))
+    there = remote(source, known.names)
+    findings = known.judge(checks, there, NAME)
+    assert passed(findings) and len(findings) == known.laws, as_text(findings)
+    assert as_text(findings) == as_text(known.judge(checks, vars(solution(LAB_14)), NAME))
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        *("the tile is larger than the chip", "nothing is deleted", "three equal tiles"),
+        *("a new maximum changes nothing", "the output is not rescaled", "no mask"),
+        *("all keys under a mask", "scores go to HBM"),
+    ],
+)
+def test_a_mistake_of_lab_14_is_named_across_processes(remote, solution, mistake):
+    known, checks = lab_of(LAB_14)
+    solved = solution(LAB_14)
+    _, old, new, law, words = solved.MISTAKES[mistake]
+    source = source_of(solved).split("# mistake:")[0]
+    assert source.count(old) == 1
+    there = known.judge(checks, remote(source.replace(old, new), known.names), NAME)
+    (finding,) = [each for each in there if each.law.startswith(law)]
+    assert finding.right is False and words in finding.words, as_text(there)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        ("chip.store(chip.full(1, 1, x.numbers[0, 0]), y, 0)", "'function' object is not"),
+        ("chip.store(np.ones((1, 7)), y, 0)", "by `load` alone"),
+        ("float(chip.load(x, 0, 1, 0, 1))", "TypeError"),
+        ("np.exp(chip.load(x, 0, 1))", "TypeError"),
+        ("chip.room = 10**9; chip.full(1000, 1000)", "needs room for 1000000 numbers"),
+        ("chip.run([[0, 0, 'scratch', [1, 1], {}]])", "there is no scratch"),
+        ("chip.run([[0, 0, '__init__', [10**9], {}]])", "there is no __init__"),
+        ("chip.operand(chip.load(x, 0, 1))", "chip has no operand"),
+        ("chip._session.do(chip._number, 'held', (), {})", "no attribute 'held'"),
+        ("x._session.do(x._number, 'numbers', None, None)", "matrix has no numbers"),
+        ("chip.load(x, 0, 1).held()", "has no attribute 'held'"),
+    ],
+)
+def test_a_chip_of_lab_14_cannot_be_opened(remote, kernel, words):
+    """No kernel sees a number of HBM, or has more room than there is."""
+    checks = lab_of(LAB_14)[1]
+    source = f"import numpy as np\ndef softmax(chip, x, y):\n    {kernel}\n"
+    softmax = remote(source, ["softmax"])["softmax"]
+    tasks = checks.softmaxes_of(0)
+    finding = checks.softmax_findings(softmax, tasks)[0]
+    assert finding.right is False and words in finding.words, finding
+
+
+def test_a_tile_of_lab_14_does_not_outlive_its_run(remote):
+    source = (
+        "kept = []\n"
+        "def copy(chip, x, y):\n"
+        "    kept.append(chip.load(x, 0, 1))\n"
+        "    chip.store(kept[0], y, 0)\n"
+    )
+    copy = remote(source, ["copy"])["copy"]
+    x = np.ones((1, 3))
+    _, found = run(copy, 9, {"x": x}, {"y": x.shape})
+    assert np.array_equal(found["y"], x)
+    with pytest.raises(LabError, match="a tile of another run"):
+        run(copy, 9, {"x": 2 * x}, {"y": x.shape})

@@ -22,6 +22,7 @@ from . import wire
 from .files import Training, training_of
 from .shared import Shared, root
 from .stubs import NOUNS, Named, Stub, noun_of
+from .tiles import ChipStub
 
 HAND_IN = "hand_in"  # the learner's module
 LONGEST = 20_000  # of what a generator yields
@@ -85,7 +86,11 @@ class Session:
         if kind == "next":
             return next(([each] for each in self._stream), None)
         function = self._functions[target] if isinstance(target, int) else self._names[target]
-        result = function(*given, **named)
+        try:
+            result = function(*given, **named)
+        finally:
+            for chip in (each for each in given if isinstance(each, ChipStub)):
+                chip.flush()
         if kind == "stream":
             self._stream = iter(result)
             return None
@@ -178,7 +183,8 @@ class Session:
         if kind == "other":
             raise ValueError(value)
         number, name, values, arrays, reads = value
-        stub = self._stubs.get(number) or Stub(self, number, name, reads)
+        make = ChipStub if name == "chip" else Stub
+        stub = self._stubs.get(number) or make(self, number, name, reads)
         if number not in self._stubs:
             self._stubs[number], self._arrays[number] = stub, {}
             for attribute, (place, array) in arrays.items():

@@ -1,0 +1,131 @@
+"""Checks of lab 14: are matmul, softmax and attention right on a chip, what do they move, and what does fusing save?
+
+In the notebook:   task(NAME), playground(), check_matmul(matmul, matmul_moved, NAME), check_softmax(softmax, NAME),
+                   check_attention(attention, attention_moved, NAME), check_seconds(seconds, longest, NAME),
+                   check_backward(backward, NAME), hand_in(NAME, all seven)
+In a terminal:     python checks.py step.py "your name"     all fourteen, on hidden shapes too
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.labs.attempts import report
+from lib_dlhpc.labs.findings import passed, seed_of
+from lib_dlhpc.labs.fuse_attention.attention_laws import attention_findings, attentions_of
+from lib_dlhpc.labs.fuse_attention.backward_laws import backward_findings
+from lib_dlhpc.labs.fuse_attention.chip import Chip, Matrix
+from lib_dlhpc.labs.fuse_attention.tile_laws import (
+    matmul_findings,
+    matmuls_of,
+    softmax_findings,
+    softmaxes_of,
+)
+from lib_dlhpc.labs.fuse_attention.time_laws import time_findings, timed_of, words_of
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.program import arguments, end_together, handed_in
+
+HERE = Path(__file__).parent
+NAMES = (
+    *("matmul", "matmul_moved", "softmax"),
+    *("attention", "attention_moved", "seconds", "longest"),
+)
+
+
+def task(name):
+    """Return the learner's shapes and devices in words."""
+    from lib_dlhpc.explore.labs.lab import say
+
+    seed = seed_of(name)
+    lines = [f"matmul: {each.words}" for each in matmuls_of(seed)]
+    lines += [f"softmax: {each.words}" for each in softmaxes_of(seed)]
+    lines += [f"attention: {each.words}" for each in attentions_of(seed)]
+    return say("\n".join([*lines, words_of(seed)]))
+
+
+def playground(room=40):
+    """Return a chip, a matrix of 12 x 5 in HBM, and an empty one to write to."""
+    numbers = np.arange(60.0).reshape(12, 5)
+    return Chip(room), Matrix("x", numbers, constant=True), Matrix("y", np.zeros((12, 5)))
+
+
+def growth(name):
+    """Return how many times as much attention moves in three kernels as in one, on the learner's longest sequence."""
+    own = attentions_of(seed_of(name))[-1]
+    return (4 * own.n * own.d + 4 * own.n**2) / own.little
+
+
+def check_matmul(matmul, moved, name):
+    """Return the findings on the matmul for the page."""
+    return _shown(matmul_findings(matmul, moved, matmuls_of(seed_of(name))), "Your matmul")
+
+
+def check_softmax(softmax, name):
+    """Return the findings on softmax for the page."""
+    return _shown(softmax_findings(softmax, softmaxes_of(seed_of(name))), "Your softmax")
+
+
+def check_attention(attention, moved, name):
+    """Return the findings on attention for the page."""
+    found = attention_findings(attention, moved, attentions_of(seed_of(name)))
+    return _shown(found, "Your attention")
+
+
+def check_seconds(seconds, longest, name):
+    """Return the findings on the roofline for the page."""
+    return _shown(time_findings(seconds, longest, timed_of(seed_of(name))), "Your roofline")
+
+
+def check_backward(backward, name):
+    """Return the findings on the gradients for the page, which are not graded."""
+    found = backward_findings(backward, attentions_of(seed_of(name)))
+    return _shown(found, "Your backward")
+
+
+def findings(given, name):
+    """Return what holds for all that is handed in, on hidden shapes as well: functions by their names in NAMES."""
+    matmul, matmul_moved, softmax, attention, attention_moved, seconds, longest = (
+        given[each] for each in NAMES
+    )
+    seed, both = seed_of(name), (False, True)
+
+    def every(of):
+        return [each for hidden in both for each in of(seed, hidden)]
+
+    return [
+        *matmul_findings(matmul, matmul_moved, every(matmuls_of)),
+        *softmax_findings(softmax, every(softmaxes_of)),
+        *attention_findings(attention, attention_moved, every(attentions_of)),
+        *time_findings(seconds, longest, every(timed_of)),
+    ]
+
+
+def hand_in(name, *functions):
+    """Save the cells as step.py and say what of all holds."""
+    from lib_dlhpc.explore.labs.lab import save, say
+
+    try:
+        save(functions[0], HERE / "step.py", *functions[1:])
+        return say(report(findings(dict(zip(NAMES, functions, strict=True)), name)))
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def _shown(found, title):
+    from lib_dlhpc.explore.labs.lab import show
+
+    return show(found, title)
+
+
+def main():
+    """Check step.py."""
+    file, name = arguments("step.py", '"your name"')
+    result = findings(handed_in(file, NAMES), name)
+    print(report(result))
+    sys.exit(not passed(result))
+
+
+if __name__ == "__main__":
+    end_together(main)
