@@ -69,23 +69,27 @@ def test_each_mistake_is_named(own, solved, name):
     assert not wrong, "\n\n".join(map("\n".join, wrong))
 
 
-def test_the_starter_fails_with_a_useful_message(own, starter):
+def test_the_starter_fails_with_a_useful_message(own, starter, solved):
     scope = {}
-    for words in ("matmul", "softmax", "attention", "attention_moved", "seconds"):
+    for words in (
+        *("matmul", "softmax", "write_scores", "attention", "attention_moved"),
+        "seconds",
+    ):
         run_cell(starter(LAB, f"def {words}("), scope)
     findings = own.findings(scope, "x")
-    assert [each.law for each in findings if each.right] == [attention_laws.RIGHT], as_text(
-        findings
-    )
+    assert not any(each.right for each in findings), as_text(findings)
     for law, words in (
         ("Matmul: right", "the last 1 column of A alone"),
         ("Softmax: right", "needs room for"),
-        ("Attention: nothing", "Scores are 3 x 3"),
+        ("Attention: right", "exp(710) overflows"),
         ("Seconds: scores", "What does a kernel read and write?"),
         ("Seconds: attention", "too little"),
         ("Longest", "grow with their square"),
     ):
         assert words in found(findings, law).words, as_text(findings)
+    scope["softmax"] = solved.softmax
+    right, nothing = judged(scope, "x", attention_laws.RIGHT)[:2]
+    assert right.right and "Scores are 3 x 3" in nothing.words, nothing
 
 
 def test_a_chip_counts_what_moves_and_what_it_holds():
