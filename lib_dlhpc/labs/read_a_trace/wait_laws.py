@@ -197,21 +197,21 @@ def rank_off(run: Run, rank: float) -> str:
     if both.sum(axis=0)[int(rank)] > 0.1 * both.sum():
         words.append(
             f"others wait for rank {rank:g}, but it is late because it waited itself."
-            " What it waited since the last collective is not its doing."
+            " The delay that it causes itself leaves out what it has waited since the last collective."
         )
     if words:
         return " But ".join(words)
-    return f"nobody waits for rank {rank:g} by its own doing."
+    return f"rank {rank:g} itself delays no other rank."
 
 
 @lru_cache(maxsize=64)
 def doings(run: Run) -> Floats:
-    """Return what each rank waits for each by that one's own doing, s, of each step of a run: (steps, waits, late)."""
+    """Return own_doings of a run."""
     return own_doings(*waits_of(run))
 
 
 def own_doings(trace: Timeline, found: AllWaits) -> Floats:
-    """Return what each rank waits for each by that one's own doing, s, of each step: (steps, waits, late).
+    """Return how long each rank waits for each delay that another causes itself, s, of each step: (steps, waits, late).
 
     A wait, less what the late rank itself had waited in that step before. The waits of a rank in a step for another
     are added: without the first, the second would be as much longer.
