@@ -232,6 +232,15 @@ def _beside(
     return ahead, back
 
 
+def beside_backward(model: Model, device: Device, batch: Any, size: int) -> Any:
+    """Return the s of each layer's backward pass in kernels beside its products, (..., layers); a measured rate has
+    them in it."""
+    counts, place = _distinct(model)
+    rated = [layer_rates.is_rated(layer, device.layers) for layer in model.layers]
+    moved = last_axis(batch) * np.where(rated, 0.0, counts.beside_back[place]) * size
+    return last_axis(device.slowdown) * (moved / last_axis(streaming_rate(device)))
+
+
 @lru_cache(maxsize=1024)
 def _distinct(model: Model) -> tuple[Counts, NDArray[np.intp]]:
     """Return the counts of layers that differ in them, and which of these each layer has: blocks are mostly alike."""

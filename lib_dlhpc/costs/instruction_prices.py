@@ -153,7 +153,7 @@ class PartPrices:
         self.backward: Floats = scale * times.backward
         self._scale, self._each = scale, each
         self.bytes, self.priced = collectives.bytes, collectives.priced
-        self.weights, self.model = model.layer_trained, model
+        self.weights, self.model, self._device = model.layer_trained, model, device
         self.batch, self.element = batch, compute.BYTES[strategy.precision]
 
     @cached_property
@@ -165,9 +165,11 @@ class PartPrices:
 
     @cached_property
     def weight_grad(self) -> Floats:
-        """The seconds of the weight gradients of layers that may compute them apart: half of backward."""
+        """The seconds of the weight gradients of layers that may compute them apart: half of backward, without the
+        kernels beside its products."""
         apart = [layer.traits.splits_backward for layer in self.model.layers]
-        return np.where(apart, self.backward / 2, 0.0)
+        beside = compute.beside_backward(self.model, self._device, self.batch, self.element)
+        return np.where(apart, (self.backward - self._scale * beside) / 2, 0.0)
 
     @cached_property
     def input_grad(self) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.spec.layer_rate import LayerRate
-from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.model import Layer, Model
 
 
 def rated(
@@ -22,9 +22,18 @@ def rated(
     Three pairs of them: arithmetic, memory, launch. batch: with a last axis for the layers; size: bytes of an element.
     No rate is of fp8.
     """
-    kinds = ["" if layer.fp8 else layer.traits.rate_key(layer) for layer in model.layers]
-    known = np.array([kind in rates for kind in kinds])
-    return known, activities(model, [rates.get(kind, LayerRate()) for kind in kinds], batch, size)
+    known = np.array([is_rated(layer, rates) for layer in model.layers])
+    kinds = [layer.traits.rate_key(layer) for layer in model.layers]
+    each = [
+        rates[kind] if is_known else LayerRate()
+        for kind, is_known in zip(kinds, known, strict=True)
+    ]
+    return known, activities(model, each, batch, size)
+
+
+def is_rated(layer: Layer, rates: Mapping[str, LayerRate]) -> bool:
+    """Return whether a layer has a measured rate."""
+    return not layer.fp8 and layer.traits.rate_key(layer) in rates
 
 
 def activities(

@@ -24,6 +24,7 @@ from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.strategy import LIGHT
 
 Floats = NDArray[np.float64]
+AFTER, BETWEEN = "after", "between"  # see backward_extra
 AT_ONCE = 2  # layers on the device if activations are offloaded: one in use, one in flight
 
 
@@ -64,15 +65,17 @@ def resident_bytes(part: Part, size: int, recompute: str = "none") -> tuple[floa
 
 @lru_cache(maxsize=4096)
 def backward_extra(
-    part: Part, size: int, recompute: str = "none", gathered: bool = False, in_two: bool = False
+    part: Part, size: int, recompute: str = "none", gathered: bool = False, in_two: str = ""
 ) -> float:
     """Return the bytes of a sample by which a part's backward pass exceeds all that it stores.
 
-    in_two: whether weight gradients are computed apart, so that it leaves what they need.
+    in_two: where weight gradients are computed apart, so that what they need is left until then: AFTER the pass, or
+    BETWEEN the exchanges of experts, a leg of the pass each (parallel/overlapped.py); "": nowhere.
     """
     held = backward_bytes(part, size, recompute, gathered)
     if in_two:
-        held = held + _waiting(part.model, size)[1:]
+        held = held + _left(part.model, size, in_two == BETWEEN)
+        held = held + _leaving(part.model, part.sends, size, gathered)
     return max(0.0, float(held.max(initial=0.0)) - stored_bytes(part, size, recompute, gathered))
 
 
@@ -151,23 +154,25 @@ def pending_gradients(model: Model) -> Floats:
 
 def waiting_bytes(part: Part, size: int) -> float:
     """Return the bytes of a sample that weight gradients need which are computed apart from the rest of backward."""
-    return float(_waiting(part.model, size)[0])
+    return float(_waiting(part.model, size).sum())
 
 
 @lru_cache(maxsize=1024)
 def _waiting(model: Model, size: int) -> Floats:
-    """Return the bytes of a sample that wait for weight gradients when backward has layers to go, (layers + 1,).
+    """Return the bytes of a sample that wait for weight gradients once backward has passed each layer, (layers,).
 
-    Those are the inputs of the layers that it has left, each once and if not stored before them, and the gradients
-    of their outputs.
+    Those are the gradient of its output, and its input, which waits where it is stored: each once, for all that read
+    it. Of experts, they are both for each of their products.
     """
     at = {layer.name: index for index, layer in enumerate(model.layers)}
-    found = np.zeros(len(model.layers) + 1)
+    found = np.zeros(len(model.layers))
     inputs = dict[int, int]()  # and bytes of an element
     for index, layer in enumerate(model.layers):
-        if layer.traits.splits_backward:
+        if layer.traits.own_operands:
+            found[index] = _own_operands(layer, size)
+        elif layer.traits.splits_backward:
             own = BYTE if reads_in_fp8(layer) else size
-            found[index] += max(own * prod(layer.output_shape), layer.mask_bytes)
+            found[index] = max(own * prod(layer.output_shape), layer.mask_bytes)
             name = layer.inputs[0]
             while name in at and (
                 _gathers(model.layers[at[name]]) or _passes_through(model.layers[at[name]])
@@ -177,9 +182,44 @@ def _waiting(model: Model, size: int) -> Floats:
                 inputs[at[name]] = max(own, inputs.get(at[name], 0))
     for index, each in inputs.items():
         found[index] += each * prod(model.layers[index].output_shape)
-    found = np.cumsum(found[::-1])[::-1]
     found.setflags(write=False)
     return found
+
+
+@lru_cache(maxsize=1024)
+def _left(model: Model, size: int, by_leg: bool) -> Floats:
+    """Return the bytes of a sample that wait during the input gradients of each layer, (layers,): of those after it.
+
+    by_leg: of those in its leg; experts are one, as are the layers between two of them.
+    """
+    waits, found = _waiting(model, size), np.zeros(len(model.layers))
+    for index in reversed(range(len(model.layers) - 1)):
+        near = model.layers[index : index + 2]
+        if not (by_leg and any(layer.traits.own_operands for layer in near)):
+            found[index] = found[index + 1] + waits[index + 1]
+    found.setflags(write=False)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _leaving(model: Model, sends: tuple[str, ...], size: int, gathered: bool) -> Floats:
+    """Return the bytes of a sample that the end of each layer's input gradients takes more than all else of it.
+
+    By then experts have what their weight gradients need in place of what they stored, and rows go home.
+    """
+    whole, found = _stored(model, sends, size, "none", gathered), np.zeros(len(model.layers))
+    for index, layer in enumerate(model.layers):
+        if layer.traits.own_operands:
+            end = _own_operands(layer, size) + size * layer.traits.leaving_elements(layer)
+            before = whole[index] + size * layer.traits.working_elements(layer)
+            found[index] = max(0.0, end - before)
+    found.setflags(write=False)
+    return found
+
+
+def _own_operands(layer: Layer, size: int) -> float:
+    """Return the bytes of a sample of operands that a layer keeps for its weight gradients."""
+    return (BYTE if layer.fp8 else size) * sum(layer.traits.operands(layer))
 
 
 def _message_elements(layer: Layer) -> int:

@@ -54,11 +54,12 @@ class Experts(Kind):
     """
 
     several_inputs = True
-    product = True
+    product = splits_backward = own_operands = True
     wide_inputs = (1,)
     tensor = "experts"
     expert_parameters: tuple[str, ...] = ("expand", "expand_bias", "contract", "contract_bias")
-    kept: tuple[str, ...] = ("rows", "hidden", "active")  # what backward reads of the networks
+    inward: tuple[str, ...] = ("expand",)  # weights of the products that read a row
+    outward = "contract"  # of the last, which reads "active"
     gradients_within = 1  # of `features` elements a row
     dimensions = (2,)
 
@@ -171,15 +172,18 @@ class Experts(Kind):
 
     @classmethod
     def working_elements(cls, layer: Layer) -> float:
-        """Return the gradients of the output, and of each row: of its output, its input and within its network.
-
-        A row that travels is in memory three times before that: as it leaves, as it arrives, and by expert.
-        """
+        """Return the gradients of the output, and of each row: of its output, its input and within its network."""
         options, width = layer.attributes, layer.output_shape[-1]
         row = 2 * width + cls.gradients_within * options["features"]
-        if "own" in options:
-            row = max(row, 3 * width)
-        return float(prod(layer.output_shape) + options["routed"] * row)
+        within = float(prod(layer.output_shape) + options["routed"] * row)
+        return max(within, cls.leaving_elements(layer))
+
+    @classmethod
+    def leaving_elements(cls, layer: Layer) -> float:
+        """Return the gradients of the output, and of each row that goes home: a row that travels is in memory three
+        times, as it leaves, as it arrives, and by expert."""
+        options, times = layer.attributes, 3 if "own" in layer.attributes else 1
+        return float(prod(layer.output_shape) + options["routed"] * times * layer.output_shape[-1])
 
     def __init__(self, layer: Layer) -> None:
         options = layer.attributes
@@ -229,18 +233,45 @@ class Experts(Kind):
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx and the gradient of the scores."""
+        back = self._rows_back(weights, saved, dy)
+        self.weight_gradient(gradients, saved, None)
+        return self._home(saved, back, dy.shape)
+
+    def input_gradient(self, weights: Tensors, saved: Saved, dy: Array) -> Any:
+        """Return dx and the gradient of the scores; all that travels does so here."""
+        found = self._home(saved, self._rows_back(weights, saved, dy), dy.shape)
+        products = (f"d {name}" for name in (*self.inward, self.outward))
+        for name in saved.values.keys() - {"rows", "active", "here", *products}:
+            del saved.values[name]
+        return found
+
+    def weight_gradient(self, gradients: Tensors, saved: Saved, dy: Array | None) -> None:
+        """Write the gradients of the weights of this rank's experts, of rows that are here; dy is not read."""
+        values = saved.values
+        reads = dict.fromkeys(self.inward, values["rows"][:, :-1])
+        reads[self.outward] = values.pop("active")
+        del values["rows"]
+        for name, x in reads.items():
+            dy = values.pop(f"d {name}")
+            for expert, own in slices(values["here"]):
+                np.matmul(x[own].T, dy[own], out=gradients[name][expert])
+                if f"{name}_bias" in gradients:
+                    np.sum(dy[own], axis=0, out=gradients[f"{name}_bias"][expert])
+
+    def _rows_back(self, weights: Tensors, saved: Saved, dy: Array) -> Array:
+        """Return the gradients of this rank's rows and of their weights; save those of the networks' products."""
+        order = saved.values["order"]
+        g = self.travel.there(saved, dy.reshape(-1, self.width)[order // self.chosen])
+        return self.networks_back(weights, saved, g)
+
+    def _home(self, saved: Saved, back: Array, shape: tuple[int, ...]) -> Any:
+        """Return the gradients of the positions and of their scores; back: of this rank's rows."""
         values = saved.values
         order, routing = values["order"], Routing(*(values[name] for name in Routing._fields))
-        g = self.travel.there(saved, dy.reshape(-1, self.width)[order // self.chosen])
-        back = self.networks_back(weights, gradients, saved, g)
-        del g
-        for name in self.kept:
-            del values[name]
         back = self.travel.home(saved, back)
         dweights = np.zeros_like(routing.weights)
         dweights.reshape(-1)[order] = back[:, -1]
-        dx = self._sum(saved, back[:, :-1], order, dy.shape)
-        return dx, scores_gradient(routing, dweights)
+        return self._sum(saved, back[:, :-1], order, shape), scores_gradient(routing, dweights)
 
     def networks(self, weights: Tensors, saved: Saved, x: Array, here: Array) -> Array:
         """Return the outputs of the experts for their rows, `here` of each."""
@@ -257,11 +288,14 @@ class Experts(Kind):
         saved.values.update(hidden=hidden, active=active)
         return out
 
-    def networks_back(self, weights: Tensors, gradients: Tensors, saved: Saved, g: Array) -> Array:
-        """Return the gradients of the rows and of their weights; g: of their sums' terms."""
-        rows, here, active, hidden = (
-            saved.values[name] for name in ("rows", "here", "active", "hidden")
-        )
+    def networks_back(self, weights: Tensors, saved: Saved, g: Array) -> Array:
+        """Return the gradients of the rows and of their weights; g: of their sums' terms.
+
+        In place of what only this reads, the gradients of what each product gives are saved.
+        """
+        values = saved.values
+        rows, here, active = (values[name] for name in ("rows", "here", "active"))
+        hidden = values.pop("hidden")
         back, t = np.empty_like(rows), np.empty_like(active)
         for expert, own in slices(here):
             np.matmul(g[own], weights["contract"][expert].T, out=t[own])
@@ -271,11 +305,8 @@ class Experts(Kind):
         t *= rows[:, -1:]
         for part, of in chunks(t, hidden):
             part *= gelu_slope(of)
+        values["d contract"], values["d expand"] = g, t
         for expert, own in slices(here):
-            np.matmul(active[own].T, g[own], out=gradients["contract"][expert])
-            np.matmul(rows[own, :-1].T, t[own], out=gradients["expand"][expert])
-            np.sum(g[own], axis=0, out=gradients["contract_bias"][expert])
-            np.sum(t[own], axis=0, out=gradients["expand_bias"][expert])
             np.matmul(t[own], weights["expand"][expert].T, out=back[own, :-1])
         return back
 

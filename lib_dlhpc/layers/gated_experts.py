@@ -27,6 +27,9 @@ def swish_slope(x: Array) -> Array:
     return np.where(x < LIMIT, slope, x.dtype.type(0))
 
 
+ROWS = 512  # of a product whose result is a copy: many enough to be fast
+
+
 class GatedExperts(Experts):
     """y = sum of w (a(x Wg) * (x Wu)) Wd over the chosen experts of a position (Jiang et al. 2024, section 2.1).
 
@@ -35,7 +38,7 @@ class GatedExperts(Experts):
     """
 
     expert_parameters = ("gate", "gate_bias", "up", "up_bias", "down", "down_bias")
-    kept = ("rows", "gate", "up", "active")
+    inward, outward = ("gate", "up"), "down"
     gradients_within = 2
 
     @staticmethod
@@ -139,10 +142,11 @@ class GatedExperts(Experts):
         if self.bias:
             out += weights[f"{name}_bias"][expert]
 
-    def networks_back(self, weights: Tensors, gradients: Tensors, saved: Saved, g: Array) -> Array:
+    def networks_back(self, weights: Tensors, saved: Saved, g: Array) -> Array:
         """Return the gradients of the rows and of their weights; g: of their sums' terms."""
-        rows, here, active = (saved.values[name] for name in ("rows", "here", "active"))
-        gate, up = saved.values["gate"], saved.values["up"]
+        values = saved.values
+        rows, here, active = (values[name] for name in ("rows", "here", "active"))
+        gate, up = values.pop("gate"), values.pop("up")
         back, t = np.empty_like(rows), np.empty_like(active)
         for expert, own in slices(here):
             np.matmul(g[own], weights["down"][expert].T, out=t[own])
@@ -159,15 +163,11 @@ class GatedExperts(Experts):
             both *= self.function(a)
             if self.clamps:  # up holds 1 more
                 both *= np.abs(b - 1) < LIMIT
+        del gate, up
+        values.update({"d down": g, "d gate": dgate, "d up": dup})
         for expert, own in slices(here):
-            x = rows[own, :-1]
-            if self.bias:
-                for name, each in (("down", g), ("gate", dgate), ("up", dup)):
-                    np.sum(each[own], axis=0, out=gradients[f"{name}_bias"][expert])
-            np.matmul(active[own].T, g[own], out=gradients["down"][expert])
-            np.matmul(x.T, dgate[own], out=gradients["gate"][expert])
-            np.matmul(x.T, dup[own], out=gradients["up"][expert])
             np.matmul(dgate[own], weights["gate"][expert].T, out=back[own, :-1])
-            np.matmul(dup[own], weights["up"][expert].T, out=x)  # not read any more
-            back[own, :-1] += x
+            for first in range(own.start, own.stop, ROWS):
+                some = slice(first, min(first + ROWS, own.stop))
+                back[some, :-1] += dup[some] @ weights["up"][expert].T
         return back

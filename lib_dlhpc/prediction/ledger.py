@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.costs.stored_activations import (
+    AFTER,
     AT_ONCE,
+    BETWEEN,
     backward_extra,
     resident_bytes,
     stored_bytes,
@@ -27,6 +29,7 @@ from lib_dlhpc.costs.units import buckets_of, unit_weights
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, mean_shards, parts, place, shards, sizes
+from lib_dlhpc.parallel.overlapped import overlaps_passes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_in_fp8
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.pipelined import (
@@ -172,6 +175,7 @@ class Needs(NamedTuple):
 
     stored: Floats  # B of a sample that each part stores
     beside: Floats  # B of a sample by which the backward pass of each part exceeds that
+    whole: Floats  # the same of a pass whose weight gradients are in its turn
     waiting: Floats  # B of a sample of each part that wait for weight gradients
     resident: tuple[float, float]  # B of a sample if activations are offloaded: stored, working set
     before: float  # elements of a sample that a part receives from the stage before it
@@ -185,7 +189,8 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
     strategy = experiment.strategy
     size, out = BYTES[strategy.precision], strategy.offload != "none"
     in_two = strategy.splits_backward and stages > 1
-    how = (size, strategy.recompute, out, in_two)
+    apart = AFTER if in_two else "", BETWEEN if in_two and overlaps_passes(experiment) else ""
+    how = (size, strategy.recompute, out, *apart)
     model = rank_model(held)
     fixed, away = _state(experiment, model)
     fixed["input batch"] = _samples(experiment, held) * size
@@ -206,14 +211,19 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
 
 @lru_cache(maxsize=4096)
 def _activations(
-    key: Keyed[tuple[Part, ...]], size: int, recompute: str, out: bool, in_two: bool
+    key: Keyed[tuple[Part, ...]], size: int, recompute: str, out: bool, in_two: str, whole: str
 ) -> Needs:
     """Return what a rank holds for each sample, which is the same with any ZeRO, machine and number of replicas."""
     held = key.value
     residents = (resident_bytes(part, size, recompute) for part in held) if out else ()
+    beside, together = (
+        np.array([backward_extra(part, size, recompute, out, where) for part in held])
+        for where in (in_two, whole)
+    )
     return Needs(
         np.array([stored_bytes(part, size, recompute, out) for part in held]),
-        np.array([backward_extra(part, size, recompute, out, in_two) for part in held]),
+        beside,
+        together,
         np.array([waiting_bytes(part, size) if in_two else 0.0 for part in held]),
         max(residents, key=sum, default=(0.0, 0.0)),
         max(part.elements(part.receives) for part in held),
@@ -261,11 +271,8 @@ def _bytes(
     else:
         kept = (in_flight(rank, stages, many, schedule) - later) * needs.stored[0]
         extra = needs.beside[0] + 0.0 * kept
-    keeps, extra, away = (
-        batch * (kept + later * needs.waiting[0]),
-        batch * extra,
-        needs.away + 0 * kept,
-    )
+    keeps, extra = batch * (kept + later * needs.waiting[0]), batch * extra
+    away = needs.away + 0 * kept
     if strategy.offload != "none":
         near, moved = needs.resident
         near = np.minimum(keeps, batch * near)
@@ -296,10 +303,11 @@ def _of_copies(needs: Needs, rank: Any, stages: int) -> tuple[Any, Any]:
     """Return the same of a rank with a stage of each copy of the network, or of several ranks, (ranks, 1)."""
     found = []
     for each in np.ravel(rank).tolist():
-        counts, later, back = before_mirrored_backward(each, stages)
+        counts, later, back, whole = before_mirrored_backward(each, stages)
         held = counts @ needs.stored + later @ needs.waiting
-        fullest = (held + needs.beside[back]).argmax()
-        found.append((held[fullest], needs.beside[back[fullest]]))
+        extra = np.where(whole, needs.whole[back], needs.beside[back])
+        fullest = (held + extra).argmax()
+        found.append((held[fullest], extra[fullest]))
     kept, extra = np.array(found).T
     return (kept[:, None], extra[:, None]) if np.ndim(rank) else (kept[0], extra[0])
 

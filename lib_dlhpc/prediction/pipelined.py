@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.layout import stage_ends
 from lib_dlhpc.prediction.explanation import Explanation
 from lib_dlhpc.program.calls import pipeline
-from lib_dlhpc.schedules.pipeline import Backward, Forward
+from lib_dlhpc.schedules.pipeline import Backward, Forward, passes_of
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -105,24 +105,26 @@ def before_backward(
 @lru_cache(maxsize=512)
 def before_mirrored_backward(
     rank: int, ranks: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
     """Return the microbatches of either stage of a DualPipe rank before each of its backward passes: in flight, and
-    waiting for weight gradients alone, shape (passes, 2) each; and the stage of that pass, shape (passes,).
+    waiting for weight gradients alone, shape (passes, 2) each; the stage of that pass, and whether its weight gradients
+    are in its turn, shape (passes,) each.
 
     With more microbatches than the fewest a rank repeats some of these passes.
     """
     held, later, found = np.zeros(2, np.int64), np.zeros(2, np.int64), []
-    for work in pipeline("dualpipe", ranks, 2 * ranks, 1).passes(rank):
-        if isinstance(work, Forward):
-            held[work.chunk] += 1
-        elif isinstance(work, Backward):
-            found.append((held.copy(), later.copy(), work.chunk))
-            held[work.chunk] -= 1
-            later[work.chunk] += 1
-        else:
-            later[work.chunk] -= 1
-    kept, waits, back = zip(*found, strict=True)
-    return np.array(kept), np.array(waits), np.array(back)
+    for turn in pipeline("dualpipe", ranks, 2 * ranks, 1).turns(rank):
+        for work in passes_of(turn):
+            if isinstance(work, Forward):
+                held[work.chunk] += 1
+            elif isinstance(work, Backward):
+                found.append((held.copy(), later.copy(), work.chunk, turn is not work))
+                held[work.chunk] -= 1
+                later[work.chunk] += 1
+            else:
+                later[work.chunk] -= 1
+    kept, waits, back, whole = zip(*found, strict=True)
+    return np.array(kept), np.array(waits), np.array(back), np.array(whole)
 
 
 def _gpipe(ranks: Ranks, m: int) -> float:

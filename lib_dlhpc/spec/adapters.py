@@ -72,7 +72,8 @@ def _with(layers: tuple[Layer, ...], rank: int, adapted: str) -> tuple[Layer, ..
         read = tuple(renamed.get(name, name) for name in layer.inputs)
         has_weights = bool(layer.parameters or layer.attributes.get("tied"))
         frozen = replace(layer, inputs=read, frozen=has_weights)
-        if has_weights and layer.traits.product and not layer.traits.splits_backward:
+        priced = layer.traits.splits_backward and not layer.traits.own_operands
+        if has_weights and layer.traits.product and not priced:
             raise SpecError(
                 f"strategy.lora = {rank}: {layer.name} ({layer.kind}) is not priced with frozen weights; legal: 0."
             )

@@ -345,7 +345,8 @@ class Network:
         if weights_later:
             dx = self.layers[index].input_gradient(self._take(BACK, index), saved, dy)
             self.store.let_go(index)
-            own.later[index] = dy
+            # Held no longer than its weight gradients need it.
+            own.later[index] = None if self.model.layers[index].traits.own_operands else dy
             self._give(index, dx, pending)
             return
         self._gather_input(index, own)

@@ -70,9 +70,9 @@ class Pass:
         default_factory=dict
     )  # inputs of each recomputed segment
     again: dict[str, Array] = field(default_factory=dict)  # outputs of the one being recomputed
-    later: dict[int, Array] = field(
+    later: dict[int, Array | None] = field(
         default_factory=dict
-    )  # output gradients of layers whose weights have none yet
+    )  # output gradients that layers whose weights have none yet need
     offloaded: Offloaded = field(default_factory=Offloaded)  # what is offloaded
 
     def clear(self) -> None:

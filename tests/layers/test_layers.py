@@ -221,24 +221,33 @@ def test_shapes_and_weights_are_those_of_the_model(name):
 @pytest.mark.parametrize("wants_dx", [True, False])
 @pytest.mark.parametrize("name", [n for n in CASES if CASES[n].layers[-1].traits.splits_backward])
 def test_backward_in_two_parts_is_backward(name, wants_dx):
-    """Input gradients first, without the input, which may not be there; then weight gradients; dy unchanged."""
+    """Input gradients first, without the input, which may not be there; then weight gradients; dy unchanged.
+
+    Layers with operands of their own need dy no more by then, nor any weights.
+    """
     model = CASES[name]
     inputs, one = inputs_of(model, 3), bench(model, wants_dx=wants_dx)
     dy = np.random.default_rng(2).normal(size=one.forward(inputs).shape)
-    saved, given = one.saved, dy.copy()
+    saved, given, own = one.saved, dy.copy(), one.noun.traits.own_operands
     expected = {each: np.zeros_like(weight) for each, weight in one.weights.items()}
     found = {each: np.zeros_like(weight) for each, weight in one.weights.items()}
     dx = one.layer.backward(one.weights, expected, saved, dy.copy())
-    x = saved.values.pop("x")
+    one.forward(inputs)
+    x = saved.values.pop("x", None)
     apart = one.layer.input_gradient(one.weights, saved, given)
     saved.values["x"] = x
-    one.layer.weight_gradient(found, saved, given)
+    one.layer.weight_gradient(found, saved, None if own else given)
     assert np.array_equal(given, dy)
-    assert (dx is None) == (apart is None) == (not wants_dx)
+    assert (dx is None) == (apart is None) == (not wants_dx and not own)
     if dx is not None:
-        np.testing.assert_array_equal(apart, dx)
+        for one_dx, other in zip(as_tuple(dx), as_tuple(apart), strict=True):
+            np.testing.assert_array_equal(other, one_dx)
     for each in expected:
         np.testing.assert_array_equal(found[each], expected[each])
+
+
+def as_tuple(gradients):
+    return gradients if isinstance(gradients, tuple) else (gradients,)
 
 
 @every_case

@@ -10,6 +10,8 @@ import patient
 from hybrid_worker import planned, recorded
 from mpi4py import MPI
 
+from lib_dlhpc.layers.experts import Experts
+from lib_dlhpc.layout import parts
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.training.messages.all_to_all import AllToAll
 from lib_dlhpc.training.rank import Diverged
@@ -221,6 +223,29 @@ def program_is_carried_out():
             assert any("alike" in what for what in found) == (split["experts"] > 1)
 
 
+def zero_bubbles():
+    """Weight gradients of experts, too, are computed in a pass of their own, without any message."""
+    ways = {
+        2: [{}, {"recompute": "full"}],
+        4: [{"experts": 2, "zero": zero} for zero in range(4)]
+        + [{"tensor": 2, "sequence_parallel": True}, {"experts": 2, "recompute": "selective"}],
+    }
+    optimizers = cycle(("adam", "momentum", "lamb"))
+    for number, way in enumerate(ways[p]):
+        split = {"pipeline": 2, "schedule": "zb-h1", "microbatches": 3 + number % 3, **way}
+        for model in ("gated", SHARDED[number % 3]):
+            equals_one_rank(model, next(optimizers), **split)
+    run = experiment_of("limited", p, 0.5, optimizer="momentum", **split)
+    expected, found = planned(run), recorded(run)
+    assert found == expected, (found, expected)
+    back, late = (
+        {int(what.split()[1]) for what in found if what.startswith(phase)}
+        for phase in ("backward ", "weight_grad ")
+    )
+    kinds = [layer.kind for layer in parts(run, rank)[0].model.layers]
+    assert kinds.index("experts") in late - back, (late, back)
+
+
 def resumes_under_another_layout():
     """Each layout restores the snapshot of the one before, within an epoch."""
     folder = Path(comm.bcast(tempfile.mkdtemp() if rank == 0 else None))
@@ -250,6 +275,7 @@ def divergence_is_reported():
 def mistakes_are_found():
     """The comparison can fail: classic mistakes break it."""
     post, home, begin = Stage.post, AllToAll.home, AllToAll.begin
+    weigh = Experts.weight_gradient
 
     def unsummed(self, what):
         if getattr(what, "group", "") != "alike":
@@ -263,6 +289,10 @@ def mistakes_are_found():
         saved.values["arrival"].sort()
         return found
 
+    def of_others(self, gradients, saved, dy):
+        saved.values["rows"] = saved.values["rows"][::-1]
+        weigh(self, gradients, saved, dy)
+
     mistakes = [(AllToAll, "home", astray), (AllToAll, "begin", as_they_come)]
     mistakes += [(Stage, "post", unsummed)] if p > 2 else []
     for owner, name, wrong in mistakes:
@@ -271,12 +301,17 @@ def mistakes_are_found():
         offs = [difference("free", "momentum", experts=2, zero=zero) for zero in (0, 1)]
         setattr(owner, name, right)
         assert min(offs) > 1e-6, (name, offs)
+    Experts.weight_gradient, bubble = of_others, {"pipeline": 2, "schedule": "zb-h1"}
+    off = difference("free", "momentum", microbatches=3, **bubble)
+    Experts.weight_gradient = weigh
+    assert off > 1e-6, off
 
 
 if __name__ == "__main__":
     every_layout()
     if p in (2, 4):
         program_is_carried_out()
+        zero_bubbles()
         resumes_under_another_layout()
         divergence_is_reported()
         mistakes_are_found()

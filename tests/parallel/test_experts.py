@@ -100,3 +100,58 @@ def test_experts_that_are_summed_twice_or_not_at_all_are_found(monkeypatch, omit
     monkeypatch.setattr(step, "PASSES", (*step.PASSES, mistaken))
     with pytest.raises(ProofError, match=f"{times} times over data and alike"):
         prove(parallel.steps(split(MOE, **EXPERTS, bucket=2.5e4 + times)))
+
+
+def zero_bubble_chunk(**strategy):
+    run = split(MOE, pipeline=2, microbatches=4, schedule="zb-h1", **EXPERTS, **strategy)
+    prove(parallel.steps(run))
+    return parallel.program(run).stages[0][0]
+
+
+@pytest.mark.parametrize("zero", [0, 1, 3])
+def test_weight_gradients_of_experts_exchange_no_positions(zero):
+    """All-to-alls surround the input gradients; weight gradients come later, then what of them is summed."""
+    chunk = zero_bubble_chunk(zero=zero)
+    layers = chunk.backward.prices[0].model.layers
+    experts = {at for at, layer in enumerate(layers) if layer.kind == "experts"}
+    back, late, last = (
+        list(block.variants[0].instructions)
+        for block in (chunk.backward, chunk.weights, chunk.last)
+    )
+    inside = [each for each in back if not getattr(each, "stream", "")]
+    for phase, own in (("input_grad", inside), ("weight_grad", late), ("weight_grad", last)):
+        computed = [each for each in own if isinstance(each, Compute) and each.layer in experts]
+        assert {each.layer for each in computed} == experts
+        assert {each.phase for each in computed} == {phase}
+    for at, each in enumerate(inside):
+        if isinstance(each, Compute) and each.layer in experts:
+            assert [one.goal for one in (inside[at - 1], inside[at + 1])] == ["all_to_all"] * 2
+    assert not any(getattr(each, "goal", "") == "all_to_all" for each in (*late, *last))
+    sent = [each for each in last if getattr(each, "group", "") in ("alike", "data", "shards")]
+    assert any(each.group == "alike" for each in sent)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "says"),
+    [
+        (lambda each: each.phase != "weight_grad", "no weight gradients, or has them twice"),
+        (lambda each: each.phase != "input_grad", "computes layers"),
+    ],
+)
+def test_experts_that_lose_a_part_of_their_backward_pass_are_found(monkeypatch, mistake, says):
+    def lossy(experiment, held, passes):
+        layers = passes.part.model.layers
+        for name in ("backward", "weights", "last"):
+            own = getattr(passes, name)
+            kept = [
+                each
+                for each in own
+                if not isinstance(each, Compute)
+                or layers[each.layer].kind != "experts"
+                or mistake(each)
+            ]
+            setattr(passes, name, kept)
+
+    monkeypatch.setattr(step, "PASSES", (*step.PASSES, lossy))
+    with pytest.raises(ProofError, match=says):
+        zero_bubble_chunk(bucket=2.5e4 + len(says))

@@ -184,7 +184,7 @@ def test_each_stage_of_a_dualpipe_rank_keeps_what_its_stream_keeps(p, m):
                 later[step.chunk] += 1
             elif isinstance(step, Weights):
                 later[step.chunk] -= 1
-        whole, waits, back = before_mirrored_backward(rank, p)
+        whole, waits, back, _ = before_mirrored_backward(rank, p)
         rows = np.column_stack([whole, waits, back])
         assert {tuple(row) for row in rows.tolist()} == found
         assert (whole + waits).sum(axis=1).max() == p + 1

@@ -143,7 +143,7 @@ class Kind:
         forward(weights, saved, x) -> y                and save what backward needs
         backward(weights, gradients, saved, dy) -> dx  write the gradients; the layer may overwrite dy
         input_gradient(weights, saved, dy) -> dx       where backward splits; neither may overwrite dy
-        weight_gradient(gradients, saved, dy)
+        weight_gradient(gradients, saved, dy)          dy is None where the layer has `own_operands`
 
     A kind without `forward` can be priced but not trained. Images and volumes have channels first and samples
     last, all other arrays samples first (base/saved.py).
@@ -160,8 +160,10 @@ class Kind:
     product = False  # limited by the rate of matrix products
     wide_inputs: tuple[int, ...] = ()  # inputs made in 16 bits where other products are in fp8
     kernels = 1  # that a framework issues for its forward pass
-    # Backward has two parts of equal cost, `input_gradient` and `weight_gradient`, which may be computed apart.
-    splits_backward = False
+    # Backward has two parts, `input_gradient` and `weight_gradient`, which may be computed apart: their products cost
+    # the same, and the kernels beside them (`beside`) are in the first. What the second reads is the layer's input and
+    # dy, or the layer's own: as many elements as `operands`, in place of what forward stored.
+    splits_backward = own_operands = False
     # Selective recomputation recomputes it.
     selective = False
     # Light recomputation recomputes it, from an input that backward reads too; and products that expand these inputs.
@@ -235,6 +237,11 @@ class Kind:
     @classmethod
     def working_elements(cls, layer: Layer) -> float:
         """Return the elements that backward holds at once beside the stored ones; 0: as many as it reads and writes."""
+        return 0.0
+
+    @classmethod
+    def leaving_elements(cls, layer: Layer) -> float:
+        """Return the elements of a sample that input gradients hold at their end beside its own operands."""
         return 0.0
 
     @staticmethod
