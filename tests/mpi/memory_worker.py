@@ -136,6 +136,7 @@ MODES = {
     ("zb-h1, zero 2", 4): ("words", 64, {**FLOW, "schedule": "zb-h1", "zero": 2, "bucket": "1 MB"}),
     ("zb-h1, zero 3", 4): ("words", 64, {**FLOW, "schedule": "zb-h1", "zero": 3}),
     ("zb-h1, experts", 2): ("narrow", 64, {**FLOW, "schedule": "zb-h1"}),
+    ("zb-h1, experts, full", 2): ("narrow", 64, {**FLOW, "schedule": "zb-h1", "recompute": "full"}),
     ("zb-h1, shared experts", 4): ("narrow", 96, {**FLOW, "schedule": "zb-h1", "experts": 2}),
     ("interleaved", 2): ("words", 64, {**FLOW, "schedule": "interleaved", "chunks": 2}),
     ("1f1b, full", 2): ("words", 192, {**FLOW, "schedule": "1f1b", "recompute": "full"}),

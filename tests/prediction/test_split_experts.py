@@ -12,6 +12,7 @@ from lib_dlhpc.prediction.bubbles import Passes, bubbles
 from lib_dlhpc.prediction.ledger import peak_of
 from lib_dlhpc.program import Compute
 from lib_dlhpc.simulation import simulate
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import breakdown
 
 FREE = {"latency": 0.0, "bandwidth": 1e30}
@@ -181,3 +182,22 @@ def test_overlapped_passes_leave_the_operands_of_a_leg_at_most(recompute):
                 assert not any(layer.traits.own_operands for layer in layers[index : late + 1])
             waits |= {index} if each.phase == "input_grad" else set()
     assert not waits
+
+
+@pytest.mark.parametrize(
+    ("schedule", "recompute", "bubble", "memory"),
+    [
+        ("zb-h1", "none", 0.24, 114),
+        ("1f1b", "none", 0.48, 108),
+        ("zb-h1", "full", 0.38, 114),
+        ("1f1b", "full", 0.62, 78),
+    ],
+)
+def test_what_the_documentation_says_of_mixtral(schedule, recompute, bubble, memory):
+    """Mixtral 8x7B in 8 stages on one node, 16 microbatches of a sequence each."""
+    how = {"precision": "bf16", "pipeline": 8, "microbatches": 16, "batch": 16}
+    how |= {"schedule": schedule, "recompute": recompute}
+    run = Experiment(model="mixtral-8x7b", machine="h100-pod")
+    found = predict(run.set({f"strategy.{name}": value for name, value in how.items()}))
+    assert float(found.pipeline_bubble) == pytest.approx(bubble, abs=0.005)
+    assert float(found.memory_total) == pytest.approx(memory * 1e9, abs=0.5e9)
