@@ -222,6 +222,9 @@ def test_the_targets_are_within_reach_and_out_of_reach_of_equal_tiles(solved):
             n, d, room = task[:3]
             most = attention_laws.TIMES * task.little
             assert solved.attention_moved(n, d, room, False) <= 0.9 * most
+            size = n * d
+            loads = [solved.attention_moved(n, d, room, way) - size for way in (True, False)]
+            assert loads[0] <= 0.95 * attention_laws.HALF * loads[1]
             rows = max(r for r in range(1, n) if r * (r + 3 * d + 4) <= room)
             assert 2 * n * d * (1 + -(-n // rows)) > most, "as many keys as queries"
 

@@ -25,7 +25,7 @@ COUNTED = "Attention: your count is the chip's"
 TIMES = 1.5  # of the traffic of the largest block of queries
 LITTLE = f"Target: attention moves at most {TIMES:g} times what the largest blocks of queries do"
 LAWS = (RIGHT, NOTHING, CAUSAL, SKIPS, COUNTED, LITTLE)
-HALF = 0.65  # of what is loaded without a mask; with B blocks of queries it is (B + 1) / 2 B
+HALF = 0.7  # of what is loaded without a mask; with B blocks of queries it is about (B + 1) / 2 B
 ORDERS = {"": "", "falling": ", the largest scores first", "rising": ", the largest scores last"}
 
 
