@@ -20,6 +20,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     command.add_argument("folder", metavar="DIR", help="a folder with one folder for each learner")
     command.add_argument("--lab", required=True, help="such as 01_data_parallel_step, or 1")
     command.add_argument(
+        "--torch", action="store_true", help="the lab's variant in PyTorch, torch_step.py"
+    )
+    command.add_argument(
         "--csv", metavar="FILE", help="write the marks to a new file, one line per learner"
     )
     command.add_argument(
@@ -55,16 +58,19 @@ def _grade(options: argparse.Namespace) -> int:
             _check_new(option, Path(getattr(options, option)))
     marks = []
     key = secret(options.key)
-    for mark in grades(Path(options.folder), options.lab, key, options.seconds, print_note):
+    graded = grades(
+        Path(options.folder), options.lab, key, options.seconds, print_note, options.torch
+    )
+    for mark in graded:
         marks.append(mark)
         words = f"{mark.passed} of {mark.total}, {mark.status}. {cell(mark.note)}"
         print_note(f"{cell(mark.learner)}: {words}")
     if options.csv:
         write_marks(Path(options.csv), marks)
     if options.rubrics:
-        _write_rubrics(Path(options.rubrics), marks)
+        _write_rubrics(Path(options.rubrics), options.lab, marks)
     if options.similar:
-        _write_similar(Path(options.similar), marks)
+        _write_similar(Path(options.similar), options.lab, options.torch, marks)
     rows = [{name: getattr(mark, name) for name in COLUMNS} for mark in marks]
     right = sum(mark.status == "passed" for mark in marks)
     print_result(options, rows, f"{right} of {len(marks)} passed.")
@@ -82,27 +88,29 @@ def _check_new(option: str, file: Path) -> None:
         raise SpecError(f"--{option} {file} exists: expected a new file.")
 
 
-def _write_rubrics(folder: Path, marks: Sequence["Mark"]) -> None:
-    """Write a page for each learner, named after the folder that was handed in."""
+def _write_rubrics(folder: Path, lab: str, marks: Sequence["Mark"]) -> None:
+    """Write a page for each learner, named after the folder that was handed in; PyTorch has no rubric."""
     from lib_dlhpc.labs.grading.labs import folder_of
     from lib_dlhpc.labs.grading.rubric import page, rubric_of
     from lib_dlhpc.lifetime.files import write_text
 
     folder.mkdir(exist_ok=True)
+    notes = folder_of(lab).parents[1] / "instructor_notes"
     for mark in marks:
-        notes = folder_of(mark.lab).parents[1] / "instructor_notes"
         write_text(folder / f"{mark.folder.name}.md", page(mark, rubric_of(notes, mark.lab)))
 
 
-def _write_similar(file: Path, marks: Sequence["Mark"]) -> None:
+def _write_similar(file: Path, name: str, torch: bool, marks: Sequence["Mark"]) -> None:
     """Write which hand-ins look alike; the published solution is one of them."""
     from lib_dlhpc.labs.grading.labs import folder_of
     from lib_dlhpc.labs.grading.similar import pairs, report, starter_of
     from lib_dlhpc.lifetime.files import write_text
 
-    lab = folder_of(marks[0].lab)
+    lab = folder_of(name)
     texts = {mark.folder.name: mark.text for mark in marks if mark.text}
-    solution = lab.parents[1] / "instructor_notes" / "solutions" / f"lab_{lab.name}.py"
+    solved = f"torch_lab_{lab.name[:2]}.py" if torch else f"lab_{lab.name}.py"
+    solution = lab.parents[1] / "instructor_notes" / "solutions" / solved
     if solution.is_file():
         texts["the solution"] = solution.read_text("utf-8")
-    write_text(file, report(pairs(texts, starter_of(lab)), lab.name))
+    starter = (lab / "torch_starter.py").read_text("utf-8") if torch else starter_of(lab)
+    write_text(file, report(pairs(texts, starter), marks[0].lab))

@@ -6,6 +6,7 @@ NEEDED = {
     "test_transformers.py": ("torch", "transformers"),
     "test_device.py": ("torch",),
     "test_torch.py": ("torch",),
+    "test_torch_grading.py": ("torch",),
     "test_torch_labs.py": ("torch",),
     "test_trace_frameworks.py": ("torch",),
     "test_onnx.py": ("onnx",),

@@ -35,6 +35,12 @@ class Task:
     rate: float
     steps: int = 3
 
+    @property
+    def widths(self) -> list[int]:
+        """Return the widths of the network, from inputs to outputs."""
+        dense = [layer for layer in self.experiment.model.layers if layer.kind == "dense"]
+        return [dense[0].input_shape[-1], *(layer.attributes["features"] for layer in dense)]
+
     def network(self) -> Network:
         """Return the network with its initial weights."""
         return Network(self.experiment.model, np.float64, self.seed)

@@ -49,6 +49,10 @@ class StagedTask:
             cut = np.array_split(chosen, microbatches or self.microbatches)
             yield [data.x[part] for part in cut], [data.y[part] for part in cut]
 
+    def widths_of(self, number: int) -> tuple[int, ...]:
+        """Return the widths of a rank's stage, from inputs to outputs."""
+        return self.widths[self.cut[number] : self.cut[number + 1] + 1]
+
     def stage(self, number: int) -> Stage:
         """Return a rank's stage with its initial weights."""
         return Stage(self.widths, number, self.cut, self.seed)

@@ -22,6 +22,7 @@ from lib_dlhpc.labs.grading.hand_in import (
 )
 from lib_dlhpc.labs.grading.labs import COMPUTES, Given, Lab, folder_of, lab_of
 from lib_dlhpc.labs.grading.remote import Raised
+from lib_dlhpc.labs.grading.torch_world import CheckedWorld
 from lib_dlhpc.labs.grading.workers import Server, server
 from lib_dlhpc.labs.mistakes import LabError
 
@@ -70,13 +71,15 @@ def grades(
     key: bytes = b"",
     seconds: int = SECONDS,
     note: Callable[[str], None] = lambda words: None,
+    torch: bool = False,
 ) -> Iterator[Mark]:
-    """Yield the mark of each learner. key: the instructor's, for variants that no learner knows.
+    """Yield the mark of each learner. key: the instructor's, for variants that no learner knows. torch: in PyTorch.
 
     note: called where the system does not hold processes back from something. Raises SpecError.
     """
     lab = folder_of(lab).name
-    known, checks = lab_of(lab)
+    known, checks = lab_of(lab, torch)
+    title = f"{lab} (PyTorch)" if torch else lab
     if key and known.again is None:
         raise SpecError(
             f"--key: everything in {lab} depends on the learner's own variant; there is no hidden variant."
@@ -86,10 +89,12 @@ def grades(
     with ExitStack() as stack:
         for place in places:
             if own is None or not own.answers():
-                own = stack.enter_context(server((*COMPUTES, *known.imports), seconds, known.files))
+                own = stack.enter_context(
+                    server((*COMPUTES, *known.imports), seconds, known.files, torch)
+                )
                 if own.unheld:
                     note(UNHELD.format(" or ".join(own.unheld)))
-            mark = _grade(place, lab, known, checks, key, seconds, own)
+            mark = _grade(place, title, known, checks, key, seconds, own)
             first = named.setdefault(mark.learner.casefold(), place.name)
             twice = "" if first == place.name else f" The hand-in in {first} has this name too."
             yield replace(mark, note=mark.note + twice, variants=HIDDEN if key else OWN)
@@ -143,7 +148,7 @@ def _grade(
         check_imports(text, file, (*COMPUTES, *known.imports))
         with TemporaryFile() as output:
             hand_in = HandIn(own, file, text, seconds, output)
-            functions = partial(hand_in.functions, streams=known.streams)
+            functions = partial(_given, hand_in, known)
             try:
                 status, note, found = _judged(functions, known, checks, name, key)
                 return mark(*_as_it_ended(hand_in, status, note), found)
@@ -155,6 +160,12 @@ def _grade(
         return mark("refused", str(error))
     except Exception as error:  # one learner's hand-in must not cost the others their marks
         return mark("error", f"The checks stopped: {type(error).__name__}: {error}")
+
+
+def _given(hand_in: HandIn, known: Lab, names: Sequence[str]) -> Given:
+    """Return what is judged of a hand-in. Raises Unreadable, Crashed, TimedOut."""
+    functions = hand_in.functions(names, known.streams)
+    return {"world": CheckedWorld(hand_in)} if known.torch else functions
 
 
 def _judged(

@@ -20,6 +20,7 @@ from lib_dlhpc.labs.grading.remote import Crashed, TimedOut, Worker
 from lib_dlhpc.labs.grading.workers import Server
 
 MOST = 200_000  # B of a hand-in
+TORCH_FILE = "torch_step.py"
 SHOWN = 300  # characters of what it prints
 REFUSED = "Refused"  # name of the error that a process raises for what it may not have
 
@@ -35,10 +36,11 @@ class NotAllowed(Exception):
 def read(folder: Path, name: str, usual: str) -> tuple[str, str]:
     """Return name and text of a learner's file: `usual`, or named after the learner, or the only one of its kind.
 
+    TORCH_FILE may be beside it; in PyTorch it is that file.
     Raises Unreadable, NotAllowed.
     """
-    suffix = Path(usual).suffix
-    files = sorted(folder.glob(f"*{suffix}"))
+    suffix, torch = Path(usual).suffix, usual == TORCH_FILE
+    files = sorted(each for each in folder.glob(f"*{suffix}") if (each.name == TORCH_FILE) == torch)
     first = [
         each
         for stem in (Path(usual).stem, name, folder.name)
@@ -47,7 +49,8 @@ def read(folder: Path, name: str, usual: str) -> tuple[str, str]:
     ]
     if not first and len(files) != 1:
         found = ", ".join(each.name for each in files) or "none"
-        raise Unreadable(f"Expected one file NAME{suffix}, or {usual}; found: {found}.")
+        wanted = usual if torch else f"one file NAME{suffix}, or {usual}"
+        raise Unreadable(f"Expected {wanted}; found: {found}.")
     file = (first or files)[0]
     return file.name, text_of(file)
 
@@ -123,6 +126,10 @@ class HandIn:
             raise Unreadable(f"{self._file} does not define {', '.join(missing)}.")
         self._own.worker = worker
         return {name: self._function(name, found[name], name in streams) for name in names}
+
+    def program(self, name: str) -> Callable[..., Any]:
+        """Return a program of its processes, which is given its functions by name."""
+        return self._function(name, [], streams=False)
 
     def printed(self) -> str:
         """Return the beginning of what it has printed."""

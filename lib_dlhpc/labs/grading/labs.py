@@ -6,6 +6,7 @@ lab_of(name)        a lab: its row of the table, and its checks.py
 
 import importlib.util
 import re
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -13,11 +14,14 @@ from typing import Any, NamedTuple
 
 import lib_dlhpc
 from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.extras import missing
 from lib_dlhpc.labs.findings import Finding, seed_of
 from lib_dlhpc.labs.grading import restarts
+from lib_dlhpc.labs.grading.hand_in import TORCH_FILE
 from lib_dlhpc.labs.repair_the_input.laws import loader_findings
 from lib_dlhpc.labs.survive.checkpoint_interval import choice_findings
 from lib_dlhpc.labs.survive.save_and_resume import restarts_of
+from lib_dlhpc.labs.torch_ranks.world import installed
 from lib_dlhpc.spec.experiment import loads
 
 # Of Python: what computes. None of these reaches files, processes, the network, or the frames of a caller.
@@ -47,7 +51,14 @@ COMPUTES = (
     *("numpy", "numpy.linalg", "numpy.lib.stride_tricks"),
 )
 MPI = "mpi4py.MPI"
-Given = dict[str, Callable[..., Any]]
+# Of PyTorch: what the labs need. A process has nothing that these could reach.
+TORCH = (
+    *("torch", "torch.autograd", "torch.func", "torch.nn", "torch.nn.functional", "torch.optim"),
+    *("torch.nn.parallel", "torch.nn.utils", "torch.utils._pytree"),
+    *("torch.distributed", "torch.distributed.device_mesh", "torch.distributed.fsdp"),
+    *("torch.distributed.tensor", "torch.distributed.optim"),
+)
+Given = dict[str, Any]  # functions; in PyTorch, the world that runs them
 
 
 class Lab(NamedTuple):
@@ -56,6 +67,7 @@ class Lab(NamedTuple):
     names: functions that are handed in. laws: how many there are. judge(checks, given, name): all findings.
     again: findings on a hidden variant, without those that depend on the learner's own; None where all do.
     files: whether functions work on the files of folders. streams: functions that yield.
+    torch: whether they are in PyTorch, and run in a world.
     usual: name of the file; a .toml has no code: it is its text that is judged, under the name `text`.
     """
 
@@ -67,6 +79,7 @@ class Lab(NamedTuple):
     usual: str = "step.py"
     files: bool = False
     streams: tuple[str, ...] = ()
+    torch: bool = False
 
 
 def _step(checks: Any, given: Given, name: str) -> Sequence[Finding]:
@@ -140,6 +153,15 @@ def _for_anyone(checks: Any, given: Given, name: str) -> tuple[list[Finding], li
     return paper, restarts.findings(given["save"], given["resume"], restarts_of(seed_of(name)))
 
 
+def _in_torch(names: tuple[str, ...], laws: int) -> Lab:
+    """Return the row of a lab in PyTorch, whose functions run by name in a world."""
+
+    def judge(checks: Any, given: Given, name: str) -> Sequence[Finding]:
+        return list(checks.torch_findings(given["world"], TORCH_FILE, name))
+
+    return Lab(names, laws, TORCH, judge, judge, TORCH_FILE, torch=True)
+
+
 FIT = ("state", "activations", "seconds", "choice", "small", "small_peak")
 SPLIT = ("filters_forward", "filters_backward", "rows_forward", "rows_backward", "answers")
 SURVIVE = ("expected_time", "best_interval", "choice", "save", "resume")
@@ -193,6 +215,12 @@ LABS = {
     "13_read_a_trace": Lab(READ, 13, (), _all, _all),
     "14_fuse_attention": Lab(FUSE, 14, (), _all, _all),
 }
+TORCH_LABS = {
+    "01_data_parallel_step": _in_torch(("step", "ddp_step"), 14),
+    "02_overlap": _in_torch(("attach",), 8),
+    "04_pipeline": _in_torch(("step",), 8),
+    "06_fit_the_model": _in_torch(("start", "step", "shard"), 13),
+}
 
 
 def folder_of(name: str) -> Path:
@@ -215,14 +243,31 @@ def folder_of(name: str) -> Path:
     )
 
 
-def lab_of(name: str) -> tuple[Lab, ModuleType]:
-    """Return a lab and its checks, by the name of its folder. Raises SpecError where there is none."""
+def lab_of(name: str, torch: bool = False) -> tuple[Lab, ModuleType]:
+    """Return a lab and its checks, by the name of its folder. torch: those in PyTorch.
+
+    Raises SpecError where there is none, and where PyTorch is missing.
+    """
     folder = folder_of(name)
-    return LABS[folder.name], _module(folder / "checks.py")
+    if not torch:
+        return LABS[folder.name], _module(folder / "checks.py")
+    if folder.name not in TORCH_LABS:
+        legal = ", ".join(TORCH_LABS)
+        raise SpecError(f"--torch: {folder.name} has no variant in PyTorch; legal: {legal}.")
+    if not installed():
+        raise SpecError(f"--torch: {missing('torch')}")
+    before = sys.modules.get("checks")
+    sys.modules["checks"] = _module(folder / "checks.py")  # those in PyTorch import them
+    try:
+        return TORCH_LABS[folder.name], _module(folder / "torch_checks.py")
+    finally:
+        del sys.modules["checks"]
+        if before is not None:
+            sys.modules["checks"] = before
 
 
 def _module(file: Path) -> ModuleType:
-    found = importlib.util.spec_from_file_location(f"checks_of_{file.parent.name}", file)
+    found = importlib.util.spec_from_file_location(f"{file.stem}_of_{file.parent.name}", file)
     assert found is not None and found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)

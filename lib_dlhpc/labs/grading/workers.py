@@ -8,18 +8,21 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.labs import torch_ranks
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.storage import patches
 
 # -I and -S: neither the environment, nor the folder, nor installed packages decide what is imported.
 START = "import sys; sys.path[:0] = sys.argv[3:]; from inside.server import main; main(int(sys.argv[1]), sys.argv[2])"
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP", "MKL")}
+NO_DEVICE = {"CUDA_VISIBLE_DEVICES": ""}  # its threads would not survive a fork
 MEMORY = 1 << 30  # B of address space
 
 
@@ -59,23 +62,35 @@ class Server:
 
 
 @contextmanager
-def server(legal: Sequence[str], seconds: int, files: bool = False) -> Iterator[Server]:
+def server(
+    legal: Sequence[str], seconds: int, files: bool = False, torch: bool = False
+) -> Iterator[Server]:
     """Yield a server of processes that may import `legal` and compute for `seconds`; all end with the block.
 
-    files: whether they may have those of the folders that their functions are given.
+    files: whether they may have those of the folders that their functions are given. torch: whether they run steps of
+    PyTorch (labs/torch_ranks/rank).
     Raises SpecError on a system that cannot fork.
     """
     if not hasattr(os, "fork") or not hasattr(socket, "send_fds"):
         raise SpecError("This system cannot fork a process; Linux, macOS and WSL can.")
     control, theirs = socket.socketpair()
     limits = {"legal": sorted(legal), "seconds": seconds, "memory": MEMORY}
-    options = json.dumps(limits | {"files": patches.__file__ if files else ""})
+    options = json.dumps(limits | {"files": patches.__file__ if files else "", "torch": torch})
     paths = [str(Path(__file__).parent), str(Path(np.__file__).parents[1])]
+    if torch:
+        found = find_spec("torch")
+        assert found is not None and found.origin is not None
+        paths += [str(Path(torch_ranks.__file__).parent), str(Path(found.origin).parents[1])]
     words = [sys.executable, "-I", "-S", "-c", START, str(theirs.fileno()), options, *paths]
     with owned.temporary_folder("dlhpc-grade-") as folder, control:
         null = subprocess.DEVNULL
         process = owned.start(
-            words, pass_fds=(theirs.fileno(),), cwd=folder, stdin=null, stdout=null, env=ONE_THREAD
+            words,
+            pass_fds=(theirs.fileno(),),
+            cwd=folder,
+            stdin=null,
+            stdout=null,
+            env=ONE_THREAD | NO_DEVICE,
         )
         theirs.close()
         try:

@@ -1,18 +1,14 @@
 """What a rank of ZeRO held and updated, and what it is compared with: momentum on one rank."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from lib_dlhpc.labs.emulated.data_parallel_step import Task
+from lib_dlhpc.labs.torch_ranks.rank import MOMENTUM
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.training.loss import softmax_cross_entropy
-
-MOMENTUM = 0.9
-Reading: TypeAlias = tuple[
-    int, tuple[int, int] | None
-]  # bytes, and a slice that keeps more than itself
 
 
 class Held(NamedTuple):

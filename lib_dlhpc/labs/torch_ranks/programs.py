@@ -1,7 +1,6 @@
 """What a process of PyTorch runs of a lab: the learner's function on this rank's part of a task.
 
-Each is program(*functions, *arguments, group, recorder); those of lab 6 are in sharding.py. Results are numbers and
-numpy arrays.
+Each is program(*functions, *arguments, group, recorder). Results are numbers and numpy arrays.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,22 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from lib_dlhpc.labs.emulated import pipeline_step
 from lib_dlhpc.labs.emulated.data_parallel_step import Task
-from lib_dlhpc.labs.emulated.pipeline_step import Staged, StagedTask
-from lib_dlhpc.labs.torch_ranks.networks import perceptron, weights_of
-from lib_dlhpc.labs.torch_ranks.passes import Passes
+from lib_dlhpc.labs.emulated.pipeline_step import StagedTask
+from lib_dlhpc.labs.torch_ranks.held import Held
+from lib_dlhpc.labs.torch_ranks.rank.steps import DataParallel, Fsdp, Overlap, Sharded, Staged
 from lib_dlhpc.labs.torch_ranks.recorder import Recorder
 from lib_dlhpc.layers.base.saved import Array
-
-
-def cross_entropy(outputs: torch.Tensor, labels: torch.Tensor, samples: int) -> torch.Tensor:
-    """Return the cross-entropy, a sum over the samples at hand divided by `samples`."""
-    return nn.functional.cross_entropy(outputs, labels, reduction="sum") / samples
 
 
 def data_parallel(
@@ -34,13 +26,12 @@ def data_parallel(
 
     ddp: the step is given a network that DistributedDataParallel wraps; what that sends at the start is not counted.
     """
-    network = network_of(task)
-    given: nn.Module = DistributedDataParallel(network, process_group=group) if ddp else network
+    run = DataParallel(step, group, task.widths, task.network().weights, ddp)
     weights, losses = [], []
     for x, y in samples_of(task, group):
         with recorder:
-            losses.append(as_number(step(given, cross_entropy, x, y, group, task.rate)))
-        weights.append(weights_of(network))
+            losses.append(run.step(x, y, task.rate))
+        weights.append(run.weights())
     return np.array(weights), losses, recorder.moved
 
 
@@ -48,32 +39,20 @@ def traced(
     step: Callable[..., Any], task: Task, ddp: bool, folder: Path, group: Any, recorder: Recorder
 ) -> None:
     """Write the steps but the first, as torch.profiler (Kineto) records them, to FOLDER/rankR.json."""
-    network = network_of(task)
-    given: nn.Module = DistributedDataParallel(network, process_group=group) if ddp else network
+    run = DataParallel(step, group, task.widths, task.network().weights, ddp)
     plan = schedule(wait=0, warmup=1, active=task.steps - 1, repeat=1)
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True, schedule=plan) as trace:
         for x, y in samples_of(task, group):
-            step(given, cross_entropy, x, y, group, task.rate)
+            run.step(x, y, task.rate)
             trace.step()
     trace.export_chrome_trace(str(folder / f"rank{group.rank()}.json"))
 
 
-def widths_of(task: Task) -> list[int]:
-    """Return the widths of a task's network, from inputs to outputs."""
-    dense = [layer for layer in task.experiment.model.layers if layer.kind == "dense"]
-    return [dense[0].input_shape[-1], *(layer.attributes["features"] for layer in dense)]
-
-
-def network_of(task: Task) -> nn.Sequential:
-    """Return the network of a task with its initial weights."""
-    return perceptron(widths_of(task), task.network().weights, nn.ReLU)
-
-
-def samples_of(task: Task, group: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+def samples_of(task: Task, group: Any) -> Iterator[tuple[Array, Array]]:
     """Yield the samples and labels of this rank, step after step."""
     own = task.own(group.rank())
     for x, y in task.batches():
-        yield torch.from_numpy(x[own].copy()), torch.from_numpy(y[own].astype(np.int64))
+        yield x[own], y[own]
 
 
 def overlap(
@@ -83,44 +62,67 @@ def overlap(
 
     Events are ("ready", numbers of a tensor), ("launch", numbers of a collective), ("wait", 0), ("backward ends", 0).
     """
-    network, events, weights = network_of(task), recorder.events, []
-    for p in network.parameters():
-        p.register_post_accumulate_grad_hook(lambda p: events.append(("ready", p.numel())))
-    finish = attach(network, group, bucket)
+    events, start, weights = recorder.events, task.network().weights, []
+    run = Overlap(
+        attach,
+        group,
+        task.widths,
+        start,
+        bucket,
+        lambda size: events.append(("ready", size)),
+        lambda: events.append(("backward ends", 0)),
+    )
     for x, y in samples_of(task, group):
         events.clear()
         with recorder:
-            network.zero_grad()
-            cross_entropy(network(x), y, sum(task.shares)).backward()
-            events.append(("backward ends", 0))
-            finish()
-        with torch.no_grad():
-            for p in network.parameters():
-                p -= task.rate * p.grad
-        weights.append(weights_of(network))
-    return np.array(weights), list(events), sum(p.numel() for p in network.parameters())
+            run.step(x, y, sum(task.shares), task.rate)
+        weights.append(run.weights())
+    return np.array(weights), list(events), start.size
 
 
-def pipeline(step: Callable[..., Any], task: StagedTask, group: Any, recorder: Recorder) -> Staged:
+def pipeline(
+    step: Callable[..., Any], task: StagedTask, group: Any, recorder: Recorder
+) -> pipeline_step.Staged:
     """Return what the learner's step does on the stage of this rank: see emulated.pipeline_step.one_stage."""
-    own, rank = task.stage(group.rank()), group.rank()
-    widths = task.widths[task.cut[rank] : task.cut[rank + 1] + 1]
-    stage = perceptron(widths, own.weights, nn.Tanh, last=not own.last)
-    stage.inputs = widths[0]
-    seen, weights, losses = Passes(stage), [], []
+    own = task.stage(group.rank())
+    run = Staged(step, group, task.widths_of(group.rank()), own.weights, own.last)
+    weights, losses = [], []
     for x, y in task.batches():
-        seen.done.clear()
-        samples = [torch.from_numpy(part.copy()) for part in x]
-        labels = [torch.from_numpy(part.astype(np.int64)) for part in y]
         with recorder:
-            value = step(stage, samples, labels, cross_entropy, group, task.rate)
-        losses.append(as_number(value))
-        weights.append(weights_of(stage))
-    return Staged(np.array(weights), losses, seen.done, seen.overwritten, recorder.unwaited, 0)
+            losses.append(run.step(x, y, task.rate))
+        weights.append(run.weights())
+    return pipeline_step.Staged(np.array(weights), losses, *run.record(), recorder.unwaited, 0)
 
 
-def as_number(value: Any) -> Any:
-    """Return a tensor as numpy's; anything else as it is, or in words where no other process could read it."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().numpy().copy()
-    return value if isinstance(value, int | float | np.ndarray | np.generic | None) else repr(value)
+def sharded(
+    start: Callable[..., Any],
+    step: Callable[..., Any],
+    zero: int,
+    enough: float,
+    task: Task,
+    group: Any,
+    recorder: Recorder,
+) -> Held:
+    """Return what the learner's ZeRO of a level does."""
+    with recorder:
+        run = Sharded(start, step, group, task.widths, task.network().weights, zero)
+    before, weights = recorder.moved, []
+    for number, (x, y) in enumerate(samples_of(task, group), 1):
+        with recorder:
+            last = enough if number == task.steps else None
+            run.step(x, y, sum(task.shares), task.rate, last)
+        weights.append(run.weights())
+    return Held(np.array(weights), *run.record(), (recorder.moved - before) / task.steps)
+
+
+def fsdp(
+    shard: Callable[..., Any], enough: float, task: Task, group: Any, recorder: Recorder
+) -> Held:
+    """Return what a network does that the learner's function has sharded."""
+    run = Fsdp(shard, group, task.widths, task.network().weights, task.rate)
+    weights = []
+    for number, (x, y) in enumerate(samples_of(task, group), 1):
+        with recorder:
+            run.step(x, y, enough if number == task.steps else None)
+        weights.append(run.weights())
+    return Held(np.array(weights), *run.record(), recorder.moved / task.steps)

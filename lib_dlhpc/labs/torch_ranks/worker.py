@@ -18,7 +18,8 @@ import torch.distributed as dist
 
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.program import Unusable, handed_in, mistake
-from lib_dlhpc.labs.torch_ranks import programs, sharding
+from lib_dlhpc.labs.torch_ranks import programs
+from lib_dlhpc.labs.torch_ranks.rank.steps import Misused
 from lib_dlhpc.labs.torch_ranks.recorder import Recorder
 
 PROGRAMS: dict[str, Any] = {
@@ -28,8 +29,8 @@ PROGRAMS: dict[str, Any] = {
         programs.traced,
         programs.overlap,
         programs.pipeline,
-        sharding.sharded,
-        sharding.fsdp,
+        programs.sharded,
+        programs.fsdp,
     )
 }
 LONGEST = timedelta(hours=1)  # the time limit is the World's, whose message says more than gloo's
@@ -79,7 +80,7 @@ def serve(requests: IO[bytes], messages: Messages) -> None:
             messages.send("result", run(program, file, names, arguments, groups[ranks], messages))
         except Unusable as error:
             messages.send("unusable", str(error))
-        except LabError as error:
+        except (LabError, Misused) as error:
             messages.send("explained", str(error))
         except Exception as error:
             messages.send("error", mistake(error, file))

@@ -40,7 +40,7 @@ class World:
     """
 
     def __init__(self, size: int, seconds: float = SECONDS) -> None:
-        if not _installed():
+        if not installed():
             raise Unusable(missing("torch"))
         self.size, self.seconds = size, seconds
         self._processes: list[Any] = []
@@ -151,7 +151,7 @@ class World:
         return f" It wrote: {text[-SHOWN:]}" if text else ""
 
 
-def _installed() -> bool:
+def installed() -> bool:
     """Whether torch is there, without importing it."""
     try:
         return find_spec("torch") is not None

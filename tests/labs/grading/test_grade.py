@@ -214,7 +214,7 @@ def test_what_a_person_wrote_is_not_written_over(tmp_path, capsys):
 def test_a_choice_of_lab_3_is_data_and_runs_no_code(tmp_path, rows, monkeypatch):
     known, own = lab_of("03_large_batch")
     monkeypatch.setattr(own.Tuning, "_run", lambda *given: own.Result((0.9,), 1.0))  # no training
-    monkeypatch.setattr("lib_dlhpc.labs.grading.grade.lab_of", lambda lab: (known, own))
+    monkeypatch.setattr("lib_dlhpc.labs.grading.grade.lab_of", lambda *lab: (known, own))
     text = dumps(own.experiment_of(own.BASELINE, own.BASE * own.TIMES, 1, ranks=4))
     for name, written in (("ada", text), ("bob", "[run]\nseed = 1\n")):
         place = hand_in(tmp_path / "class", name, "raise SystemExit\n")

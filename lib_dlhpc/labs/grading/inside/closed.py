@@ -48,6 +48,15 @@ def limit(seconds: int, memory: int) -> None:
     _at_most(resource.RLIMIT_CORE, 0)
 
 
+def mapped() -> int:
+    """Return the B of address space that are in use, 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
 def _at_most(what: int, soft: int, hard: int | None = None) -> None:
     most = resource.getrlimit(what)[1]
     wanted = [

@@ -6,10 +6,12 @@ kills that process and is answered by how it ended. At the end of the commands, 
 
 import gc
 import json
+import linecache
 import os
 import signal
 import socket
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
@@ -30,11 +32,21 @@ NOT_PYTHON = ("mpi4py.", "lib_dlhpc.")
 
 
 def main(descriptor: int, options: str) -> None:
-    """Serve. options: JSON of seconds, memory, legal modules, and the file of `swap` for stand-ins, or ""."""
+    """Serve. options: JSON of seconds, memory, legal modules, the file of `swap` for stand-ins, or "", and whether
+    hand-ins use PyTorch.
+    """
     own = json.loads(options)
+    own["programs"] = dict
+    if own["torch"]:
+        own["programs"] = _torch()
+        own["memory"] += closed.mapped()  # its libraries take more than a hand-in may
     python = [each for each in own["legal"] if not each.startswith(NOT_PYTHON)]
     for name in (*LOADED, *python):
         import_module(name)
+    if own["torch"]:
+        vars(linecache)["updatecache"] = (
+            lambda *given: []
+        )  # FSDP takes tracebacks: their lines are in files
     stubs.add_modules([each for each in own["legal"] if each.startswith(NOT_PYTHON)])
     own["swap"] = _swap(own["files"]) if own["files"] else None
     sys.path.clear()
@@ -82,7 +94,7 @@ def _be(control: socket.socket, descriptors: list[int], own: dict[str, Any]) -> 
     os.closerange(4, 256)
     sys.stdin = open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stderr = os.fdopen(1, "w", buffering=1, errors="replace", closefd=False)
-    session = Session(socket.socket(fileno=3))
+    session = Session(socket.socket(fileno=3), own["programs"]())
     if own["swap"]:
         _give_stand_ins(session, own["swap"])
     gc.disable()  # a file that is closed by a collection would send in the middle of a message
@@ -95,6 +107,14 @@ def _be(control: socket.socket, descriptors: list[int], own: dict[str, Any]) -> 
     except (wire.Closed, wire.Garbled):
         os._exit(0)
     os._exit(1)
+
+
+def _torch() -> Callable[[], dict[str, Callable[..., Any]]]:
+    """Let PyTorch import all that it needs; return what makes the programs of a process."""
+    warnings.simplefilter("ignore")  # what it deprecates would be in a learner's output
+    graded = import_module("rank.graded")
+    graded.warm_up()
+    return cast("Callable[[], dict[str, Callable[..., Any]]]", graded.programs)
 
 
 def _swap(file: str) -> Callable[..., None]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from lib_dlhpc.layers.base.saved import Array
+Array: TypeAlias = NDArray[Any]
 
 
 def perceptron(
