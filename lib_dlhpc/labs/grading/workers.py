@@ -69,7 +69,7 @@ def server(
 
     files: whether they may have those of the folders that their functions are given. torch: whether they run steps of
     PyTorch (labs/torch_ranks/rank).
-    Raises SpecError on a system that cannot fork.
+    Raises SpecError on a system that cannot fork, and where the server does not start.
     """
     if not hasattr(os, "fork") or not hasattr(socket, "send_fds"):
         raise SpecError("This system cannot fork a process; Linux, macOS and WSL can.")
@@ -94,6 +94,15 @@ def server(
         )
         theirs.close()
         try:
-            yield Server(process, control)
+            yield _started(process, control)
         finally:
             owned.end(process)
+
+
+def _started(process: Any, control: socket.socket) -> Server:
+    try:
+        return Server(process, control)
+    except OSError:
+        raise SpecError(
+            "The process that starts learners' code does not start; it says above what is missing."
+        ) from None

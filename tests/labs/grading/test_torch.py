@@ -218,6 +218,15 @@ def test_each_lab_in_pytorch_is_a_lab_with_checks_and_a_starter(repository):
         assert (repository / "labs" / lab / "torch_checks.py").is_file()
 
 
+def test_a_pytorch_that_cannot_be_used_is_a_sentence(tmp_path, monkeypatch, capsys):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('no library')\n")
+    (tmp_path / "class" / "ada").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["grade", str(tmp_path / "class"), "--lab", "1", "--torch"]) == 2
+    assert "does not start; it says above what is missing." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("lab", "installed", "words"),
     [
