@@ -115,6 +115,7 @@ def _run(options: argparse.Namespace) -> int:
 def predicted_lines(found: "ServicePrediction") -> list[str]:
     """Return a prediction in words."""
     from lib_dlhpc.serving.predict import named
+    from lib_dlhpc.spec.units import format_plain
     from lib_dlhpc.spec.units import format_quantity as shown
 
     service, load = found.service, found.load
@@ -143,14 +144,14 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
     for point in found.curve:
         lines.append(
             f"  {point.batch:>7} {shown(point.ttft, 's'):>12} {shown(point.tpot, 's'):>12}"
-            f" {point.tokens_per_second:>10,.0f} {point.joules:>9.3g}"
+            f" {format_plain(point.tokens_per_second):>10} {point.joules:>9.3g}"
             + f" {point.cost:>13.3g}"
             * priced
         )
     if load:
         words = "saturated" if load.saturated else f"{load.utilization:.0%} of capacity"
         lines.append(
-            f"  at {service.requests.rate:g} requests/s: {words}, batch {load.batch:.1f}, first token"
+            f"  at {service.requests.rate:g} requests/s: {words}, batch {format_plain(load.batch)}, first token"
             f" {shown(load.ttft, 's')}, next token {shown(load.tpot, 's')}"
         )
     if pools := found.pools:
@@ -164,11 +165,13 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
 
 def trace_lines(trace: "ServiceTrace") -> list[str]:
     """Return what happened to the requests, in words."""
+    from lib_dlhpc.spec.units import count, format_plain
     from lib_dlhpc.spec.units import format_quantity as shown
 
     lines = [
-        f"{len(trace.requests)} requests in {shown(trace.end, 's')}: {trace.tokens_per_second:,.0f} tokens/s,"
-        f" busy {trace.utilization:.0%}, mean batch {trace.mean_batch:.1f}, {trace.preemptions} preemptions"
+        f"{count(len(trace.requests), 'request')} in {shown(trace.end, 's')}:"
+        f" {format_plain(trace.tokens_per_second)} tokens/s,"
+        f" busy {trace.utilization:.0%}, mean batch {trace.mean_batch:.1f}, {count(trace.preemptions, 'preemption')}"
     ]
     if trace.service.service.prefix_block:
         lines.append(f"  {trace.reused.mean():.0%} of the prompts' tokens were stored")

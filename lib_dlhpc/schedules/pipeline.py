@@ -312,25 +312,52 @@ def check_counts(**counts: int) -> None:
             raise SpecError(f"{field} = {value!r}: expected a whole number, at least 1.")
 
 
-@lru_cache(maxsize=64)
-def _works(kind: type[Forward | Backward | Weights], microbatches: int) -> tuple[Work, ...]:
-    """Return a pass of each microbatch; all ranks have the same."""
-    return tuple(kind(i, 0) for i in range(microbatches))
+class _Passes(Sequence[Work]):
+    """The passes of some numbers, each made when it is read: a pipeline may have many millions."""
+
+    def __init__(self, make: Callable[[int], Work], numbers: range) -> None:
+        self.make, self.numbers = make, numbers
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> Work: ...
+    @overload
+    def __getitem__(self, at: slice) -> "_Passes": ...
+    def __getitem__(self, at: int | slice) -> "Work | _Passes":
+        """Return a pass, or some."""
+        numbers = self.numbers[at]
+        return self.make(numbers) if isinstance(numbers, int) else _Passes(self.make, numbers)
+
+    def __iter__(self) -> Iterator[Work]:
+        return map(self.make, self.numbers)
 
 
-@lru_cache(maxsize=64)
-def _turns(
-    ranks: int, microbatches: int, chunks: int
-) -> tuple[tuple[Forward, ...], tuple[Backward, ...]]:
+@lru_cache(maxsize=1 << 16)
+def _pass(kind: Callable[[int, int], Work], microbatch: int, chunk: int) -> Work:
+    """Return a pass; all ranks have the same."""
+    return kind(microbatch, chunk)
+
+
+def _works(kind: Callable[[int, int], Work], microbatches: int) -> _Passes:
+    """Return a pass of each microbatch."""
+    return _Passes(lambda i: _pass(kind, i, 0), range(microbatches))
+
+
+def _turns(ranks: int, microbatches: int, chunks: int) -> tuple[_Passes, _Passes]:
     """Return the passes of a rank with several chunks, forward and backward; all ranks have the same."""
 
-    def turn(i: int) -> tuple[int, int]:
+    def turn(i: int, kind: Callable[[int, int], Work], way: int) -> Work:
         group, place = divmod(i, ranks * chunks)
-        return group * ranks + place % ranks, place // ranks
+        chunk = place // ranks
+        return _pass(kind, group * ranks + place % ranks, chunk if way > 0 else chunks - 1 - chunk)
 
-    turns = [turn(i) for i in range(microbatches * chunks)]
-    forward = tuple(Forward(i, chunk) for i, chunk in turns)
-    return forward, tuple(Backward(i, chunks - 1 - chunk) for i, chunk in turns)
+    numbers = range(microbatches * chunks)
+    return (
+        _Passes(lambda i: turn(i, Forward, 1), numbers),
+        _Passes(lambda i: turn(i, Backward, -1), numbers),
+    )
 
 
 def _one_by_one(forward: Sequence[Work], backward: Sequence[Work], warm_up: int) -> Iterator[Work]:

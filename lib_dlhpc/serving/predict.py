@@ -27,7 +27,7 @@ from lib_dlhpc.serving.prefix import Reuse, reuse_of
 from lib_dlhpc.serving.price import STEP_TOKENS, Prices, StepTime
 from lib_dlhpc.serving.service import Service
 from lib_dlhpc.serving.speculate import expected_tokens
-from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.spec.units import format_plain, format_quantity
 
 if TYPE_CHECKING:
     import altair as alt
@@ -110,7 +110,7 @@ class ServicePrediction(Result):
         rows = [
             [
                 *(str(point.batch), shown(point.ttft, "s"), shown(point.tpot, "s")),
-                *(f"{point.tokens_per_second:,.0f}", shown(point.joules, "J"), point.bound),
+                *(format_plain(point.tokens_per_second), shown(point.joules, "J"), point.bound),
             ]
             for point in self.curve
         ]

@@ -21,6 +21,7 @@ from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.scheduler import Request, Scheduler, Step
 from lib_dlhpc.serving.service import Service, arrivals, lengths, prefixes
 from lib_dlhpc.serving.speculate import drawn_tokens
+from lib_dlhpc.spec.units import count, format_plain
 
 if TYPE_CHECKING:
     import altair as alt
@@ -118,7 +119,7 @@ class ServiceTrace(Result):
     def summary(self) -> Summary:
         """Return rates, and the percentiles of the times of requests, in words."""
         facts = {
-            "tokens per second": f"{self.tokens_per_second:,.0f}",
+            "tokens per second": format_plain(self.tokens_per_second),
             "busy": percent(self.utilization),
             "mean batch": f"{self.mean_batch:.1f}",
             "preemptions": str(self.preemptions),
@@ -128,7 +129,7 @@ class ServiceTrace(Result):
         table = self.percentiles()
         header = ["time", *table["ttft"]]
         rows = [[name, *(shown(each, "s") for each in row.values())] for name, row in table.items()]
-        title = f"{len(self.requests)} requests to {named(self.service)} in {shown(self.end, 's')}"
+        title = f"{count(len(self.requests), 'request')} to {named(self.service)} in {shown(self.end, 's')}"
         return Summary(title, facts, header, rows)
 
     def to_columns(self) -> Columns:

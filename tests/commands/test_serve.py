@@ -46,6 +46,12 @@ def test_a_prediction_names_its_terms_and_its_curve(served):
     assert found["curve"][0]["cost"] is None  # the laptop has no price
 
 
+def test_a_rate_below_one_is_not_printed_as_zero(served):
+    text = served("simulate", "requests.rate=0.001", "requests.count=1").out
+    assert text.startswith("1 request in ") and " 0 tokens/s" not in text
+    assert "batch 0.0," not in served("predict", "requests.rate=0.001").out
+
+
 def test_requests_that_are_all_there_are_compared_by_their_rate(served):
     last = served("simulate", "requests.rate=0").out.splitlines()[-1].split()
     predicted, simulated = map(float, last[1:])

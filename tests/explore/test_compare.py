@@ -256,3 +256,19 @@ def test_the_same_sweep_again_leaves_its_result_alone(begin: Any) -> None:
     assert here.found is not None and "measured" in words(here.widget)
     here.follow(digits(), {"strategy.batch": [16]})
     assert here.found is None
+
+
+def test_what_cannot_be_run_stays_so_when_a_run_before_it_ends(begin: Any) -> None:
+    here = RunHere(begin=begin, thread=Now)
+    here.follow(digits())
+    work = here.panel.work
+
+    def and_then_another(panel: Any) -> None:
+        work(panel)
+        here.follow(digits(precision="fp8"))
+
+    here.panel.work = and_then_another
+    here.panel.run.click()
+    assert here.panel.run.disabled and not here.panel.busy
+    here.follow(digits())
+    assert not here.panel.run.disabled

@@ -1,6 +1,7 @@
 """Pipelines: every microbatch once through every stage, no deadlock, the papers' bubbles and memory."""
 
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 from hypothesis import given
@@ -22,6 +23,15 @@ from lib_dlhpc.schedules.pipeline_proof import bubble, stored_chunks, timetable
 
 ranks, microbatches, chunks = st.integers(1, 9), st.integers(1, 20), st.integers(1, 5)
 times = st.floats(0.1, 10)
+
+
+@pytest.mark.parametrize("make", PIPELINES.values(), ids=PIPELINES)
+def test_the_first_passes_of_very_many_microbatches_are_there_at_once(make):
+    """A stream is made as it is read; as a list it would not fit into memory."""
+    many, few = make(4, 4 * 10**12), make(4, 40)
+    for rank in range(4):
+        first, same = (list(map(type, islice(each.passes(rank), 12))) for each in (many, few))
+        assert first == same
 
 
 @given(p=ranks, m=microbatches, forward=times, backward=times)

@@ -48,7 +48,7 @@ class Runner:
         )
         self.said = ipywidgets.HTML(verdict_html(idle) if idle else "")
         self.widget = ipywidgets.VBox([ipywidgets.HBox([self.run, self.cancel]), self.said])
-        self.stop = threading.Event()
+        self.offered, self.stop = True, threading.Event()
         self.work, self.thread, self.refuse = work, thread, refuse
         self.run.on_click(lambda _: self.start())
         self.cancel.on_click(lambda _: self.stop.set())
@@ -57,6 +57,12 @@ class Runner:
     def busy(self) -> bool:
         """Whether work is in progress."""
         return not self.cancel.disabled
+
+    def offer(self, can: bool) -> None:
+        """Let the visitor click Run, or not; while work is in progress, once it is done."""
+        self.offered = can
+        if not self.busy:
+            self.run.disabled = not can
 
     def start(self) -> None:
         """Begin, as a click does; nothing happens while work is in progress."""
@@ -96,4 +102,4 @@ class Runner:
             else:
                 self.said.value = problem_html(str(reason))
         finally:
-            self.run.disabled, self.cancel.disabled = False, True
+            self.run.disabled, self.cancel.disabled = not self.offered, True

@@ -74,7 +74,7 @@ class Here(ABC, Generic[F]):
             panel.below.children = ()
         else:
             panel.show(*idle.expected)
-        panel.run.disabled = not idle.can_run
+        panel.offer(idle.can_run)
         panel.say(idle.words)
         if idle.notice:
             panel.said.value = notice_html(idle.notice)

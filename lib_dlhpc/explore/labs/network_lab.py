@@ -71,7 +71,8 @@ def network_lab(
 
     tooltip = "Takes about half a minute; the page stays usable"
     runner = Runner(f"Measure on {RANKS} ranks", work, tooltip=tooltip, thread=thread)
-    runner.run.layout.align_self, runner.run.disabled = "flex-start", bool(off)
+    runner.run.layout.align_self = "flex-start"
+    runner.offer(not off)
     look = "the size at which one algorithm overtakes another, and what moves it."
     return workbench(controls, [runner.run, runner.said, figure], update, look)
 

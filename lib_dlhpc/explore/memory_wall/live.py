@@ -115,7 +115,7 @@ def train_under_a_cap(
 
     idle = "Nothing trained yet." if available() else NOT_HERE
     runner = Runner("Train", work, idle, "Some ten seconds", thread)
-    runner.run.disabled = not available()
+    runner.offer(available())
     look = "which run is refused, what the ledger predicted, and how much longer a step takes."
     bench = Bench(Setting(), asked_view, [*runner.widget.children, result], look=look)
     return bench
