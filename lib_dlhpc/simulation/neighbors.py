@@ -5,7 +5,6 @@ one before it and then from the one behind it, works again, and meets all others
 recursive doubling. Sends never wait; their bytes share the links of the machine with those of others.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +15,7 @@ from lib_dlhpc.costs.platform import NO_LINK, Platform, platform
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules import schedule
 from lib_dlhpc.simulation.events import Script, take_part
-from lib_dlhpc.simulation.simulation import Message, Process, Simulation, Traffic
+from lib_dlhpc.simulation.simulation import Message, Process, Simulation
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.timeline import Timeline, from_rows
 
@@ -77,10 +76,8 @@ def ring(machine: Machine, ranks: int, slow: int = -1, share: float = 1.0) -> Pl
     return replace(on, capacity=capacity)
 
 
-def simulate_neighbors(
-    what: Program, on: Platform, background: Sequence[Traffic] = (), barrier: bool = False
-) -> Timeline:
-    """Return the Timeline of all ranks. background: others' traffic on the links.
+def simulate_neighbors(what: Program, on: Platform, barrier: bool = False) -> Timeline:
+    """Return the Timeline of all ranks.
 
     barrier: whether all leave a barrier at 0 s, so that the trace begins there and not with the first call.
     Rows: calls, with who sent what to whom; input on the streams compute and input. Work is what lies between.
@@ -89,7 +86,6 @@ def simulate_neighbors(
     if ranks != on.ranks:
         raise SpecError(f"{ranks} ranks in the program, {on.ranks} on the platform.")
     sim = Simulation(on)
-    sim.background(background)
     running = _Program(sim, what)
     if barrier:
         running.begin()

@@ -79,9 +79,9 @@ def strong(setting: Scaling) -> Curve:
     return _curve(setting, gpus, setting.batch // gpus)
 
 
-def strong_gain(gpus: int, more: int, batch: int = 8192) -> float:
-    """Return how many times faster `more` GPUs are than `gpus` for the same global batch."""
-    one, other = (predict(_at(Scaling(), p, batch // p)).throughput for p in (gpus, more))
+def strong_gain(gpus: int, more: int) -> float:
+    """Return how many times faster `more` GPUs are than `gpus` for the same global batch of 8,192."""
+    one, other = (predict(_at(Scaling(), p, 8192 // p)).throughput for p in (gpus, more))
     return float(other / one)
 
 

@@ -58,11 +58,11 @@ def difference_words(p: Breakdown, a: Breakdown, changed: str) -> str:
     return words
 
 
-def moved_terms(p: Breakdown, a: Breakdown, most: int = 3) -> list[tuple[str, str]]:
+def moved_terms(p: Breakdown, a: Breakdown) -> list[tuple[str, str]]:
     """Return the terms of a step that moved most, with their signed difference."""
     now, then = ({part.name: part.size for part in step_parts(one)} for one in (p, a))
     by = {name: now.get(name, 0.0) - then.get(name, 0.0) for name in {**now, **then}}
-    order = sorted(by, key=lambda name: -abs(by[name]))[:most]
+    order = sorted(by, key=lambda name: -abs(by[name]))[:3]
     return [
         (name, f"{'+' if by[name] > 0 else '−'}{show(abs(by[name]), 's')}")
         for name in order

@@ -102,9 +102,9 @@ def _amount(quantity: str, value: float) -> str:
     return format_quantity(value / 3600, "Wh") if quantity == "energy" else format_plain(value)
 
 
-def sensitivity_state(shorter: Mapping[str, float], most: int = 8) -> State:
-    """The fraction by which a step shortens when a part is twice as good; the `most` largest."""
-    order = sorted(shorter, key=lambda part: -shorter[part])[:most]
+def sensitivity_state(shorter: Mapping[str, float]) -> State:
+    """The fraction by which a step shortens when a part is twice as good; the eight largest."""
+    order = sorted(shorter, key=lambda part: -shorter[part])[:8]
     values = [max(0.0, float(shorter[part])) for part in order]
     words = [f"{value:.1%}" if value < 0.1 else f"{value:.0%}" for value in values]
     columns = {"part": order, "order": list(range(len(order))), "shorter": values, "words": words}

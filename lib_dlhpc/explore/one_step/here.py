@@ -1,13 +1,10 @@
 """One step for real, on two ranks of this machine: predicted, simulated and measured, term by term."""
 
-import threading
 from functools import lru_cache
 from typing import Annotated, NamedTuple
 
-from lib_dlhpc.comparison.comparison import Begin, start_beside
 from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
-from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.page import RunHere
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.prediction import predict
@@ -32,11 +29,9 @@ class Setting(NamedTuple):
     ranks: Annotated[int, Slider("Ranks", "One process each", RANKS)] = 2
 
 
-def run_one_step(
-    mine: Mine, begin: Begin = start_beside, thread: Thread = threading.Thread
-) -> Bench[Setting]:
+def run_one_step(mine: Mine) -> Bench[Setting]:
     """Return the experiment; it uses the measured machine as soon as there is one."""
-    here = RunHere(None, mine.own, SECONDS, begin, thread)
+    here = RunHere(None, mine.own, SECONDS)
 
     def view(setting: Setting) -> View:
         if here.machine is not mine.own:
