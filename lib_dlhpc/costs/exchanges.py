@@ -99,8 +99,8 @@ def routed_elements(layer: Layer) -> int:
 
 @lru_cache(maxsize=1024)
 def weights_read(model: Model) -> tuple[int, ...]:
-    """Return the elements of the weights that each layer reads: a tied layer reads the embedding's."""
-    tables = {layer.name: layer.parameters for layer in model.layers if layer.traits.lookup}
+    """Return the elements of the weights that each layer reads: a tied layer reads another's."""
+    tables = {layer.name: layer.parameters for layer in model.layers}
     return tuple(
         0
         if layer.traits.stand_in

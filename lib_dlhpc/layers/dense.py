@@ -34,7 +34,7 @@ class Dense(Kind):
 
         keep = false: only a dropout or a sum reads the output, so it is not stored for backward.
         fp32 = true: the output is stored in 4 bytes an element, independent of the precision.
-        tied: the embedding whose transposed weights this layer shares.
+        tied: the embedding whose transposed weights this layer shares, or the dense layer whose weights.
         """
         shape = site.at_least(1)
         if len(shape) > 2:
@@ -42,8 +42,7 @@ class Dense(Kind):
                 f"{site.name}: a dense layer cannot read shape {shape}; flatten it first."
             )
         weights, output = shape[-1] * features, (*shape[:-1], features)
-        if tied and (tied not in site.layers or site.layers[tied].parameters != weights):
-            raise SpecError(f"{site.name}: tied = {tied!r} does not hold {weights} weights.")
+        site.check_tied(tied, weights)
         return Counts(
             output,
             parameters=(0 if tied else weights) + features * bias,

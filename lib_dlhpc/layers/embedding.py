@@ -12,7 +12,10 @@ SPREAD = 0.02  # of the initial numbers (Radford et al. 2018, section 4.1)
 
 
 class Embedding(Kind):
-    """A row of features for each token; zeros for tokens whose rows another rank has."""
+    """A row of features for each token; zeros for tokens whose rows another rank has.
+
+    A tied one has no table: it uses another embedding's, and can be priced, not trained.
+    """
 
     backward_reads = frozenset()
     lookup = True
@@ -20,14 +23,18 @@ class Embedding(Kind):
     dimensions = (1,)
 
     @staticmethod
-    def describe(site: Site, vocabulary: int, features: int, keep: bool = False) -> Counts:
-        """Return the counts; keep = true: the output is stored for backward."""
-        shape = site.at_least(1)
+    def describe(
+        site: Site, vocabulary: int, features: int, keep: bool = False, tied: str = ""
+    ) -> Counts:
+        """Return the counts; keep = true: the output is stored for backward. tied: the embedding of the same table."""
+        shape, weights = site.at_least(1), vocabulary * features
+        site.check_tied(tied, weights)
         return Counts(
             (*shape, features),
-            parameters=vocabulary * features,
+            parameters=0 if tied else weights,
             stored=prod(shape) * features * keep,
-            attributes={"vocabulary": vocabulary, "features": features},
+            attributes={"vocabulary": vocabulary, "features": features}
+            | ({"tied": tied} if tied else {}),
         )
 
     def __init__(self, layer: Layer) -> None:

@@ -210,13 +210,14 @@ def _received(layer: Layer) -> Layer:
 
 
 def _with_tables(found: list[Part], layers: tuple[Layer, ...]) -> tuple[Part, ...]:
-    """Give stages whose dense layer is tied to an embedding on another stage a table of its weights."""
-    owners = {layer.name: layer for layer in layers if layer.traits.lookup}
+    """Give stages of which a layer is tied to one on another stage, mostly the embedding, a table of its weights."""
+    names = {layer.attributes.get("tied", "") for layer in layers} - {""}
+    owners = {layer.name: layer for layer in layers if layer.name in names}
     readers = {layer.name for layer in layers if layer.attributes.get("tied") in owners}
     tied: dict[str, set[int]] = {}
     for part in found:
         for layer in part.model.layers:
-            if layer.traits.lookup:  # not received under its name
+            if layer.name in owners and not layer.traits.message:  # not received under its name
                 tied.setdefault(layer.name, set()).add(part.stage)
             if layer.name in readers and "tied" in layer.attributes:
                 tied.setdefault(layer.attributes["tied"], set()).add(part.stage)

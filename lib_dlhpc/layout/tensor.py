@@ -197,10 +197,7 @@ class _Splitter:
         """Return which outputs each rank has; before attention, whole heads of queries, keys and values."""
         readers = self.readers.get(layer.name, [])
         if layer.attributes.get("tied"):
-            vocabulary = next(
-                each for each in self.graph.model.layers if each.name == layer.attributes["tied"]
-            )
-            return even_parts(vocabulary.attributes["vocabulary"], self.ranks)
+            return even_parts(_outputs(layer), self.ranks)
         if len(readers) == 1 and readers[0].traits.tensor == "heads":
             options = readers[0].attributes
             if readers[0].traits.several_inputs:
@@ -299,19 +296,20 @@ class _Splitter:
 
     def _splits_table(self, layer: Layer) -> bool:
         options = layer.attributes
-        large = layer.name in self.tied or options["vocabulary"] > options["features"]
+        shared = layer.name in self.tied or options.get("tied")
+        large = shared or options["vocabulary"] > options["features"]
         return bool(large and options["vocabulary"] >= self.ranks)
 
     def _table(self, home: int, layer: Layer) -> None:
         """Each rank embeds some words and gives zeros for the others; the reduction has all."""
         rows = even_parts(layer.attributes["vocabulary"], self.ranks)
-        mine = length(rows[self.graph.rank])
+        mine, own = length(rows[self.graph.rank]), not layer.attributes.get("tied")
         partial = self.graph.append(
             home,
             (self.whole(home, layer.inputs[0]),),
             Held("", layer.output_shape),
-            part={"weight": (0, rows)},
-            parameters=mine * layer.attributes["features"],
+            part={"weight": (0, rows)} if own else {},
+            parameters=mine * layer.attributes["features"] * own,
             stored=0,
             vocabulary=mine,
         )

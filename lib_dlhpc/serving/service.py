@@ -231,6 +231,10 @@ def _check_text(path: str, model: Model) -> None:
             f"{path} = {model.name or model.family!r}: does not generate text; legal: language models of the families"
             " decoder, llama, palm, gpt, opt, bloom and mpt."
         )
+    if mtp := model.options.get("mtp"):
+        raise SpecError(
+            f"{path}.mtp = {mtp}: its modules are priced in training; the legal value is 0."
+        )
 
 
 def is_attention(kind: str) -> bool:

@@ -33,6 +33,7 @@ def decoder(
     word_dropout: float = 0.0,
     tied: bool = False,
     logits_bias: bool = False,
+    mtp: int = 0,
 ) -> Builder:
     """A causal language model; the tables' options are those of `heads` or `latent`, `network` and `mixture` here.
 
@@ -41,7 +42,8 @@ def decoder(
     table of learned positions; 0: none. block: norms before attention and feed-forward network (pre); both parallel,
     with a norm each (Black et al. 2022, "GPT-NeoX-20B", section 2.1) or with one; norms before and after (sandwich,
     Gemma team 2024, "Gemma 2"); after each alone (post, OLMo team 2024, "OLMo 2"). word_norm, word_dropout: of the
-    embeddings. tied: the last matrix is that of the embedding.
+    embeddings. tied: the last matrix is that of the embedding. mtp: modules of multi-token prediction, each of which
+    predicts one more word (DeepSeek-AI 2024, "DeepSeek-V3", section 2.2); priced, not trained.
     """
     net = Builder(sequence)
     net.embedding(vocabulary, hidden, keep=not (positions or word_dropout), name="words")
@@ -51,21 +53,51 @@ def decoder(
         _norm(net, norm, name="words_norm")
     if word_dropout:
         net.dropout(word_dropout, keep=True)
+    tables = attention, feed_forward, experts
     for number in range(1, layers + 1):
-        see, mix = dict(attention), dict(experts or {})
-        every, dense = see.pop("full_every", 0), mix.pop("dense", 0)
-        if every and number % every == 0:
-            see["window"] = 0
-        attend = _Part(latent if "latent" in see else heads, see, "attention")
-        feed = _Part(network, feed_forward, "feed_forward")
-        if experts and number > dense:
-            feed = _Part(mixture, mix, "experts")
         with net.block(f"layer{number}"):
-            _block(net, block, norm, dropout, attend, feed)
-    _norm(net, norm)
-    tie = "words" if tied else ""
-    net.dense(vocabulary, bias=logits_bias, fp32=True, tied=tie, name="logits")
+            _block(net, block, norm, dropout, *_parts(number, *tables))
+    state = net.last
+    _logits(net, norm, vocabulary, logits_bias, "words" if tied else "")
+    for number in range(1, mtp + 1):
+        with net.block(f"mtp{number}"):
+            _further(net, state, vocabulary, norm)
+        with net.block(f"layer{layers + number}"):
+            state = _block(net, block, norm, dropout, *_parts(layers + number, *tables))
+        with net.block(f"mtp{number}"):
+            _logits(net, norm, vocabulary, logits_bias, "words" if tied else "logits")
     return net
+
+
+def _parts(
+    number: int,
+    attention: Mapping[str, Any],
+    feed_forward: Mapping[str, Any],
+    experts: Mapping[str, Any] | None,
+) -> tuple["_Part", "_Part"]:
+    """Return attention and feed-forward network of a layer."""
+    see, mix = dict(attention), dict(experts or {})
+    every, dense = see.pop("full_every", 0), mix.pop("dense", 0)
+    if every and number % every == 0:
+        see["window"] = 0
+    attend = _Part(latent if "latent" in see else heads, see, "attention")
+    if experts and number > dense:
+        return attend, _Part(mixture, mix, "experts")
+    return attend, _Part(network, feed_forward, "feed_forward")
+
+
+def _further(net: Builder, state: str, vocabulary: int, norm: str) -> None:
+    """Append the input of a module that predicts a further word: a product of the state, and of the next word's row.
+
+    One matrix of both, one above the other (DeepSeek-AI 2024, equation 21), is the sum of two products.
+    """
+    hidden = net.shape(state)[-1]
+    net.embedding(vocabulary, hidden, keep=True, tied="words", name="words", after="input")
+    _norm(net, norm)
+    words = net.dense(hidden, bias=False, keep=False, name="from_words")
+    _norm(net, norm, after=state)
+    states = net.dense(hidden, bias=False, keep=False, name="from_state")
+    net.add((words, states), name="joined")
 
 
 def heads(
@@ -211,15 +243,14 @@ class _Part(NamedTuple):
         return str(net.dropout(dropout)) if dropout else net.last
 
 
-def _block(net: Builder, block: str, norm: str, dropout: float, attend: _Part, feed: _Part) -> None:
-    """Append a block: attention and feed-forward network with their norms and residuals."""
+def _block(net: Builder, block: str, norm: str, dropout: float, attend: _Part, feed: _Part) -> str:
+    """Append a block: attention and feed-forward network with their norms and residuals; return its last layer."""
     source = net.last
     if block.startswith("parallel"):
         normal = _norm(net, norm)
         attended = attend.to(net, dropout)
         net.last = normal if block == "parallel_one_norm" else _norm(net, norm, after=source)
-        net.add((attended, feed.to(net, dropout), source))
-        return
+        return str(net.add((attended, feed.to(net, dropout), source)))
     for part in (attend, feed):
         if block != "post":
             _norm(net, norm)
@@ -227,6 +258,12 @@ def _block(net: Builder, block: str, norm: str, dropout: float, attend: _Part, f
         if block != "pre":
             _norm(net, norm)
         source = net.add((net.last, source))
+    return source
+
+
+def _logits(net: Builder, norm: str, vocabulary: int, bias: bool, tied: str) -> None:
+    _norm(net, norm)
+    net.dense(vocabulary, bias=bias, fp32=True, tied=tied, name="logits")
 
 
 def _norm(net: Builder, norm: str, **where: Any) -> str:
