@@ -5,12 +5,14 @@ import numpy as np
 from lib_dlhpc.explore.allreduce.bus import points
 from lib_dlhpc.explore.allreduce.rounds import capitalized
 from lib_dlhpc.explore.slides import diagram as kit
+from lib_dlhpc.explore.slides.parts import stacked
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.spec.units import format_quantity
 
 FEW, ELEMENTS, SLOW = 4, 64, "100 Mbit/s, 1 ms"
 SHOWN = {"ring": kit.BLUE, "recursive_doubling": kit.GREEN, "rabenseifner": kit.ORANGE}
 SENT = (1_000, 10_000, 50_000, 200_000, 1_000_000)  # B
+LONG = 4_000_000  # B
 GAP = ELEMENTS / 40  # between two messages
 
 
@@ -106,6 +108,16 @@ def textbook() -> kit.Diagram:
     return kit.held([format_quantity(size, "B") for size in SENT], rows)
 
 
+def alike() -> kit.Diagram:
+    """Return what a ring and Rabenseifner's algorithm pay for latency and for bytes: 4 MB, 4 ranks, 5 µs, 5 GB/s."""
+    rows = {}
+    for name in ("ring", "rabenseifner"):
+        cost = price(schedule(name, FEW, LONG // 4), 5e-6, 1 / 5e9)
+        rows[capitalized(name)] = {"latency": float(cost.latency), "bytes": float(cost.bandwidth)}
+    inks = {"latency": kit.ORANGE, "bytes": kit.BLUE}
+    return stacked(rows, inks, "s", "time of an allreduce", 0.24)
+
+
 DIAGRAMS = {
     "Which algorithm, when?": messages,
     "How does a schedule sum?": steps,
@@ -113,4 +125,5 @@ DIAGRAMS = {
     "What if devices share a NIC?": shared,
     "A network slow enough to see": emulated,
     "slow_network: answer": textbook,
+    "ring_or_rabenseifner: answer": alike,
 }

@@ -3,10 +3,14 @@
 import numpy as np
 
 from lib_dlhpc.costs import buckets
+from lib_dlhpc.explore.data_parallel import here, live
 from lib_dlhpc.explore.data_parallel.buckets import goyal
 from lib_dlhpc.explore.data_parallel.race import Race
 from lib_dlhpc.explore.data_parallel.scaling import Scaling
 from lib_dlhpc.explore.slides import diagram as kit
+from lib_dlhpc.explore.slides.parts import of_steps, stacked
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.schedules import price, schedule
 
 SIZE, ELEMENT, RATE = (
     25e6,
@@ -14,6 +18,7 @@ SIZE, ELEMENT, RATE = (
     0.8,
 )  # B of a bucket; B of a gradient; of the links, so that two buckets meet
 RANKS, SPREAD = 5, 0.25
+FOUR, LATENCY, LINK = 4, 10e-6, 5e9  # ranks; s of a message; B/s
 
 
 def overlapped() -> kit.Diagram:
@@ -78,9 +83,37 @@ def scaled() -> kit.Diagram:
     return kit.held([f"{p:,} GPUs" for p in gpus], rows)
 
 
+def rounds() -> kit.Diagram:
+    """Return what the gradients of a step pay for latency and for bytes, in many buckets and in one."""
+    rows = {}
+    for bucket in (min(here.BUCKETS), max(here.BUCKETS)):
+        sizes = here.sizes_of_a_step(bucket)
+        costs = [
+            price(schedule("ring", FOUR, size // ELEMENT), LATENCY, 1 / LINK) for size in sizes
+        ]
+        parts = {
+            "latency": sum(float(cost.latency) for cost in costs),
+            "bytes": sum(float(cost.bandwidth) for cost in costs),
+        }
+        rows[f"{len(sizes)} bucket{'s' * (len(sizes) > 1)}"] = parts
+    inks = {"latency": kit.ORANGE, "bytes": kit.GREEN}
+    return stacked(rows, inks, "s", "ring of 4 ranks, 10 µs, 5 GB/s")
+
+
+def four() -> kit.Diagram:
+    """Return a step of one rank, and of four that split its batch."""
+    steps = {
+        f"{count} rank{'s' * (count > 1)}": predict(live.experiment(live.Setting(count)))
+        for count in (1, FOUR)
+    }
+    return of_steps(steps)
+
+
 DIAGRAMS = {
     "Why are 256 GPUs not 256× as fast?": overlapped,
     "Who waits for whom?": slowest,
     "Why wait at all?": servers,
     "How far does it scale?": scaled,
+    "many_or_one: answer": rounds,
+    "four_ranks: answer": four,
 }

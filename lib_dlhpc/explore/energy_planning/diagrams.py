@@ -2,16 +2,19 @@
 
 from itertools import pairwise
 
-from lib_dlhpc.explore.energy_planning import budget
+from lib_dlhpc.explore.energy_planning import budget, here
 from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
 from lib_dlhpc.explore.energy_planning.pipeline_slack import found
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.explore.energy_planning.to_accuracy import runs
 from lib_dlhpc.explore.slides import diagram as kit
+from lib_dlhpc.explore.slides.parts import stacked
+from lib_dlhpc.prediction import predict
 
 EVERY = 16  # of the runs behind the front, drawn as one
 SMALL = Pipe(stages=4, microbatches=4)
 SLOWED = 1.005  # times as long: from here on a pass counts as slowed
+PASSES = {"forward": kit.BLUE, "backward": kit.GREEN, "update": kit.VIOLET}
 
 
 def front() -> kit.Diagram:
@@ -61,8 +64,19 @@ def slack() -> kit.Diagram:
     return kit.lanes(rows, "time; s: a pass with slack, orange: critical path", side=0.17)
 
 
+def plans() -> kit.Diagram:
+    """Return the time of all steps of two plans, by what a step does."""
+    setting, rows = here.Setting(), {}
+    for batch in (setting.one, setting.other):
+        step = predict(here.experiment(setting, batch))
+        name = f"batch {batch}, {int(step.steps):,} steps"
+        rows[name] = {part: float(step.steps * step.terms[part]) for part in PASSES}
+    return stacked(rows, PASSES, "s", "time to 90% of MNIST", 0.28)
+
+
 DIAGRAMS = {
     "What is the best run for my joules and hours?": front,
     "Which layout fits my budget?": search,
     "Which joules are free?": slack,
+    "two_batches: answer": plans,
 }

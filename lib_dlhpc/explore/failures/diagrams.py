@@ -1,8 +1,11 @@
 """Diagrams of the slides of module 09: a failure between checkpoints, two ways to save, versions of a network."""
 
+from lib_dlhpc.explore.failures.live import EXAMPLE, expected
+from lib_dlhpc.explore.failures.machine import Setting
 from lib_dlhpc.explore.failures.network import Learner
 from lib_dlhpc.explore.failures.versions import last_layer_bytes
 from lib_dlhpc.explore.slides import diagram as kit
+from lib_dlhpc.explore.slides.parts import stacked
 from lib_dlhpc.spec.units import format_quantity as show
 
 TRAIN, SAVE, RESTART, LOST, COPY = 4.0, 1.4, 1.9, 2.0, 0.25  # not to scale
@@ -81,9 +84,19 @@ def written() -> kit.Diagram:
     return kit.lanes(rows, f"bytes; orange: {show(last, 'B')}", side=0.24)
 
 
+def killed() -> kit.Diagram:
+    """Return the undisturbed run, and what failures add to it by the formula."""
+    run = {"start": EXAMPLE.startup, "train": EXAMPLE.seconds}
+    lost = expected(Setting(), EXAMPLE) - sum(run.values())
+    rows = {"undisturbed": run, "killed": {**run, "restarts, lost steps": lost}}
+    inks = {"start": kit.GRAY, "train": kit.BLUE, "restarts, lost steps": kit.RED}
+    return stacked(rows, inks, "s", "time of the run", 0.22)
+
+
 DIAGRAMS = {
     "last_layer: answer": written,
     "How do you avoid losing a month?": failed,
     "How long must training stall?": stalls,
     "What else is a version good for?": versions,
+    "killed_run: answer": killed,
 }

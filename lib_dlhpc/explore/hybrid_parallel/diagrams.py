@@ -4,8 +4,12 @@ from lib_dlhpc.explore.blocks.bench import amount
 from lib_dlhpc.explore.hybrid_parallel import domain
 from lib_dlhpc.explore.hybrid_parallel import map as layouts
 from lib_dlhpc.explore.hybrid_parallel.deep import Deep
+from lib_dlhpc.explore.hybrid_parallel.runs import Setting as Split
+from lib_dlhpc.explore.hybrid_parallel.runs import experiment as run_of
 from lib_dlhpc.explore.slides.diagram import GREEN, ORANGE, Diagram, Node, Row, Shape, held, linked
+from lib_dlhpc.explore.slides.parts import of_steps
 from lib_dlhpc.layout import Place, group, rank_at, sizes
+from lib_dlhpc.prediction import predict
 
 TENSOR, STAGES, PER_NODE = 8, 12, 8
 KINDS = {
@@ -93,10 +97,18 @@ def domains() -> Diagram:
     return linked(nodes, links, words, both=True)
 
 
+def eight() -> Diagram:
+    """Return a step of a small GPT on one rank, and on eight as 2 × 2 × 2."""
+    split = Split("words", 2, 2, 2, 4)
+    steps = {"1 rank": split.alone, "8 ranks": split}
+    return of_steps({name: predict(run_of(each)) for name, each in steps.items()})
+
+
 DIAGRAMS = {
     "Which combination, where?": slabs,
     "Which layout of GPT-3 is the fastest?": gpt3,
     "across_nodes": apart,
     "Stages, slabs, or both?": sixteen,
     "What if NVLink joins 64 GPUs?": domains,
+    "eight_ranks: answer": eight,
 }

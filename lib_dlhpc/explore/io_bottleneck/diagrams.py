@@ -1,7 +1,8 @@
 """Diagrams of the slides of module 07: a file system, a full cache, distributed files, bytes of a step, stripes."""
 
-from lib_dlhpc.explore.io_bottleneck import batch
+from lib_dlhpc.explore.io_bottleneck import batch, live
 from lib_dlhpc.explore.slides import diagram as kit
+from lib_dlhpc.explore.slides.parts import stacked
 from lib_dlhpc.simulation import orders
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -75,10 +76,22 @@ def striped() -> kit.Diagram:
     return kit.held([f"target {k}" for k in range(NODES)], rows, "stripes 1 to 4 of a checkpoint")
 
 
+def fewer_requests() -> kit.Diagram:
+    """Return the requests of an epoch, one for each remote file and one for each batch."""
+    rows = {
+        words: {"requests": float(live.requests(batch))}
+        for words, batch in (("one file\nat a time", 1), ("64 samples\nat once", 64))
+    }
+    return stacked(
+        rows, {"requests": kit.ORANGE}, "", "requests of an epoch; each pays the latency"
+    )
+
+
 DIAGRAMS = {
     "Why do GPUs wait for files?": files,
     "Does a cache help?": cached,
     "What do remote reads cost?": partitioned,
     "What grows with the batch?": moved,
     "How is a checkpoint written?": striped,
+    "requests_at_once: answer": fewer_requests,
 }

@@ -1,6 +1,6 @@
 """Diagrams of the slides of module 12: four kinds of parallelism, a pipeline, a ring of tokens, experts, rollouts."""
 
-from lib_dlhpc.explore.language_model import experts, rollouts
+from lib_dlhpc.explore.language_model import experts, here, rollouts
 from lib_dlhpc.explore.language_model.layout import Setting, experiment
 from lib_dlhpc.explore.slides.diagram import (
     GREEN,
@@ -18,7 +18,9 @@ from lib_dlhpc.explore.slides.diagram import (
     linked,
     passes,
 )
+from lib_dlhpc.explore.slides.parts import of_steps
 from lib_dlhpc.layout import own_tokens, sizes, stride
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import PIPELINES, timetable
 
 KINDS = {
@@ -123,10 +125,18 @@ def iterations() -> Diagram:
     return lanes(rows, "time; as predicted", side=0.2)
 
 
+def small_ring() -> Diagram:
+    """Return a step of a small Llama on one rank, and on four that share each sequence in a ring."""
+    own = here.Setting()
+    steps = {"1 rank": own.alone, f"ring of {own.ranks}": own}
+    return of_steps({name: predict(here.experiment(each)) for name, each in steps.items()})
+
+
 DIAGRAMS = {
     "How do 16,000 GPUs train one network?": kinds,
     "How much of a pipeline is bubble?": idle,
     "Who waits for keys and values?": ring,
     "Where do tokens travel?": travel,
     "What does reinforcement learning wait for?": iterations,
+    "ring_here: answer": small_ring,
 }

@@ -1,9 +1,11 @@
 """Diagrams of the slides of module 06: steps of larger batches, and how rules are compared."""
 
-from lib_dlhpc.explore.large_batch.rules import mean, times_base
+from lib_dlhpc.explore.large_batch.rules import longer_step, mean, times_base
 from lib_dlhpc.explore.slides import diagram as kit
+from lib_dlhpc.explore.slides.parts import stacked
 
 SAMPLES, FACTORS = 4000, (1, 4, 32)
+SUMMED = 4  # ranks whose gradients are summed
 
 
 def fewer() -> kit.Diagram:
@@ -46,8 +48,15 @@ def collapsed() -> kit.Diagram:
     return kit.lanes(rows, "test accuracy", (1.0, "100%"))
 
 
+def hidden() -> kit.Diagram:
+    """Return how long the first step is with a gradient that is four times as long, for each rule."""
+    rows = {rule: {"first step": longer_step(rule.lower(), SUMMED)} for rule in ("SGD", "LARS")}
+    return stacked(rows, {"first step": kit.ORANGE}, "", "length, over that of the right gradient")
+
+
 DIAGRAMS = {
     "thirty_two_times: answer": collapsed,
     "How far can the batch grow?": fewer,
     "How far does each rule work?": compared,
+    "hidden_bug: answer": hidden,
 }

@@ -1,6 +1,6 @@
 """Diagrams of the slides of module 08: what training holds, what ZeRO shards, an offload and its host link."""
 
-from lib_dlhpc.explore.memory_wall import ledger
+from lib_dlhpc.explore.memory_wall import ledger, live
 from lib_dlhpc.explore.memory_wall.derivation import RANKS, STATE
 from lib_dlhpc.explore.memory_wall.derivation import held as held_with
 from lib_dlhpc.explore.slides import diagram as kit
@@ -57,8 +57,29 @@ def offloaded() -> kit.Diagram:
     )
 
 
+def under_the_cap() -> kit.Diagram:
+    """Return the peak in core and out of core, by the ledger, and the cap."""
+    own = live.Setting()
+    peaks = {
+        name: live.ledger(live.experiment(own, offload))
+        for name, offload in (("in core", "none"), ("out of core", own.what))
+    }
+    said = {name: show(round(peak, -5), "B") for name, peak in peaks.items()}
+    rows = [
+        kit.Lane(
+            f"{name}\n{said[name]}",
+            [kit.Bar(0, peak, "", kit.ORANGE if peak > own.cap else kit.GREEN)],
+        )
+        for name, peak in peaks.items()
+    ]
+    cap = f"cap: {show(own.cap, 'B')}"
+    words = "; ".join([*(f"{name}: {size}" for name, size in said.items()), cap])
+    return kit.lanes(rows, "memory at the peak", (own.cap, cap))._replace(words=words)
+
+
 DIAGRAMS = {
     "What if it does not fit?": training,
     "Which way around the wall?": sharded,
     "How fast must the host link be?": offloaded,
+    "out_of_core_peak: answer": under_the_cap,
 }

@@ -1,8 +1,11 @@
 """Diagrams of the slides of module 04: the shards of an MLP, microbatches in stages, stages of unequal layers."""
 
+from lib_dlhpc.explore.model_parallel import live
 from lib_dlhpc.explore.model_parallel.cuts import WAYS, Cut, stages
 from lib_dlhpc.explore.model_parallel.shards import COLUMNS, MESSAGES, ROWS, SHARDS
 from lib_dlhpc.explore.slides import diagram as kit
+from lib_dlhpc.explore.slides.parts import of_steps
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import PIPELINES, timetable
 
 GPUS, STAGES, MANY, WORK = 2, 3, 4, 4.0
@@ -53,8 +56,16 @@ def uneven() -> kit.Diagram:
     return kit.lanes(rows, f"time of a microbatch of {NETWORK}")
 
 
+def quickest() -> kit.Diagram:
+    """Return a step of the perceptron on one rank, and on two in each way."""
+    settings = {"one rank": live.ALONE}
+    settings |= {way: live.Setting(way, 2) for way in live.WAYS}
+    return of_steps({name: predict(live.experiment(each)) for name, each in settings.items()})
+
+
 DIAGRAMS = {
     "How do you split one network?": product,
     "How large is the bubble?": filled,
     "Where to cut?": uneven,
+    "quickest_way: answer": quickest,
 }

@@ -1,8 +1,22 @@
 """Diagrams of the slides of module 01: what a roof leaves of the peak, and the parameters of a machine."""
 
 from lib_dlhpc.costs import peak_rate
+from lib_dlhpc.explore.one_step import here
 from lib_dlhpc.explore.one_step.machines import example, precision_of
-from lib_dlhpc.explore.slides.diagram import ORANGE, Bar, Diagram, Lane, Node, Shape, lanes, linked
+from lib_dlhpc.explore.slides.diagram import (
+    BLUE,
+    GRAY,
+    ORANGE,
+    Bar,
+    Diagram,
+    Lane,
+    Node,
+    Shape,
+    lanes,
+    linked,
+)
+from lib_dlhpc.explore.slides.parts import stacked
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.units import format_plain as plain
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -44,7 +58,22 @@ def machine() -> Diagram:
     )
 
 
+def launches() -> Diagram:
+    """Return what launches, arithmetic with memory, and the allreduce take of a step on the catalog's laptop."""
+    own = here.experiment(here.Setting())
+    step, free = predict(own), predict(own.set({"machine.device.launch": 0.0}))
+    launched = float(step.compute - free.compute)
+    parts = {
+        "launches": launched,
+        "arithmetic, memory": float(step.compute) - launched,
+        "allreduce": float(step.exposed_communication),
+    }
+    inks = {"launches": GRAY, "arithmetic, memory": BLUE, "allreduce": ORANGE}
+    return stacked({"a step": parts}, inks, "s", "time")
+
+
 DIAGRAMS = {
     "Where does one training step's time go on my machine?": roof,
     "How fast is your machine?": machine,
+    "share_of_the_allreduce: answer": launches,
 }

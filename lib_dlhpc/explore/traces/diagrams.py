@@ -1,9 +1,14 @@
 """Diagrams of the slides of module 11: a late sender, four problems and their traces, a buffer between programs."""
 
 from lib_dlhpc.explore.slides import diagram as kit
-from lib_dlhpc.explore.traces.coupled import RANKS, Setting
+from lib_dlhpc.explore.slides.parts import stacked
+from lib_dlhpc.explore.traces import coupled_here
+from lib_dlhpc.explore.traces.coupled import COSTS, RANKS, Setting
+from lib_dlhpc.explore.traces.here import Setting as Planted
+from lib_dlhpc.explore.traces.here import asked
 from lib_dlhpc.explore.traces.waits import Setting as Program
 from lib_dlhpc.explore.traces.waits import trace
+from lib_dlhpc.prediction.coupled import predict_coupled
 
 SHOWN, WAITS = 2, {"receive": kit.ORANGE, "collective": kit.GRAY}
 SIGNS = {
@@ -71,9 +76,38 @@ def coupled() -> kit.Diagram:
     return kit.linked(nodes, [("simulation", "buffer"), ("buffer", "training")], words)
 
 
+def balanced() -> kit.Diagram:
+    """Return the work of each rank in a step, before and after it sends."""
+    before, after = (each[0] for each in asked(Planted(how="sends late")))
+    inks = {"before it sends": kit.ORANGE, "after": kit.GREEN}
+    rows = {
+        f"rank {rank}": dict(zip(inks, (float(before[rank]), float(after[rank])), strict=True))
+        for rank in range(len(before))
+    }
+    return stacked(rows, inks, "s", "work of a step")
+
+
+def apart() -> kit.Diagram:
+    """Return what the two ranks of a workflow do, in all."""
+    own = coupled_here.Setting()
+    terms = predict_coupled(coupled_here.workflow(own), COSTS, own.ranks).terms
+    both = own.ranks  # terms are means over the ranks
+    rows = {
+        "simulates": {"simulate": both * terms["simulate"]},
+        "trains": {
+            "train": both * terms["train"],
+            "wait for samples": both * terms["wait for samples"],
+        },
+    }
+    inks = {"simulate": kit.GREEN, "train": kit.ORANGE, "wait for samples": kit.GRAY}
+    return stacked(rows, inks, "s", "time of the run")
+
+
 DIAGRAMS = {
     "where_to_look: answer": cause,
     "Who waits for whom?": late,
     "Can you find the planted wait?": planted,
     "A workflow: which side waits?": coupled,
+    "sends_late: answer": balanced,
+    "waiting_training: answer": apart,
 }
