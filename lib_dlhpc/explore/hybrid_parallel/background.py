@@ -5,6 +5,7 @@ such ways would hold up the page, and stay in the memory of the visitor's kernel
 makes it (`python -m lib_dlhpc.explore.hybrid_parallel.background`), writes one line a layout, and ends.
 """
 
+import gc
 import json
 import subprocess
 import sys
@@ -115,6 +116,7 @@ def aside(setting: Any) -> Ways:
 
 def main(asked: str) -> None:
     """Write the layouts of a setting, one JSON line each."""
+    gc.disable()  # next to nothing of it is garbage, and looking for it would take a fifth of the time
     file, kind, *given = json.loads(asked)
     room = import_module(file)
     for way in room.ways_of(getattr(room, kind)(*given)):
