@@ -1,4 +1,4 @@
-"""SpecError, raised for invalid input, and its nearest-name hint."""
+"""SpecError, raised for invalid input, its nearest-name hint, and why a file cannot be read."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -18,6 +18,11 @@ class SpecError(ValueError):
 
 class FieldError(SpecError):
     """A field that does not exist, or a value outside of its own range: no other field makes it legal."""
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a file cannot be read, in words: without the number of an error and the path."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def suggest(name: str, legal: Iterable[str]) -> str:

@@ -84,6 +84,8 @@ def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsy
         (["catalog", "machines", "bigbasn"], "Did you mean 'bigbasin'"),
         (["validate", "goyal"], "Did you mean 'goyal17'"),
         (["explore", "no.ipynb"], "no such notebook"),
+        (["predict", "goyal-2017", "--set", "strategy.batch=many"], "not a number; write a number"),
+        (["predict", "."], "no such file but a folder"),
     ],
 )
 def test_an_error_is_reported_in_one_line_and_exits_2(arguments, words, capsys):
@@ -92,6 +94,20 @@ def test_an_error_is_reported_in_one_line_and_exits_2(arguments, words, capsys):
     assert words in captured.err
     assert captured.err.startswith("dlhpc: ") and captured.err.count("\n") == 1
     assert not captured.out
+
+
+@pytest.mark.parametrize("words", [("explore",), ("class", "serve")])
+@pytest.mark.parametrize("port", ["65536", "-1", "http"])
+def test_a_port_that_cannot_be_is_refused_before_anything_starts(words, port, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([*words, "--port", port])
+    assert end.value.code == 2
+    assert f"argument --port: '{port}': legal: 0 to 65535" in capsys.readouterr().err
+
+
+def test_a_batch_is_printed_alike_for_all_devices_and_for_one(capsys):
+    main(["predict", "goyal-2017", "--set", "strategy.batch=4096", "--quiet"])
+    assert "batch 1,048,576 (4,096 per device)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

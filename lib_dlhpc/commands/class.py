@@ -19,7 +19,7 @@ from lib_dlhpc.classroom import (
 from lib_dlhpc.commands.output import add_output, print_error, print_note, print_result
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import course, files
-from lib_dlhpc.explore.server.visitors import add_host_option
+from lib_dlhpc.explore.server.visitors import add_host_option, tcp_port
 from lib_dlhpc.lifetime import signals
 from lib_dlhpc.lifetime.files import write_text
 
@@ -81,7 +81,9 @@ def _add_teachers(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "page", nargs="?", help="a notebook or a folder of them (default: the course)"
     )
     _add_folder(serve)
-    serve.add_argument("--port", type=int, default=0, help="TCP port (default: the last one used)")
+    serve.add_argument(
+        "--port", type=tcp_port, default=0, help="TCP port (default: the last one used)"
+    )
     serve.add_argument(
         "--ip",
         default="127.0.0.1",

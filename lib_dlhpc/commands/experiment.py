@@ -69,11 +69,14 @@ def ranks_of(experiment: Experiment, asked: int | None, resumed: str | None = No
     return ranks
 
 
-def change(text: str) -> tuple[str, Any]:
-    """Return key and value of KEY=VALUE; the value parsed as TOML, or else text. Raises SpecError."""
+def change(text: str, option: str = "--set") -> tuple[str, Any]:
+    """Return key and value of KEY=VALUE, of a command's option; the value parsed as TOML, or else text.
+
+    Raises SpecError.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise SpecError(f"--set {text}: expected KEY=VALUE, such as strategy.nodes=64.")
+        raise SpecError(f"{option} {text}: expected KEY=VALUE, such as strategy.nodes=64.")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore import files
-from lib_dlhpc.explore.server.visitors import add_visitor_options
+from lib_dlhpc.explore.server.visitors import add_visitor_options, tcp_port
 from lib_dlhpc.lifetime import signals
 
 
@@ -26,7 +26,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     page.add_argument(
         "--no-browser", action="store_true", help="print the address, and do not open a browser"
     )
-    page.add_argument("--port", type=int, default=0, help="TCP port (default: a free one)")
+    page.add_argument("--port", type=tcp_port, default=0, help="TCP port (default: a free one)")
     page.add_argument(
         "--ip", default="127.0.0.1", help="address to listen on (default: this machine only)"
     )

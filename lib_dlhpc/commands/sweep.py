@@ -54,7 +54,11 @@ def _sweep(options: argparse.Namespace) -> int:
     from lib_dlhpc.scale_out import LostError
     from lib_dlhpc.scale_out.sweep import sweep_points
 
-    axes = dict(map(axis, options.over))
+    axes = dict[str, Sequence[Any]]()
+    for key, values in map(axis, options.over):
+        if key in axes:
+            raise SpecError(f"--over {key}: given twice; write its values in one list.")
+        axes[key] = values
     where, rows = place_of(options), options.rows and Path(options.rows)
     experiment = read(options.experiment, options.set)
     try:
@@ -81,7 +85,7 @@ def _sweep(options: argparse.Namespace) -> int:
 
 def axis(text: str) -> tuple[str, Sequence[Any]]:
     """Return the field and the values of KEY=VALUES; 1-64:8 is a range with both ends. Raises SpecError."""
-    key, values = change(text)
+    key, values = change(text, "--over")
     if isinstance(values, list):
         return key, values
     if not isinstance(values, str):
@@ -89,6 +93,8 @@ def axis(text: str) -> tuple[str, Sequence[Any]]:
     if found := RANGE.fullmatch(values):
         first, last, step = (int(each or 1) for each in found.groups())
         if step < 1 or last < first:
-            raise SpecError(f"--over {text}: expected FIRST-LAST:STEP, with LAST not below FIRST.")
+            raise SpecError(
+                f"--over {text}: expected FIRST-LAST:STEP, with LAST not below FIRST, and STEP 1 or more."
+            )
         return key, range(first, last + 1, step)
     return key, [change(f"{key}={each}")[1] for each in values.split(",")]

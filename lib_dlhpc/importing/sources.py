@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import SpecError, reason_of
 from lib_dlhpc.importing.hugging_face import from_config
 from lib_dlhpc.importing.imported import Imported
 from lib_dlhpc.importing.onnx_file import from_onnx
@@ -35,7 +35,7 @@ def import_model(source: Any, sequence: int = 0, sample: Any = None) -> Imported
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: cannot be read as JSON: {error}.") from None
+        raise SpecError(f"{path}: cannot be read as JSON: {reason_of(error)}.") from None
     if not isinstance(table, dict):
         raise SpecError(f"{path}: must be a JSON object, such as the config.json of a model.")
     return from_config(table, sequence, str(path))

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import SpecError, reason_of
 from lib_dlhpc.lifetime.files import remove_unfinished, write_status
 
 STATUS, RESULT, LOG = "status.json", "result.json", "log.txt"
@@ -121,7 +121,7 @@ def read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: cannot be read: {error}.") from None
+        raise SpecError(f"{path}: cannot be read: {reason_of(error)}.") from None
     return table if isinstance(table, dict) else {}
 
 

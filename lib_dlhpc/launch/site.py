@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, reason_of, suggest
 from lib_dlhpc.launch.systems import NAMES
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.units import parse_quantity
@@ -134,7 +134,7 @@ def load_site(name: str | Path, **changes: Any) -> Site:
             raise SpecError(f"{path}: larger than {LARGEST_FILE} bytes; that is not a site file.")
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read: {error}.") from None
+        raise SpecError(f"{path}: cannot be read: {reason_of(error)}.") from None
     try:
         return replace(read_site(table, path.stem), **changes)
     except SpecError as error:

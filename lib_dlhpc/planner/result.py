@@ -164,7 +164,7 @@ class Plan(Result):
     @property
     def reasons(self) -> tuple[str, ...]:
         """How many combinations were left out, by reason, most first."""
-        return tuple(f"{count:,} {reason}" for reason, count in self.left_out.most_common())
+        return tuple(f"{count:,}: {reason}" for reason, count in self.left_out.most_common())
 
     @property
     def along_the_front(self) -> tuple[str, ...]:

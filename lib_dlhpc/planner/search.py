@@ -183,7 +183,7 @@ class _Search:
         if not self.ranked:
             unfit = {r: n for r, n in self.left_out.items() if r.startswith(("does not", "over"))}
             most = Counter(unfit or self.left_out).most_common(3)
-            reasons = "; ".join(f"{count:,} {reason}" for reason, count in most)
+            reasons = "; ".join(f"{count:,}: {reason}" for reason, count in most)
             untried = int(self.waiting.sum()) + sum(each.others for each in self.found)
             rest = f"; {untried:,} others were not tried" if untried else ""
             raise SpecError(f"No layout was found for this run: {reasons}{rest}.")

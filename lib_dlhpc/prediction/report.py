@@ -71,10 +71,11 @@ def as_text(
     e = prediction.experiment
     step = float(prediction.step_time)
     low, high = (show(float(bound), "s") for bound in prediction.step_time_bounds)
+    each = "replica" if e.strategy.replica > 1 else "device"
     lines = [
         f"{e.model.name or e.model.family} on {e.machine.name or 'a machine'}:"
         f" {count(e.strategy.nodes, 'node')}, {count(e.devices, 'device')},"
-        f" batch {int(e.global_batch):,} ({e.strategy.batch} per {'replica' if e.strategy.replica > 1 else 'device'}),"
+        f" batch {int(e.global_batch):,} ({int(e.strategy.batch):,} per {each}),"
         f" {e.strategy.precision}, {exchange_in_words(e.strategy, e.training)}",
         "",
         f"  one step              {show(step, 's'):>10}   between {low} (all hidden) and {high} (nothing hidden)",

@@ -19,8 +19,8 @@ from lib_dlhpc.serving.service import is_attention
 from lib_dlhpc.spec.model import Layer, Model
 
 KINDS = (
-    *("embedding", "position_embedding", "rms_norm", "layer_norm", "head_norm", "dense"),
-    *("attention", "fused_attention", "add", "glu", "gelu", "relu", "silu", "dropout"),
+    *("embedding", "position_embedding", "rms_norm", "layer_norm", "head_norm", "width_norm"),
+    *("dense", "attention", "fused_attention", "add", "glu", "gelu", "relu", "silu", "dropout"),
 )
 
 

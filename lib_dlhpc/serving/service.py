@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import SpecError, reason_of
 from lib_dlhpc.spec.experiment import LARGEST_FILE, read_model
 from lib_dlhpc.spec.machine import Machine, read_machine
 from lib_dlhpc.spec.model import Model
@@ -137,7 +137,7 @@ def tables_of(path: str | Path) -> dict[str, Any]:
     except SpecError:
         raise
     except (OSError, ValueError, RecursionError) as error:  # missing, not UTF-8, not TOML
-        raise SpecError(f"{path}: cannot be read: {error}.") from None
+        raise SpecError(f"{path}: cannot be read: {reason_of(error)}.") from None
 
 
 def _read(tables: Mapping[str, Any]) -> Service:

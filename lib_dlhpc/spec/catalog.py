@@ -41,12 +41,16 @@ def read(kind: str, name: str, field: str = "") -> dict[str, Any]:
     return _copied(_entry(kind, name, field))
 
 
-def run(name: str) -> dict[str, Any]:
-    """Return the experiment of a run of the catalog, such as "goyal-2017", as a table; raises SpecError."""
+def run(name: str, folder: bool = False) -> dict[str, Any]:
+    """Return the experiment of a run of the catalog, such as "goyal-2017", as a table; raises SpecError.
+
+    folder: there is one of that name.
+    """
     kinds = {each: kind for kind in RUNS for each in names(kind)}
     if name not in kinds:
+        what = "no such file but a folder" if folder else "no such file"
         raise SpecError(
-            f"no such file, and no run of that name in the catalog; runs: {', '.join(kinds)}."
+            f"{what}, and no run of that name in the catalog; runs: {', '.join(kinds)}."
             f"{suggest(name, kinds)}"
         )
     experiment: dict[str, Any] = read(kinds[name], name)["experiment"]

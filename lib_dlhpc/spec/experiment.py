@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from lib_dlhpc.errors import FieldError, SpecError, suggest
+from lib_dlhpc.errors import FieldError, SpecError, reason_of, suggest
 from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.adapters import as_trained
@@ -311,7 +311,7 @@ def load(path: str | Path) -> Experiment:
     """Return the experiment in a TOML file, else the catalog's run of that name; raises SpecError."""
     try:
         if Path(path).is_dir() or not Path(path).exists():
-            return read_experiment(catalog.run(str(path)))
+            return read_experiment(catalog.run(str(path), Path(path).is_dir()))
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:
@@ -320,7 +320,7 @@ def load(path: str | Path) -> Experiment:
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
     except (OSError, ValueError) as error:  # no permission, not UTF-8
-        raise SpecError(f"{path}: cannot be read: {error}.") from None
+        raise SpecError(f"{path}: cannot be read: {reason_of(error)}.") from None
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

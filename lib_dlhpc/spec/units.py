@@ -79,7 +79,7 @@ def parse_quantity(value: Any, unit: str, field: str = "value") -> float:
             factor = 1.0
         if match is None or factor is None:
             raise SpecError(
-                f"{field} = {value!r}: not a quantity in {unit or 'plain numbers'}; write {_example(unit)}."
+                f"{field} = {value!r}: not a {f'quantity in {unit}' if unit else 'number'}; write {_example(unit)}."
             )
         number = float(match.group(1).replace("_", "")) * factor
     if math.isnan(number):

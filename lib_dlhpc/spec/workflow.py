@@ -13,7 +13,7 @@ from typing import Any
 
 import tomli_w
 
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import SpecError, reason_of
 from lib_dlhpc.spec.experiment import LARGEST_FILE, Experiment, read_experiment, to_tables
 from lib_dlhpc.spec.schema import check_keys, choice, number, read_table, to_table, whole
 from lib_dlhpc.spec.units import count
@@ -232,7 +232,7 @@ def load(path: str | Path) -> Workflow:
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
     except (OSError, ValueError) as error:
-        raise SpecError(f"{path}: cannot be read: {error}.") from None
+        raise SpecError(f"{path}: cannot be read: {reason_of(error)}.") from None
 
 
 def dumps(workflow: Workflow) -> str:

@@ -114,4 +114,4 @@ def test_a_wrong_value_is_named(change, words, served):
 
 def test_a_missing_file_is_named(capsys):
     assert main(["serve", "simulate", "none.toml"]) == 2
-    assert "none.toml: cannot be read" in capsys.readouterr().err
+    assert "none.toml: cannot be read: No such file" in capsys.readouterr().err

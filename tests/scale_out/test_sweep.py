@@ -255,6 +255,9 @@ def test_the_command(tmp_path, capsys):
     ("words", "legal"),
     [
         (("--over", "strategy.nodes=5-1"), "LAST not below FIRST"),
+        (("--over", "strategy.nodes=1-5:0"), "STEP 1 or more"),
+        (("--over", "strategy.nodes"), "--over strategy.nodes: expected KEY=VALUE"),
+        (("--over", "strategy.nodes=1", "strategy.nodes=2"), "--over strategy.nodes: given twice"),
         (("--over", "strategy.nodes=1-2", "--by", "speed"), "step_time"),
         (("--over", "strategy.nodes=1-2", "--best", "0"), "1 and more"),
         (("--over", "strategy.nodes=1-2", "--format", "xml"), "csv, parquet"),

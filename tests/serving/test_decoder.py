@@ -20,6 +20,16 @@ MODELS = {
     "palm": {"family": "palm", "head_size": 8, **SMALL},
     "gpt": {"family": "gpt", "dropout": 0.0, **SMALL},
     "bloom": {"family": "bloom", **SMALL},
+    "olmo 2": {
+        "family": "decoder",
+        "layers": 2,
+        "hidden": 32,
+        "sequence": LENGTH,
+        "vocabulary": 32,
+        "block": "post",
+        "feed_forward": {"features": 48},
+        "attention": {"heads": 4, "kv_heads": 2, "rotary_base": 100, "width_normed": True},
+    },
 }
 
 

@@ -265,6 +265,8 @@ def test_a_run_of_the_catalog_is_opened_by_its_name(tmp_path, monkeypatch):
     assert load("llama3-405b").strategy.pipeline > 1  # a preset, which nobody published
     with pytest.raises(SpecError, match=r"no run of that name .* Did you mean 'goyal-2017'\?"):
         load("goyal-2018")
+    with pytest.raises(SpecError, match="no such file but a folder, and no run of that name"):
+        load(tmp_path)
 
 
 def test_a_file_comes_before_a_run_of_its_name_and_a_folder_does_not(tmp_path, monkeypatch):

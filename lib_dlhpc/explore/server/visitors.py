@@ -17,6 +17,13 @@ def add_visitor_options(parser: argparse.ArgumentParser) -> None:
     add_host_option(parser)
 
 
+def tcp_port(text: str) -> int:
+    """Return the number of a TCP port, for the parser of a command."""
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r}: legal: 0 to 65535")
+    return int(text)
+
+
 def add_host_option(parser: argparse.ArgumentParser) -> None:
     """Add the option that says by which names the server goes."""
     parser.add_argument(
