@@ -2,11 +2,14 @@
 
 import json
 import math
+import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks import figure as room
 from lib_dlhpc.explore.blocks.built import compiled
 from lib_dlhpc.explore.blocks.figure import Figure
@@ -107,3 +110,27 @@ def test_words_in_the_color_of_a_line_can_be_read(color: str, scheme: int) -> No
     for ground in (card, paper):
         low, high = sorted((luminance(mixed), luminance(ground)))
         assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+def test_a_second_checkout_leaves_the_drawings_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share a folder; only versions older than the newest four go."""
+    made: list[str] = []
+
+    def used(key: str) -> None:
+        def make() -> str:
+            made.append(key)
+            return key
+
+        built.kept("toy", "json", key, make)
+
+    monkeypatch.setattr(built, "_folder", lambda: tmp_path)
+    for age, key in enumerate("abcde"):
+        used(key)
+        os.utime(built._place("toy", "json", key), (age, age))
+    for key in "bcde":
+        used(key)
+    assert made == list("abcde") and len(list(tmp_path.iterdir())) == 4
+    used("a")
+    assert made == list("abcdea") and not built._place("toy", "json", "b").exists()

@@ -11,7 +11,8 @@ drawings()        all drawings of this package by name, compiled; drawn() says w
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -21,6 +22,7 @@ from typing import Any
 from lib_dlhpc.results import palette
 
 PAGES = Path(__file__).parents[1]
+OTHERS = 3  # versions of a kept file beside the one that is used
 VEGA_LITE = "6.4"  # of those that vl-convert has
 # Figures wait for dlhpcVega, or for this event when they are there first.
 SNIPPET = """
@@ -117,17 +119,28 @@ def _looks() -> str:
 
 
 def kept(name: str, ending: str, key: str, make: Callable[[], str]) -> Path:
-    """Return the kept file of this name whose making depended on `key`; make it, in place of older ones, if needed."""
+    """Return the kept file of this name whose making depended on `key`; make it if needed.
+
+    The newest of other versions stay: a second checkout reads the same folder.
+    """
     file = _place(name, ending, key)
     if not file.exists():
         text = make()
-        for old in file.parent.glob(f"{name}-*.{ending}"):
+        others = sorted(_ages(file.parent.glob(f"{name}-*.{ending}")), reverse=True)
+        for _, old in others[OTHERS:]:
             old.unlink(missing_ok=True)
         handle, temporary = tempfile.mkstemp(dir=file.parent, suffix=f".{ending}.part")
         with open(handle, "w", encoding="utf-8") as out:
             out.write(text)
         os.replace(temporary, file)
     return file
+
+
+def _ages(files: Iterable[Path]) -> Iterator[tuple[float, Path]]:
+    """Yield the time and the path of each; one that another process removes meanwhile is left out."""
+    for file in files:
+        with suppress(FileNotFoundError):
+            yield file.stat().st_mtime, file
 
 
 def _place(name: str, ending: str, key: str) -> Path:
