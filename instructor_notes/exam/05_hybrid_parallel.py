@@ -195,13 +195,13 @@ QUESTIONS = [
     cut_finer,
     Question(
         "first split",
-        "A network fits one GPU with room to spare, you have 64, and twice the batch still needs half the"
-        " steps. Which split first?",
+        "A network fits one GPU with room to spare, you have 64, all joined by NVLink, and twice the batch still"
+        " needs half the steps. Which split first?",
         "Data",
         {
-            "Tensor": "Model parallel is for speed",
+            "Tensor": "With NVLink over 64 GPUs, tensor parallelism may grow to 64.",
             "Pipeline": "Sixty-four stages are 64 times as fast.",
-            "Spatial": "Smaller pieces of a sample are always faster.",
+            "Spatial": "Model parallel is for speed",
         },
         "One allreduce per step, mostly overlapped, as long as a larger batch saves steps.",
     ),
