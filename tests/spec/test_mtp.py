@@ -49,6 +49,13 @@ def counts(mtp, **options):
     return model.parameters, model.forward_flop
 
 
+def test_a_bias_of_the_last_matrix_is_refused_in_words_where_modules_would_share_it():
+    with pytest.raises(SpecError, match="mtp: modules share the last matrix, not its bias"):
+        read_model(model_of(1, logits_bias=True))
+    read_model(model_of(0, logits_bias=True))
+    read_model(model_of(1, logits_bias=True, tied=True))
+
+
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_module_adds_a_block_a_product_of_twice_the_width_three_norms_and_no_table(tied):
     """DeepSeek-AI 2024, section 2.2: a block like the last one, and logits by the matrix of the model."""

@@ -338,6 +338,7 @@ UNTRAINABLE = {
     "bert-base": "gather",
     "bert-large": "gather",
     "deepseek-v3": "latent_attention",
+    "gpt-oss-120b": "sinks",
     "srgan-generator": "prelu",
     "ddpm-cifar10": "timestep",
     **dict.fromkeys(("dit-s2", "dit-b2", "dit-l2", "dit-xl2", "dit-xl2-512"), "label_embedding"),

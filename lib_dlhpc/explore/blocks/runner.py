@@ -102,4 +102,5 @@ class Runner:
             else:
                 self.said.value = problem_html(str(reason))
         finally:
-            self.run.disabled, self.cancel.disabled = not self.offered, True
+            self.cancel.disabled = True
+            self.run.disabled = not self.offered

@@ -117,7 +117,7 @@ def predicted(setting: Setting, where: str) -> Found:
 
 
 def experiment(setting: Setting, where: str) -> Experiment:
-    """Return the run on 512 GPUs: experts with 8 stages; tensor ranks with so many that both make 64."""
+    """Return the run on 512 GPUs: experts with 8 stages; tensor ranks with 64 / tensor stages."""
     network = NETWORKS[setting.divided]
     machine = {"name": setting.pod} if where == NODES else {"name": RACKS, "domain": TRAYS}
     nodes = GPUS // int(load_machine(str(machine["name"])).devices_per_node)

@@ -21,10 +21,8 @@ from lib_dlhpc.explore.slides.diagram import (
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.spec.units import format_quantity
 
-LETTER, EDGE = (
-    0.021,
-    0.03,
-)  # shares of a diagram: the width of a letter in a bar, and of the bar's edges
+# Shares of a diagram: the width of a letter in a bar, and of the bar's edges.
+LETTER, EDGE = 0.021, 0.03
 COLORS = {
     BLUE: "blue",
     ORANGE: "orange",

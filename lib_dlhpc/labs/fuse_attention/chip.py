@@ -57,7 +57,7 @@ class Tile:
         self.free()
 
     def free(self) -> None:
-        """Give its room back; whoever uses it afterward is refused."""
+        """Give its room back; using it afterward is an error."""
         if getattr(self, "_numbers", None) is not None:
             self._chip.used -= self._room
             self._numbers = None

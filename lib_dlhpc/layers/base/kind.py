@@ -121,7 +121,7 @@ class Site(NamedTuple):
         return self.shape
 
     def check_tied(self, tied: str, weights: int) -> None:
-        """Raise SpecError if `tied` is not "" and names no layer before this one with so many weights."""
+        """Raise SpecError if `tied` is not "" and names no layer before this one with that many weights."""
         if tied and (tied not in self.layers or self.layers[tied].parameters != weights):
             raise SpecError(f"{self.name}: tied = {tied!r} does not hold {weights} weights.")
 

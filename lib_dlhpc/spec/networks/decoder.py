@@ -45,6 +45,10 @@ def decoder(
     embeddings. tied: the last matrix is that of the embedding. mtp: modules of multi-token prediction, each of which
     predicts one more word (DeepSeek-AI 2024, "DeepSeek-V3", section 2.2); priced, not trained.
     """
+    if mtp and logits_bias and not tied:
+        raise SpecError(
+            "mtp: modules share the last matrix, not its bias; legal: logits_bias = false, or tied."
+        )
     net = Builder(sequence)
     net.embedding(vocabulary, hidden, keep=not (positions or word_dropout), name="words")
     if positions:
@@ -87,9 +91,9 @@ def _parts(
 
 
 def _further(net: Builder, state: str, vocabulary: int, norm: str) -> None:
-    """Append the input of a module that predicts a further word: a product of the state, and of the next word's row.
+    """Append the input of a module that predicts a further word: a matmul of the state, and of the next word's row.
 
-    One matrix of both, one above the other (DeepSeek-AI 2024, equation 21), is the sum of two products.
+    One matrix of both, one above the other (DeepSeek-AI 2024, equation 21), is the sum of two matmuls.
     """
     hidden = net.shape(state)[-1]
     net.embedding(vocabulary, hidden, keep=True, tied="words", name="words", after="input")

@@ -268,14 +268,17 @@ def test_inside_a_node_a_rack_gains_nothing_and_beyond_it_all_the_more(divided: 
 
 def test_a_rack_needs_no_copies_to_save_and_nodes_do() -> None:
     once, each = (waits(domain.RACK, sent=sent) for sent in domain.SENT.values())
-    assert once == each
+    assert once < each < 1.1 * once
     assert waits(domain.NODES, sent="direct") > 2 * waits(domain.NODES, sent="by-node")
 
 
 def test_a_wider_tensor_group_sends_as_much_and_computes_less() -> None:
     """The share of tensor ranks grows in a rack, too; that of experts hardly does."""
     shares = {
-        divided: [domain.exposed(domain.Setting(divided, ranks), domain.RACK) for ranks in (8, 64)]
+        divided: [
+            domain.exposed(domain.Setting(divided, ranks, sent="direct"), domain.RACK)
+            for ranks in (8, 64)
+        ]
         for divided in domain.GROUPS.values()
     }
     (few, many), (tensor_few, tensor_many) = shares["experts"], shares["tensor"]

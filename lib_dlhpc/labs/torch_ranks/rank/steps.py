@@ -131,7 +131,7 @@ class Sharded:
     def step(
         self, x: Array, y: Array, samples_of_all: int, rate: float, enough: float | None
     ) -> None:
-        """Take a step. enough: count what is held at its update; so many bytes are not too many. Raises Misused."""
+        """Take a step. enough: bytes that may be held at its update, which are then counted. Raises Misused."""
         given = samples(x), labels(y)
         self._meter.leave_out(given)
         self._updated.clear()
