@@ -79,7 +79,7 @@ def rename(file: Path, learner: str, name: str) -> None:
 def answers(file: Path) -> list[Entry]:
     """Return all answers, in the order in which they were given."""
     with opened(file) as connection:
-        query = f"select {', '.join(COLUMNS)} from answers order by time, id"
+        query = f"select {', '.join(COLUMNS)} from answers order by time, rowid"
         return [_entry(row) for row in connection.execute(query)]
 
 

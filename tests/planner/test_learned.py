@@ -53,7 +53,7 @@ def test_a_batch_that_nobody_measured_stays_as_in_the_file():
     ("batch", "message"),
     [
         ([65536], "every batch is refused: batch of 65,536"),
-        ([130], "1 batch of 130: no layout fits"),
+        ([130], "1: batch of 130: no layout fits"),
         ([0], "plan.batch: 0: expected whole numbers"),
         ([2.5], "plan.batch: 2.5: expected whole numbers"),
     ],

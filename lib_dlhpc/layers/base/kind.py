@@ -83,6 +83,10 @@ class Layer:
 
 
 _LIKENESSES: dict[tuple[Any, ...], int] = {}
+# Names that the first instances have are stored once for all (PEP 412); names that come later triple a layer's memory.
+_FIRST = Layer("", "", (), (), ())
+for _name in ("traits", "likeness"):
+    object.__setattr__(_FIRST, _name, None)
 # Not unions, which would be made anew for each of many attributes.
 _PLAIN, _SEQUENCES = (str, int, float), (list, tuple)
 
