@@ -45,10 +45,6 @@ def decoder(
     embeddings. tied: the last matrix is that of the embedding. mtp: modules of multi-token prediction, each of which
     predicts one more word (DeepSeek-AI 2024, "DeepSeek-V3", section 2.2); priced, not trained.
     """
-    if mtp and logits_bias and not tied:
-        raise SpecError(
-            "mtp: modules share the last matrix, not its bias; legal: logits_bias = false, or tied."
-        )
     net = Builder(sequence)
     net.embedding(vocabulary, hidden, keep=not (positions or word_dropout), name="words")
     if positions:
@@ -266,6 +262,10 @@ def _block(net: Builder, block: str, norm: str, dropout: float, attend: _Part, f
 
 
 def _logits(net: Builder, norm: str, vocabulary: int, bias: bool, tied: str) -> None:
+    if bias and tied == "logits":
+        raise SpecError(
+            "mtp: modules share the last matrix, not its bias; legal: logits_bias = false, or tied."
+        )
     _norm(net, norm)
     net.dense(vocabulary, bias=bias, fp32=True, tied=tied, name="logits")
 
