@@ -180,7 +180,7 @@ def test_only_hundreds_of_local_steps_hide_a_link_of_ten_gigabits() -> None:
     waits = [sites.waits(sites.apart(count, "10 Gb/s")) for count in sites.ALONE]
     assert [share < 0.1 for share in waits] == [False, False, False, True]
     slow, fast = (float(sites.apart(1, link).step_time) for link in ("1 Gb/s", "100 Gb/s"))
-    assert 10 < slow / fast < 15  # "some ten times as fast"
+    assert 40 < slow / fast < 70  # "not a hundred times as fast"
     held = [float(sites.apart(count, "10 Gb/s").memory_total) for count in (1, 500)]
     weights = float(sites.apart(1, "10 Gb/s").experiment.model.parameters)
     assert held[1] - held[0] == pytest.approx(8 * weights, rel=0.01)  # momentum, weights in fp32
