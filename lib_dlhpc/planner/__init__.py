@@ -7,11 +7,13 @@ candidates.py  the bounds of all, found in chunks, here or elsewhere
 prices.py   exact prices of many layouts at once, as arrays
 search.py   plan(experiment): exact predictions in the order of the bound, until no other can be better
 failures.py the chosen layouts with failures: simulated, beside the closed form
+sizes.py    which model size reaches the least loss within a budget: planned rates joined with a scaling law
 front.py    the Pareto front of several objectives, and its knee
 result.py   Plan: what it returns; each Choice is an experiment
 """
 
 from lib_dlhpc.planner.result import Choice, Plan
 from lib_dlhpc.planner.search import plan
+from lib_dlhpc.planner.sizes import Size, Trained, guessed, sizes, trained
 
-__all__ = ["Choice", "Plan", "plan"]
+__all__ = ["Choice", "Plan", "Size", "Trained", "guessed", "plan", "sizes", "trained"]
