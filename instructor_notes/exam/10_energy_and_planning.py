@@ -134,21 +134,52 @@ def free_joules(draw: Draw) -> Question:
     )
 
 
-def epochs(draw: Draw) -> Question:
-    """A larger batch that needs more epochs."""
-    more, faster = draw.between(1.6, 4.8, 0.1), draw.between(1.2, 1.9, 0.1)
+def more_compute(draw: Draw) -> Question:
+    """The compute-optimal size of a larger budget."""
+    weights, times = draw.between(2, 9, 0.5), draw.between(5, 15, 1)
+    alpha, beta = 0.35, 0.37
+    best = weights * times ** (beta / (alpha + beta))
     return Question(
-        "epochs",
-        f"A larger batch needs {more} times the epochs to the same accuracy, and an epoch is {faster} times as fast."
-        " How many times as long does the run take?",
-        f"{more / faster:.2f}",
+        "more compute",
+        f"The loss of a language model is E + A/N^{alpha} + B/D^{beta} for N weights and D tokens, and training takes"
+        f" 6ND FLOP. For some budget {weights:g} billion weights are compute-optimal. How many are for {times} times"
+        " that?",
+        f"{best:.1f} billion",
         {
-            f"{more:.2f}": "An epoch takes equally long with any batch.",
-            f"{more * faster:.2f}": "Both factors lengthen the run.",
-            f"{1 / faster:.2f}": "A larger batch is faster, whatever the target.",
+            f"{weights * times:.1f} billion": "All of the compute goes into weights.",
+            f"{weights * times**0.75:.1f} billion": "Weights have to grow much faster than tokens.",
+            f"{weights:.1f} billion": "All of the compute goes into tokens.",
         },
-        "An epoch is faster with the larger batch, by less than it needs more of them.",
-        [Step("Epochs over speed", more / faster)],
+        "Weights grow with the power β/(α + β) of the compute, tokens with α/(α + β): both by about the root.",
+        [
+            Step("β/(α + β)", beta / (alpha + beta)),
+            Step("Times the weights", times ** (beta / (alpha + beta))),
+            Step("Weights, in billions", best),
+        ],
+    )
+
+
+def served_tokens(draw: Draw) -> Question:
+    """The FLOP of serving beside those of training."""
+    trained, more = draw.between(200, 800, 10), draw.between(1.3, 1.7, 0.01)
+    served = round(trained * more)
+    share = 2 * served / (6 * trained + 2 * served)
+    return Question(
+        "served tokens",
+        f"A decoder trains on {trained} billion tokens, and then serves {served} billion. Training takes 6 FLOP for"
+        " each weight and token, serving 2. Which part of all FLOP is serving?",
+        f"{100 * share:.1f}%",
+        {
+            f"{100 * served / (trained + served):.1f}%": "A served token costs as much as a trained one.",
+            f"{100 * served / (3 * trained):.1f}%": "The part is that of training, not of both.",
+            f"{100 * 2 / (6 + 2):.1f}%": "Two of eight FLOP are serving, however many tokens there are.",
+        },
+        "2S of 6D + 2S; the weights cancel. The more it serves, the more a smaller model saves.",
+        [
+            Step("FLOP per weight: 6 D, in billions", 6 * trained),
+            Step("2 S, in billions", 2 * served),
+            Step("2 S of both", 100 * share, "%"),
+        ],
     )
 
 
@@ -185,17 +216,6 @@ QUESTIONS = [
     half_the_gpus,
     lowest_limit,
     Question(
-        "knee",
-        "A front of time and energy has a knee. Why may it not be the run to choose?",
-        "It moves with the range of runs that one looks at; a deadline or a budget decides",
-        {
-            "It is always the run to choose": "The knee is the best run.",
-            "It is never on the front": "A compromise is dominated by both ends.",
-            "It has the mean of time and energy": "The knee is the middle of the front.",
-        },
-        "Add more GPUs at either end, and it moves, though no run has changed.",
-    ),
-    Question(
         "twice the batch",
         "A planner finds that GPT-3 with twice the batch takes 10% less time and energy per epoch. May it"
         " offer that?",
@@ -221,5 +241,6 @@ QUESTIONS = [
     ),
     limit_and_clock,
     free_joules,
-    epochs,
+    more_compute,
+    served_tokens,
 ]

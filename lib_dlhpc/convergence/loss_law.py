@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec.units import format_quantity as show
 
 TRAIN, SERVE = 6, 2  # FLOP per weight and token: forward and backward, forward
 HALVINGS = 200
@@ -98,8 +99,8 @@ class LossLaw:
     def beyond(self, weights: float, tokens: float) -> str:
         """Say where the law extrapolates, or nothing."""
         named = (("weights", weights, self.weights), ("tokens", tokens, self.tokens))
-        return ", ".join(
-            f"{name}: {value:.3g} is {'below' if value < low else 'above'} the {low:.3g} to {high:.3g} measured"
+        return "; ".join(
+            f"{show(value, '')} {name}, measured were {show(low, '')} to {show(high, '')}"
             for name, value, (low, high) in named
             if not low <= value <= high
         )

@@ -137,7 +137,7 @@ PATH = (
         "10",
         "Energy and planning",
         "What is the best run for my joules and hours?",
-        55,
+        65,
         ("02", "04", "06"),
         ("10_race_the_planner",),
     ),

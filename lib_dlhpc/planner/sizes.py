@@ -201,9 +201,13 @@ class Trained(Result):
 
     @property
     def at_an_end(self) -> bool:
-        """Whether the best is the smallest or the largest that can be trained, so that another may be better."""
-        possible = np.flatnonzero(np.isfinite(self.loss))
-        return self.best in (possible[0], possible[-1])
+        """Whether the best is the smallest or the largest of the family, so that another may be better."""
+        return self.best in (0, len(self.family) - 1)
+
+    def near(self, nats: float = 0.01) -> tuple[Size, Size]:
+        """Return the smallest and the largest size within `nats` of the least loss (0.01: how exactly they were read)."""
+        rows = np.flatnonzero(self.loss <= self.loss[self.best] + nats)
+        return self.family[rows[0]], self.family[rows[-1]]
 
     def beyond(self, row: int) -> str:
         """Say where the law extrapolates for a size, or nothing."""
@@ -213,11 +217,15 @@ class Trained(Result):
         """Return the sizes in words."""
         own = self.family[self.best]
         facts = {
-            "best": f"{show(own.weights, 'weights')} on {show(float(self.tokens[self.best]), 'tokens')}",
-            "loss": f"{self.loss[self.best]:.3f} nats per token ({self.law.title})",
+            "best": f"{show(own.weights, '')} weights on {show(float(self.tokens[self.best]), '')} tokens",
+            "loss": f"{self.loss[self.best]:.3f} nats per token, {self.law.title}",
             "MFU": f"{own.utilization:.1%}",
             "energy": show(float(self.energy[self.best]) / 3600, "Wh"),
         }
+        low, high = self.near()
+        facts["within 0.01 nats"] = f"{show(low.weights, '')} to {show(high.weights, '')} weights"
+        if self.at_an_end:
+            facts["at an end"] = "the family has no size on one side of the best"
         if beyond := self.beyond(self.best):
             facts["extrapolated"] = beyond
         header = ("weights", "tokens", "per weight", "loss", "MFU", "energy", "layout")

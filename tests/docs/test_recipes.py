@@ -41,8 +41,8 @@ def test_a_recipe_runs(title, tmp_path, monkeypatch, require):
     exec(compile(RECIPES[title], f"recipes.md: {title}", "exec"), {"__name__": "__main__"})
 
 
-def test_there_are_thirteen_recipes_and_each_has_one_block():
-    assert len(RECIPES) == TEXT.count("```python") == TEXT.count("\n## ") == 13
+def test_there_are_fourteen_recipes_and_each_has_one_block():
+    assert len(RECIPES) == TEXT.count("```python") == TEXT.count("\n## ") == 14
     assert max(len(block.splitlines()) for block in RECIPES.values()) <= 15
 
 

@@ -495,13 +495,27 @@ def test_10_energy_and_planning(questions):
 
     watts = "draws {} W", "computes, {} W", "limit of {} W"
     is_right(questions, name, "limit and clock", slower, *watts)
+    laws = "A/N^{}", "B/D^{}", "budget {} billion", "for {} times"
+
+    def optimal(alpha, beta, weights, times):
+        """Search the size of the least loss, with A and B for which `weights` are the best of a budget of 1."""
+        sizes = weights * 1.001 ** np.arange(-2000, 4000)
+        a = weights**alpha / alpha  # so that alpha A / N^alpha = beta B / D^beta for D = 1 / N
+        b = (1 / weights) ** beta / beta
+        losses = a / sizes**alpha + b / (times / sizes) ** beta
+        return sizes[np.argmin(losses)]
+
+    is_right(questions, name, "more compute", optimal, *laws, within=0.03)
+    both = "trains on {} billion", "serves {} billion", "takes {} FLOP", "serving {}."
     is_right(
         questions,
         name,
-        "epochs",
-        lambda more, faster: more / faster,
-        "needs {} times",
-        "is {} times",
+        "served tokens",
+        lambda trained, served, train, serve: (
+            100 * serve * served / (train * trained + serve * served)
+        ),
+        *both,
+        within=0.02,
     )
 
 

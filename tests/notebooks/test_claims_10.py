@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from module_text import has_every_part
 
+from lib_dlhpc.convergence import LAWS
 from lib_dlhpc.explore.energy_planning import here
+from lib_dlhpc.explore.energy_planning.best_size import SLOW, best, found_sizes, with_guess
+from lib_dlhpc.explore.energy_planning.best_size import Setting as Size
 from lib_dlhpc.explore.energy_planning.budget import Setting as Budget
 from lib_dlhpc.explore.energy_planning.budget import gpus, layout, planned
 from lib_dlhpc.explore.energy_planning.here import Setting as Here
@@ -64,6 +67,60 @@ def test_of_gpt_3_accuracy_is_not_assessed():
     assert "accuracy not assessed" in gpt3_reason() and "batch must stay" in gpt3_reason()
 
 
+def billions(weights):
+    return round(weights / 1e9, 2)
+
+
+def test_the_best_size_is_13_billion_within_what_was_measured():
+    own = found_sizes(Size())
+    assert not own.beyond(own.best)
+    assert best(Size()).weights == pytest.approx(13e9, rel=0.01)
+    assert own.tokens[own.best] == pytest.approx(124e9, rel=0.01)
+    assert own.loss[own.best] == pytest.approx(2.146, abs=5e-4)
+    low, high = own.near()
+    assert (billions(low.weights), billions(high.weights)) == (6.74, 13.02)
+    small = next(row for row, each in enumerate(own.family) if billions(each.weights) == 1.75)
+    assert own.tokens[-1] == pytest.approx(8e9, rel=0.02) and own.loss[-1] > own.loss[small]
+
+
+def test_a_guess_promises_less_and_chooses_a_smaller_size():
+    guess = with_guess(Size())
+    assert guess.family[guess.best].weights < best(Size()).weights
+    assert guess.loss.min() > found_sizes(Size()).loss.min()
+    assert [
+        round(100 * each.utilization) for each in (found_sizes(Size()).family[0], best(Size()))
+    ] == [45, 59]
+
+
+def test_served_tokens_over_train_and_a_slow_network_moves_the_size():
+    served = found_sizes(Size(served=1e12))
+    assert billions(served.family[served.best].weights) == 1.75
+    assert served.tokens[served.best] > 250 * served.family[served.best].weights
+    fast, slow = best(Size(gpus=512)), best(Size(SLOW, 512))
+    assert [billions(each.weights) for each in (fast, slow)] == [35.09, 22.14]
+    assert [round(100 * each.utilization) for each in (fast, slow)] == [60, 18]
+    used = [each.utilization for each in found_sizes(Size(SLOW, 512)).family]
+    assert [round(100 * used[0]), round(100 * used[-1])] == [6, 24]
+    mfu = [each.utilization for each in found_sizes(Size()).family]
+    assert [round(100 * min(mfu)), round(100 * max(mfu))] == [45, 62]
+
+
+def test_6n_leaves_out_5_to_23_percent():
+    extra = [round(100 * each.uncounted) for each in found_sizes(Size()).family]
+    assert (min(extra), max(extra)) == (5, 23)
+
+
+def test_both_laws_of_the_budget_of_chinchilla_and_the_rule_of_three():
+    sizes = [law.split(5.76e23).weights for law in LAWS.values()]
+    assert [round(each / 1e9) for each in sizes] == [32, 72]
+    for law in LAWS.values():
+        few, many = law.split(1e21), law.split(1e22)
+        assert 2.5 < many.weights / few.weights < 3.5 and 2.5 < many.tokens / few.tokens < 4
+    # In the runs of Chinchilla: the refit, for budgets of the size of its own.
+    own = LAWS["besiroglu"].split(5.76e23)
+    assert 15 < own.tokens / own.weights < 25
+
+
 def test_the_last_stage_has_no_slack_for_it_is_the_slowest():
     own = found(Pipe())
     place = np.array([call.place for call in own.passes])
@@ -84,4 +141,4 @@ def test_more_epochs_outweigh_the_more_efficient_products():
 
 
 def test_every_part_is_there(repository):
-    has_every_part(repository / "modules" / "10_energy_and_planning.ipynb", 4, 4)
+    has_every_part(repository / "modules" / "10_energy_and_planning.ipynb", 5, 6)

@@ -7,6 +7,7 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked
+from lib_dlhpc.planner import Trained
 from lib_dlhpc.results.palette import BACKWARD, CHECKPOINT, FORWARD, GRADIENTS, SERIES
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -22,6 +23,9 @@ LINES = {
     "each number of GPUs": (SERIES[0], [2, 2], "triangle-up"),
 }
 PASSES = {"forward": FORWARD, "backward": BACKWARD}
+PREDICTED, GUESSED = "predicted utilization", "40% for all sizes"
+SIZE_RANGE = [1.4e8, 2.2e11]  # weights
+SIZES = {PREDICTED: (SERIES[0], [1, 0], "circle"), GUESSED: (SERIES[1], [6, 3], "square")}
 PLACES: dict[str, dict[str, Any]] = {  # of the words of named runs, px from their marks
     "fastest": {"side": "left", "shift": 10, "dy": 0},
     "knee": {"side": "center", "shift": 0, "dy": 17},
@@ -103,3 +107,48 @@ def causes_state(runs: Mapping[str, Mapping[str, float]]) -> State:
     data = stacks(watt_hours, CAUSES, "Wh")
     each = map(" ".join, zip(data["sums"]["row"], data["sums"]["words"], strict=True))
     return data, f"Energy to the target: {'; '.join(each)}."
+
+
+def losses_state(lines: Mapping[str, Trained]) -> State:
+    """Loss (nats per token) against weights of sizes by line; the best of each is named."""
+    points, marks, lowest, highest = list[Any](), list[Any](), np.inf, 0.0
+    for name, own in lines.items():
+        for row in np.flatnonzero(np.isfinite(own.loss)).tolist():
+            x, y = own.family[row].weights, float(own.loss[row])
+            details = f"{show(x, '')}, {show(float(own.tokens[row]), '')}, {y:.3f}"
+            measured = not own.beyond(row)
+            points.append({"line": name, "x": x, "y": y, "measured": measured, "details": details})
+            highest = max(highest, y)
+            if row == own.best:
+                marks.append({"line": name, "x": x, "y": y, "words": show(x, ""), "details": name})
+                lowest = min(lowest, y)
+    room = {"x": SIZE_RANGE, "y": [lowest - 0.04, min(lowest + 0.5, highest)]}
+    each = (f"with {m['line']} {m['words']} weights ({m['y']:.3f} nats per token)" for m in marks)
+    data: Data = {"points": columns(points), "marks": columns(marks), "room": room}
+    return data, f"The least loss: {'; '.join(each)}."
+
+
+def utilization_state(own: Trained, fixed: float) -> State:
+    """MFU against weights of the sizes that fit, the best one named, and the fixed utilization."""
+    fitting = [each for each in own.family if each.rate]
+    best = own.family[own.best]
+    words = f"best size: {best.utilization:.0%}"
+    rows = (
+        {
+            "x": each.weights,
+            "y": each.utilization,
+            "details": f"{each.utilization:.1%}: {each.layout}",
+        }
+        for each in fitting
+    )
+    data: Data = {
+        "lines": columns(rows),
+        "now": marked(words, best.weights > 5e9, 11, x=best.weights, y=best.utilization),
+        "level": columns([{"y": fixed, "words": f"{fixed:.0%}"}]),
+        "room": {"x": SIZE_RANGE, "y": [0.0, 0.72]},
+    }
+    ends = " to ".join(
+        f"{e.utilization:.0%} at {show(e.weights, '')}" for e in (fitting[0], fitting[-1])
+    )
+    larger = " Larger sizes fit in no layout." * (len(fitting) < len(own.family))
+    return data, f"MFU from {ends} weights; {words}.{larger}"

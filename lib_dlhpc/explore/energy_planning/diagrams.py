@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from lib_dlhpc.explore.energy_planning import budget, here
+from lib_dlhpc.explore.energy_planning import best_size, budget, here
 from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
 from lib_dlhpc.explore.energy_planning.pipeline_slack import found
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
@@ -45,6 +45,18 @@ def search() -> kit.Diagram:
     return kit.linked(nodes, list(pairwise(names)))
 
 
+def size() -> kit.Diagram:
+    """Return the loss of each size within a budget, the best one and both ends named."""
+    own = best_size.found_sizes(best_size.Setting())
+    points = [
+        (float(each.weights), float(loss) - own.law.floor)
+        for each, loss in zip(own.family, own.loss, strict=True)
+    ]
+    last = len(points) - 1
+    names = {0: "too few weights", own.best: "lowest", last: "too few tokens"}
+    return kit.scatter(points, names, "weights", "loss after three days")
+
+
 def slack() -> kit.Diagram:
     """Return the passes of a pipeline: those without slack are the critical path."""
     own = found(SMALL)
@@ -77,6 +89,7 @@ def plans() -> kit.Diagram:
 DIAGRAMS = {
     "What is the best run for my joules and hours?": front,
     "Which layout fits my budget?": search,
+    "Which model size for my GPUs and days?": size,
     "Which joules are free?": slack,
     "two_batches: answer": plans,
 }

@@ -7,12 +7,13 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
-from lib_dlhpc.explore.energy_planning.charts import CAUSES, LINES, PASSES
+from lib_dlhpc.explore.energy_planning.charts import CAUSES, LINES, PASSES, SIZES
 from lib_dlhpc.results.palette import SERIES
 
 TIMES = [60 * m for m in (5, 10, 20, 30)] + [3600 * h for h in (1, 2, 4, 6, 8, 12, 16, 24, 48)]
 TIME = "datum.value < 3600 ? datum.value / 60 + ' min' : datum.value / 3600 + ' h'"
 ENERGIES = [1e3 * k for k in (50, 60, 80, 100, 120, 150, 200, 250, 300, 400, 600, 800, 1000, 1500)]
+WEIGHTS = [d * 10.0**k for k in (8, 9, 10) for d in (1, 2, 5)] + [1e11, 2e11]
 LISTED = {"words": "run", "details": "time, energy, layout"}
 
 
@@ -90,4 +91,53 @@ def energy_slack() -> Layers:
         lanes.mark_text(align="right", dx=-8).encode(x=alt.value(0), text="words:N"),
         end.mark_rule(strokeWidth=2, strokeDash=[6, 3]),
         kit.on_top(end, align="right", fontWeight="bold"),
+    )
+
+
+def _weights() -> alt.X:
+    """Weights of a model, logarithmic."""
+    return kit.x_axis(
+        "x:Q", "weights", SI.format(""), log=10, values=WEIGHTS, labelOverlap=True, grid=False
+    )
+
+
+@drawing(
+    height=270,
+    top=20,
+    points={"line": "utilization", "details": "weights, tokens, loss (nats per token)"},
+)
+def size_loss() -> Layers:
+    """Which size reaches the least loss? (hollow: beyond what was measured)"""
+    x = _weights()
+    y = kit.y_axis(
+        "y:Q", "loss, nats per token", "format(datum.value, '.2f')", scale={"zero": False}
+    )
+    color, dash, shape = kit.looks("line:N", SIZES, key=True)
+    points, marks = (data(name, x=x, y=y) for name in ("points", "marks"))
+    solid = points.transform_filter("datum.measured").mark_point(filled=True, opacity=1, clip=True)
+    hollow = points.mark_point(filled=False, size=60, strokeWidth=1.8, opacity=1, clip=True)
+    names = marks.mark_text(fontWeight="bold", dy=18, **HALO)
+    return (
+        kit.room("x", "y"),
+        points.mark_line(strokeWidth=2, clip=True).encode(color=color, strokeDash=dash),
+        hollow.encode(color=color, shape=shape, tooltip=kit.tooltip_of("line", "details")),
+        solid.encode(color=color, shape=shape, size=alt.value(60)),
+        kit.symbols(marks, 150, shape="diamond").encode(
+            color=color, tooltip=kit.tooltip_of("details")
+        ),
+        names.encode(text="words:N", color=color),
+    )
+
+
+@drawing(height=170, top=20, lines={"details": "MFU and fastest layout"})
+def size_utilization() -> Layers:
+    """Which part of the peak does each size use? (dashed: the guess)"""
+    x, y = _weights(), kit.y_axis("y:Q", "MFU", kit.PERCENT)
+    lines = data("lines", x=x, y=y)
+    return (
+        kit.room("x", "y"),
+        *kit.level("level", left=True),
+        lines.mark_line(strokeWidth=2, color=SERIES[0]),
+        kit.symbols(lines, 50, color=SERIES[0]).encode(tooltip=kit.tooltip_of("details")),
+        *kit.point(x, y),
     )

@@ -2,9 +2,8 @@
 
 from math import ceil
 
+from lib_dlhpc.convergence import LAWS
 from lib_dlhpc.costs import clock
-from lib_dlhpc.explore.energy_planning import here
-from lib_dlhpc.explore.energy_planning.here import Setting as Here
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.explore.energy_planning.to_accuracy import cost, predicted
 from lib_dlhpc.prediction.energy import facility_energy
@@ -23,8 +22,11 @@ OWN = draw.any([Run(), Run(gpus=512), Run(gpus=1024)])
 run = predicted(OWN)
 samples, seconds = float(run.experiment.dataset.samples), float(run.step_time)
 epochs, steps = float(run.to_accuracy.epochs.epochs), ceil(samples / OWN.batch)
-own = Here()
-few, many = (ceil(here.epochs(own, batch)[2]) for batch in (own.one, own.other))
+GPUS, DAYS, MFU = draw.any([128, 64, 256]), draw.any([7, 3, 14]), draw.any([0.5, 0.4, 0.55])
+law = LAWS["besiroglu"]
+compute = GPUS * 989e12 * MFU * DAYS * 86_400
+share = law.beta / (law.alpha + law.beta)
+ratio = (law.alpha * law.of_weights / (law.beta * law.of_tokens)) ** (1 / (law.alpha + law.beta))
 
 PROBLEMS = [
     Problem(
@@ -57,10 +59,14 @@ PROBLEMS = [
         Step("Times the PUE", HOURS * 400 * PUE * 3600 / MWH, "MWh"),
     ),
     Problem(
-        "More epochs",
-        f"Batch {own.one} needs {few} epochs to the target, batch {own.other} {many}. How many times as fast"
-        " must an epoch be for the larger batch to be worth it?",
-        here.more_epochs(own),
-        Step("Epochs over epochs", many / few),
+        "Which size?",
+        f"{GPUS} GPUs with a peak of 989 TFLOP/s each train a language model for {DAYS} days at an MFU of"
+        f" {100 * MFU:.0f}%. Its loss is E + {law.of_weights:g} / N^{law.alpha:g} + {law.of_tokens:g} / D^{law.beta:g}"
+        " (Besiroglu et al. 2024), for N weights and D tokens. How many billion weights are compute-optimal?",
+        law.split(compute).weights / 1e9,
+        Step("Compute C: GPUs · peak · MFU · seconds", compute, "FLOP"),
+        Step("Weights times tokens: C / 6", compute / 6),
+        Step("G = (α A / β B)^(1 / (α + β))", ratio),
+        Step("N = G (C / 6)^(β / (α + β)), in billions", ratio * (compute / 6) ** share / 1e9),
     ),
 ]

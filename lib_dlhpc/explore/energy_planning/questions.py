@@ -4,12 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.convergence import verdict
+from lib_dlhpc.convergence import LAWS, verdict
 from lib_dlhpc.costs import clock
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
-from lib_dlhpc.explore.energy_planning import budget, here, pipeline_slack, to_accuracy
+from lib_dlhpc.explore.energy_planning import best_size, budget, here, pipeline_slack, to_accuracy
+from lib_dlhpc.explore.energy_planning.best_size import SLOW, best, count, with_guess
+from lib_dlhpc.explore.energy_planning.best_size import Setting as Size
 from lib_dlhpc.explore.energy_planning.budget import KWH, Setting, layout, planned
 from lib_dlhpc.explore.energy_planning.charts import hours, kilowatt_hours
 from lib_dlhpc.explore.energy_planning.here import Setting as Here
@@ -78,6 +80,29 @@ def saving(**setting: Any) -> str:
     return f"{found(Pipe(**setting)).saving:.1%}"
 
 
+def least(**setting: Any) -> float:
+    """Return the least loss of a budget, nats per token."""
+    return float(best_size.found_sizes(Size(**setting)).loss.min())
+
+
+def lost() -> float:
+    """Return the part of what 512 GPUs gain over 64 in loss that a slow network loses."""
+    fast = least(gpus=512)
+    return (least(machine=SLOW, gpus=512) - fast) / (least() - fast)
+
+
+def near() -> str:
+    """Return the sizes within 0.01 nats of the best one."""
+    low, high = best_size.found_sizes(Size()).near()
+    return f"{count(low.weights)} to {count(high.weights)}"
+
+
+def ten_times() -> tuple[float, float]:
+    """Return how many times the weights and the tokens ten times the compute is best spent on."""
+    few, many = (LAWS["besiroglu"].split(compute) for compute in (1e21, 1e22))
+    return many.weights / few.weights, many.tokens / few.tokens
+
+
 def own_limit(draw: np.random.Generator) -> Drawn:
     """Return the GPU of one learner, and by how many percent a limit lengthens its arithmetic."""
     busy = int(draw.choice([250, 300, 400, 700]))
@@ -102,6 +127,7 @@ lesson = Lesson.read(
             lambda: str(budget.gpus(fastest_plan(Setting().network))),
             budget.the_budget,
         ),
+        "best_size": (lambda: count(best(Size()).weights), best_size.the_size),
         "free_joules": (lambda: 100 * found(Pipe()).saving, pipeline_slack.the_slack),
         "two_batches": (lambda: here.times_as_long(Here()), here.two_plans),
     },
@@ -128,6 +154,25 @@ lesson = Lesson.read(
         "first_change": lambda: planned(Setting().network).along_the_front[0],
         "nothing_gpt3": gpt3_reason,
         "refused": lambda: to_accuracy.wall_of(Run(batch=65536)).removeprefix("Accuracy: "),
+        "best_tokens": lambda: best_size.tokens_of(Size()),
+        "best_loss": least,
+        "near": near,
+        "largest_tokens": lambda: count(float(best_size.found_sizes(Size()).tokens[-1])),
+        "guessed_size": lambda: count(with_guess(Size()).family[with_guess(Size()).best].weights),
+        "mfu": lambda: best(Size()).utilization,
+        "mfu_small": lambda: best_size.found_sizes(Size()).family[0].utilization,
+        "served_size": lambda: best_size.served_best(Size(served=1e12)),
+        "mfu_512": lambda: best(Size(gpus=512)).utilization,
+        "mfu_slow": lambda: best(Size(SLOW, 512)).utilization,
+        "loss_512": lambda: least(gpus=512),
+        "loss_slow": lambda: least(machine=SLOW, gpus=512),
+        "lost": lost,
+        "guessed_loss": lambda: float(with_guess(Size()).loss.min()),
+        "beyond": lambda: best_size.size_view(Size(days=90)).wall.partition(". ")[0],
+        "hoffmann_90": lambda: count(best(Size(days=90), "hoffmann").weights),
+        "best_90": lambda: count(best(Size(days=90)).weights),
+        "more_weights": lambda: ten_times()[0],
+        "more_tokens": lambda: ten_times()[1],
         "saving": saving,
         "saving_gpipe": lambda: saving(schedule="gpipe"),
         "saving_32": lambda: saving(microbatches=32),

@@ -11,6 +11,17 @@ from experiment_page import Now, button, each_position_shows_its_own, fills, res
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.energy_planning import drawings, here
+from lib_dlhpc.explore.energy_planning.best_size import (
+    FAST,
+    SLOW,
+    best,
+    family,
+    found_sizes,
+    size_lines,
+    size_view,
+    the_size,
+)
+from lib_dlhpc.explore.energy_planning.best_size import Setting as Size
 from lib_dlhpc.explore.energy_planning.budget import (
     HOUR,
     KWH,
@@ -22,7 +33,7 @@ from lib_dlhpc.explore.energy_planning.budget import (
     the_budget,
     within,
 )
-from lib_dlhpc.explore.energy_planning.charts import CAUSES, LINES, PLACES
+from lib_dlhpc.explore.energy_planning.charts import CAUSES, LINES, PLACES, SIZES
 from lib_dlhpc.explore.energy_planning.here import Ran, expected, problem_of, result_html, two_plans
 from lib_dlhpc.explore.energy_planning.here import Setting as Here
 from lib_dlhpc.explore.energy_planning.pipeline_slack import HIGHEST, found, the_slack
@@ -46,11 +57,18 @@ def states() -> dict[str, Any]:
     return {
         **the_map.view(Run()).charts,
         **budget_view(Setting()).charts,
+        **size_view(Size()).charts,
         **the_slack.view(Pipe()).charts,
     }
 
 
-EXPERIMENTS = {"map": the_map, "budget": the_budget, "slack": the_slack, "here": two_plans}
+EXPERIMENTS = {
+    "map": the_map,
+    "budget": the_budget,
+    "size": the_size,
+    "slack": the_slack,
+    "here": two_plans,
+}
 ONE, OTHER = (
     Ran(10_000.0, seconds, accuracy, 7 * seconds, "modeled")
     for seconds, accuracy in ((1.2, 0.91), (2.4, 0.89))
@@ -65,6 +83,7 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
 def test_nothing_is_said_by_color_alone() -> None:
     assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     assert len({shape for *_, shape in LINES.values()}) == len(LINES)
+    assert len({json.dumps(look[1:]) for look in SIZES.values()}) == len(SIZES)
     assert set(CAUSES) == set(by_cause(Run())) and set(PLACES) == set(runs(0.76).named)
 
 
@@ -134,6 +153,47 @@ def test_what_no_budget_allows_says_which_price_is_too_low() -> None:
 
 def test_the_batch_stays_in_every_choice() -> None:
     assert {int(c.experiment.global_batch) for c in planned(Setting().network).ranked} == {128}
+
+
+# a model size ---------------------------------------------------------------------------------------
+
+
+def test_the_lowest_mark_of_each_line_is_named_and_lines_are_of_all_sizes_that_train() -> None:
+    data, words = size_view(Size()).charts["size_loss"]
+    for name, x, y in zip(*(data["marks"][key] for key in ("line", "x", "y")), strict=True):
+        own = [at for at, line in enumerate(data["points"]["line"]) if line == name]
+        assert len(own) == len(family(FAST, 64))
+        least = min(own, key=lambda at: data["points"]["y"][at])
+        assert (data["points"]["x"][least], data["points"]["y"][least]) == (x, y)
+    assert "13 billion weights" in words
+
+
+def test_hollow_marks_and_the_wall_are_beyond_what_was_measured() -> None:
+    own = found_sizes(Size())
+    points = size_view(Size()).charts["size_loss"][0]["points"]
+    measured = points["measured"][: len(own.family)]
+    assert measured == [not own.beyond(row) for row in range(len(own.family))]
+    assert size_view(Size()).wall == ""
+    assert "52.3 billion weights, measured were" in size_view(Size(days=90)).wall
+
+
+def test_a_size_that_does_not_fit_is_in_no_line_of_the_table() -> None:
+    lines = size_lines(Size(gpus=8))
+    assert len(lines) < len(size_lines(Size())) == 1 + len(family(FAST, 64))
+    assert sum("(best)" in line[0] for line in lines) == 1
+    assert "fit in no layout" in size_view(Size(gpus=8)).charts["size_utilization"][1]
+
+
+def test_more_days_and_a_faster_network_never_raise_the_lowest_loss() -> None:
+    days = [found_sizes(Size(days=days)).loss.min() for days in (1, 3, 10, 30, 90)]
+    assert days == sorted(days, reverse=True)
+    assert found_sizes(Size(gpus=512)).loss.min() < found_sizes(Size(SLOW, 512)).loss.min()
+    assert best(Size(served=1e12)).weights < best(Size()).weights
+
+
+def test_a_budget_that_serving_uses_up_says_so() -> None:
+    with pytest.raises(SpecError, match="does not last"):
+        size_view(Size(gpus=8, days=1, served=3e12))
 
 
 # slack ----------------------------------------------------------------------------------------------

@@ -1,0 +1,147 @@
+"""The best model size for GPUs and days: a scaling law with the predicted utilization, or with a guessed one."""
+
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
+
+import ipywidgets
+import numpy as np
+
+from lib_dlhpc.convergence import LAWS
+from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, shown
+from lib_dlhpc.explore.blocks.panels import table_html
+from lib_dlhpc.explore.energy_planning.charts import (
+    GUESSED,
+    PREDICTED,
+    kilowatt_hours,
+    losses_state,
+    utilization_state,
+)
+from lib_dlhpc.planner import Size, Trained, guessed, sizes, trained
+from lib_dlhpc.spec.units import format_quantity
+
+DAY, FIXED = 86_400.0, 0.4
+MACHINES: dict[str, Any] = {
+    "H100, 400 Gb/s per GPU": "h100-pod",
+    "H100, 100 Gb/s per node": {"name": "h100-pod", "inter_node": "ethernet-100g", "nics": 1},
+    "A100, 200 Gb/s per GPU": "selene",
+}
+FAST, SLOW, OLD = MACHINES
+GPUS, DAYS = (8, 64, 512), (1, 3, 10, 30, 90)
+SERVED = (0.0, 1e11, 3e11, 1e12, 3e12)
+
+
+def count(number: float) -> str:
+    """Return weights or tokens in words, such as 13 billion."""
+    return format_quantity(number, "") if number else "none"
+
+
+class Setting(NamedTuple):
+    """A budget. served: tokens that the same GPUs serve within it, after training."""
+
+    machine: Annotated[str, Dropdown("Machine", "Eight GPUs a node", MACHINES.keys())] = FAST
+    gpus: Annotated[int, Slider("GPUs", "All of them train one model", GPUS)] = 64
+    days: Annotated[int, Slider("Days", "Of training and serving", DAYS, shown)] = 3
+    served: Annotated[
+        float, Slider("Served tokens", "Within the same days, after training", SERVED, count)
+    ] = 0.0
+
+
+@lru_cache(maxsize=len(MACHINES) * len(GPUS))
+def family(machine: str, gpus: int) -> tuple[Size, ...]:
+    """Return the sizes on a machine, each planned once; budgets only look them up."""
+    return sizes(MACHINES[machine], gpus)
+
+
+def found_sizes(setting: Setting, law: str = "besiroglu") -> Trained:
+    """Return what each size reaches with its predicted utilization."""
+    own = family(setting.machine, setting.gpus)
+    return trained(own, setting.days * DAY, served=setting.served, law=law)
+
+
+def with_guess(setting: Setting) -> Trained:
+    """Return the same with one utilization for all sizes."""
+    own = guessed(family(setting.machine, setting.gpus), FIXED)
+    return trained(own, setting.days * DAY, served=setting.served)
+
+
+def best(setting: Setting, law: str = "besiroglu") -> Size:
+    """Return the size of the least loss."""
+    own = found_sizes(setting, law)
+    return own.family[own.best]
+
+
+def the_size() -> Bench[Setting]:
+    """Return the experiment: loss and utilization against the size, and a table of all sizes."""
+    table = ipywidgets.HTML()
+
+    def view(setting: Setting) -> View:
+        seen = size_view(setting)
+        table.value = table_html(size_lines(setting))
+        return seen
+
+    look = (
+        "the lowest point of each line: what does the guessed utilization get wrong? Hollow marks:"
+        " more weights or tokens than the law has measured."
+    )
+    results = ["size_loss", "size_utilization", table]
+    return Bench(Setting(), view, results, "Weights and tokens are within what was measured.", look)
+
+
+def size_view(setting: Setting) -> View:
+    """Return loss and utilization of all sizes within a budget; raises SpecError where none can be trained."""
+    own, guess = found_sizes(setting), with_guess(setting)
+    beyond = own.beyond(own.best)
+    wall = f"Extrapolated: {beyond}. Trust the direction, not the digits." * bool(beyond)
+    charts = {
+        "size_loss": losses_state({PREDICTED: own, GUESSED: guess}),
+        "size_utilization": utilization_state(own, FIXED),
+    }
+    return View(size_words(setting), wall, charts)
+
+
+def size_words(setting: Setting) -> str:
+    """Say which size is the best, what it takes, and what a guessed utilization and the other law choose."""
+    own, guess = found_sizes(setting), with_guess(setting)
+    size, tokens = own.family[own.best], float(own.tokens[own.best])
+    other = best(setting, next(name for name in LAWS if LAWS[name] is not own.law))
+    joules, (low, high) = kilowatt_hours(float(own.energy[own.best])), own.near()
+    return (
+        f"<b>{count(size.weights)} weights on {count(tokens)} tokens</b>, {tokens / size.weights:.3g} per"
+        f" weight, reach {own.loss[own.best]:.3f} nats per token with {joules}. MFU {size.utilization:.0%}:"
+        f" {size.layout}. Within 0.01 nats of it: {count(low.weights)} to {count(high.weights)}."
+        f" With {FIXED:.0%} for all, one would choose {count(guess.family[guess.best].weights)};"
+        f" Hoffmann's law of the same runs chooses {count(other.weights)}."
+    )
+
+
+def size_lines(setting: Setting) -> list[list[str]]:
+    """Return a line for each size that can be trained."""
+    own = found_sizes(setting)
+    lines = [["weights", "tokens", "loss", "MFU", "FLOP beside 6N", "energy", "fastest layout"]]
+    for row in np.flatnonzero(np.isfinite(own.loss)).tolist():
+        size, mark = own.family[row], " (best)" * (row == own.best)
+        lines.append(
+            [
+                count(size.weights) + mark,
+                count(float(own.tokens[row])),
+                f"{own.loss[row]:.3f}",
+                f"{size.utilization:.0%}",
+                f"{size.uncounted:+.0%}",
+                kilowatt_hours(float(own.energy[row])),
+                size.layout,
+            ]
+        )
+    return lines
+
+
+def tokens_of(setting: Setting) -> str:
+    """Return the tokens of the best size in words."""
+    own = found_sizes(setting)
+    return count(float(own.tokens[own.best]))
+
+
+def served_best(setting: Setting) -> str:
+    """Return the best size and its tokens per weight in words."""
+    own = found_sizes(setting)
+    size = own.family[own.best]
+    return f"{count(size.weights)}, with {float(own.tokens[own.best]) / size.weights:.0f} tokens per weight"
