@@ -22,8 +22,8 @@ from lesson_page import (
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "10_energy_and_planning.ipynb"
-PLOTS = 4
-QUESTIONS = 25
+PLOTS = 6
+QUESTIONS = 32
 SLIDERS = {
     0: {
         "GPUs": "ArrowLeft",
@@ -32,20 +32,22 @@ SLIDERS = {
         "Target": "ArrowRight",
     },
     1: {"Time": "ArrowRight", "Energy": "ArrowRight"},
-    2: {"Stages": "ArrowLeft", "Microbatches": "ArrowRight"},
+    2: {"GPUs": "ArrowRight", "Days": "ArrowRight", "Served tokens": "ArrowRight"},
+    3: {"Stages": "ArrowLeft", "Microbatches": "ArrowRight"},
 }
 DROPDOWNS = {
     1: [("Then", "shortest time"), ("Between nodes", "eight 200 Gb/s InfiniBand")],
-    2: [("Network", "GPT-3, 175 G weights"), ("Schedule", "GPipe")],
+    2: [("Machine", "H100, 100 Gb/s per node")],
+    3: [("Network", "GPT-3, 175 G weights"), ("Schedule", "GPipe")],
 }
-GUESSES = {0: "82.6", 7: 1, 12: "5", 17: "2"}  # a number: that choice of a list
+GUESSES = {0: "82.6", 7: 1, 12: 2, 17: "5", 22: "2"}  # a number: that choice of a list
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
     before = "LLaMA 65B: the same"
-    a_guess_uncovers(closed, eventually, GUESSES, 12, before, "it is 11.6%", "a factor of 2.31")
+    a_guess_uncovers(closed, eventually, GUESSES, 17, before, "it is 11.6%", "a factor of 2.31")
 
 
 @pytest.mark.parametrize("index", SLIDERS)
@@ -66,10 +68,24 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     eventually(lambda: "within the budget" in wall(page, 1))
     slider(page, 1, "Time").press("Home")
     eventually(lambda: "no layout on up to 64 GPUs" in wall(page, 1))
-    eventually(lambda: "In GPipe" in wall(page, 2))
-    choose(page, 2, "Schedule", "1F1B")
-    slider(page, 2, "Stages").press("Home")
-    eventually(lambda: "GPUs compute for" in wall(page, 2))
+    eventually(lambda: "In GPipe" in wall(page, 3))
+    choose(page, 3, "Schedule", "1F1B")
+    slider(page, 3, "Stages").press("Home")
+    eventually(lambda: "GPUs compute for" in wall(page, 3))
+
+
+def test_a_size_beyond_the_law_and_a_budget_that_serving_uses_up_say_so(
+    page: Any, eventually: Any
+) -> None:
+    choose(page, 2, "Machine", "H100, 400 Gb/s per GPU")
+    slider(page, 2, "Served tokens").press("Home")
+    slider(page, 2, "Days").press("End")
+    eventually(lambda: "Extrapolated" in wall(page, 2))
+    slider(page, 2, "GPUs").press("Home")
+    slider(page, 2, "Days").press("Home")
+    eventually(lambda: "within what was measured" in wall(page, 2))
+    slider(page, 2, "Served tokens").press("End")
+    eventually(lambda: "does not last" in wall(page, 2))
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
@@ -80,7 +96,7 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
 
 
 def test_two_plans_are_trained_while_the_page_stays_usable(page: Any, eventually: Any) -> None:
-    panel = experiment(page, 3)
+    panel = experiment(page, 4)
     slider(page, 0, "Batch").press("Home")
     eventually(lambda: "The target was met" in wall(page, 0))
     panel.get_by_role("button", name="Train").click()

@@ -53,7 +53,7 @@ def size() -> kit.Diagram:
         for each, loss in zip(own.family, own.loss, strict=True)
     ]
     last = len(points) - 1
-    names = {0: "too few weights", own.best: "lowest", last: "too few tokens"}
+    names = {row: best_size.count(own.family[row].weights) for row in (0, own.best, last)}
     return kit.scatter(points, names, "weights", "loss after three days")
 
 
