@@ -289,13 +289,15 @@ def _of_chunks(
     needs: Needs, rank: int, stages: int, many: NDArray[np.int64], chunks: int
 ) -> tuple[Floats, Floats]:
     """Return the B of a sample that an interleaved rank keeps when it has most, and the working set of that pass."""
-    found = []
-    for each in many.tolist():
+    found = dict[int, tuple[float, float]]()
+    # A rank is less than two groups of microbatches, one for each stage, ahead: after three of them its passes repeat.
+    enough = np.minimum(many, 3 * stages).tolist()
+    for each in {*enough}:
         counts, back = before_backward(rank, stages, each, chunks)
         held = counts @ needs.stored
         fullest = (held + needs.beside[back]).argmax()
-        found.append((held[fullest], needs.beside[back[fullest]]))
-    kept, extra = np.array(found).T
+        found[each] = held[fullest], needs.beside[back[fullest]]
+    kept, extra = np.array([found[each] for each in enough]).T
     return kept, extra
 
 

@@ -88,6 +88,7 @@ def waiting(rank: int, ranks: int, microbatches: Any, schedule: str) -> Any:
     return late if schedule == "zb-h1" else 0
 
 
+@lru_cache(maxsize=1024)
 def before_backward(
     rank: int, ranks: int, microbatches: int, chunks: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

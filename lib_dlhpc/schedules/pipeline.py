@@ -12,7 +12,7 @@ GPU clusters" (2021), section 2.2; Qi et al., "Zero bubble pipeline parallelism"
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import chain, islice
 from typing import TypeAlias, overload
 
 from lib_dlhpc.errors import SpecError
@@ -189,13 +189,16 @@ class Pipeline:
     @cached_property
     def overlapped(self) -> tuple[tuple[int, ...], ...]:
         """In how many turns of each rank a forward pass of each chunk overlaps with a backward pass of the other."""
-        if self.directions == 1:
+        if self.directions == 1 or not isinstance(self.streams, Streams):
             return ((0,) * self.chunks,) * self.ranks
-        turns = ([*self.turns(rank)] for rank in range(self.ranks))
-        pairs = (
-            [t.chunk for t in each if isinstance(t, Together) and t.overlapped] for each in turns
-        )
-        return tuple(tuple(each.count(chunk) for chunk in range(self.chunks)) for each in pairs)
+        found = []
+        for rank in range(self.ranks):
+            # Forward passes are alone only before the rounds, of which there may be many millions.
+            first = [*islice(self.turns(rank), self.streams.rounds.first(rank))]
+            alone = [turn.chunk for turn in first if isinstance(turn, Forward)]
+            some = any(isinstance(turn, Together) and turn.overlapped for turn in first)
+            found.append(tuple(some * (self.each - alone.count(at)) for at in range(self.chunks)))
+        return tuple(found)
 
     @property
     def each(self) -> int:

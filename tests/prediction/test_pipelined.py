@@ -202,3 +202,15 @@ def test_each_chunk_of_an_interleaved_rank_keeps_what_its_stream_keeps(p, m, v):
                 kept[step.chunk] -= 1
         counts, back = before_backward(rank, p, m, v)
         assert list(zip(counts.tolist(), back.tolist(), strict=True)) == found
+
+
+@pytest.mark.parametrize(("p", "v"), [*product((1, 2, 3, 4, 8), (1, 2, 3, 5))])
+def test_after_three_groups_of_microbatches_an_interleaved_rank_keeps_no_others(p, v):
+    """The first time of each comes as early: what is highest, and first, stays."""
+    for rank in range(p):
+        few, many = (before_backward(rank, p, groups * p, v) for groups in (3, 9))
+        one, other = (
+            [*dict.fromkeys(zip(map(tuple, counts.tolist()), back.tolist(), strict=True))]
+            for counts, back in (few, many)
+        )
+        assert one == other

@@ -120,6 +120,12 @@ def test_overlapped_turns_are_the_turns_of_two_passes(p, m):
         assert [*map(passes_of, one.turns(rank))] == [*map(passes_of, both.turns(rank))]
 
 
+def test_overlapped_turns_of_very_many_microbatches_are_counted_at_once():
+    few, many = (overlapped_dualpipe(6, each).overlapped for each in (100, 10**12))
+    for rank, counts in enumerate(few):
+        assert many[rank] == tuple(each + (10**12 - 100) // 2 for each in counts)
+
+
 def test_ranks_from_both_ends_do_the_same():
     pipeline = dualpipe(6, 16)
     for rank in range(3):
