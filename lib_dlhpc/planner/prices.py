@@ -52,7 +52,7 @@ class Kin(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What passes of kindred layouts take, and of each layout its column in the tables."""
+    """What passes of kindred layouts take, and of each layout its lane in the tables."""
 
     timed: Timed
     sample: NDArray[np.int64]
@@ -85,13 +85,14 @@ def predicted(
             except SpecError as error:
                 yield np.array([row]), error
     fitting, steps, memories = list[Kin](), list[Step](), list[dict[str, Floats]]()
+    samples = _samples(found)
     for kin in found:
         progress(len(kin.rows))
         try:
             memory = ledger.peaks(kin.one, kin.many, kin.schedules)
             fits = np.sum([*memory.values()], axis=0) <= kin.one.machine.device.memory
             if any(fits):
-                steps.append(_step(kin.only(fits)))
+                steps.append(_step(kin.only(fits), samples[kin.one.strategy.batch]))
         except SpecError as error:
             yield kin.rows, error
             continue
@@ -138,8 +139,17 @@ def _with(one: Experiment, many: int, schedule: str) -> Experiment:
     return replace(one, strategy=replace(one.strategy, microbatches=many, schedule=schedule))
 
 
-def _step(kin: Kin) -> Step:
-    samples, sample = np.unique(kin.one.strategy.batch / kin.many, return_inverse=True)
+def _samples(found: list[Kin]) -> dict[float, Floats]:
+    """Return the samples of a microbatch in any of the layouts with each batch: with the same prices of all, layouts
+    that differ in how they shard or recompute share those of the passes that are the same."""
+    many = defaultdict[float, set[int]](set)
+    for kin in found:
+        many[kin.one.strategy.batch].update(kin.many.tolist())
+    return {batch: batch / np.array(sorted(each, reverse=True)) for batch, each in many.items()}
+
+
+def _step(kin: Kin, samples: Floats) -> Step:
+    sample = np.searchsorted(samples, kin.one.strategy.batch / kin.many)
     factor = _slow(kin.one) if kin.one.strategy.pipeline == 1 else 1.0
     scale = float(compute_scale(kin.one))
     step = program(kin.one, scale, samples)
