@@ -23,7 +23,7 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "08_memory_and_out_of_core.ipynb"
 PLOTS = 4
-QUESTIONS = 31
+QUESTIONS = 33
 MOVES = {
     0: {
         "Batch": "ArrowRight",
@@ -47,7 +47,7 @@ MOVES = {
         "Offloaded": "weights and state too",
     },
 }
-GUESSES = {0: "1", 7: 1, 14: "50", 23: "40"}  # a number: that choice of a list
+GUESSES = {0: "1", 7: 1, 14: "50", 20: "9", 25: "40"}  # a number: that choice of a list
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(

@@ -162,7 +162,7 @@ def test_the_two_ends_of_the_strong_line():
 
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
-    has_every_part(repository / "modules" / "02_data_parallel.ipynb", 6, 4)
+    has_every_part(repository / "modules" / "02_data_parallel.ipynb", 7, 4)
 
 
 # workers far apart ----------------------------------------------------------------------------------
@@ -189,3 +189,11 @@ def test_only_hundreds_of_local_steps_hide_a_link_of_ten_gigabits() -> None:
 def test_local_steps_cost_accuracy_on_mnist_and_the_outer_optimizer_more() -> None:
     every = [sites.accuracy(1), sites.accuracy(16), sites.accuracy(16, (0.7, 0.9))]
     assert every == sorted(every, reverse=True)
+
+
+def test_a_hundredth_of_the_wait_is_still_a_fifth_of_the_work() -> None:
+    """So a guess of a hundredth of 95% is far off."""
+    one, hundred = (sites.of_the_work(count, "10 Gb/s") for count in (1, 100))
+    assert hundred == pytest.approx(one / 100, rel=0.05)
+    assert sites.waits(sites.apart(100, "10 Gb/s")) == pytest.approx(hundred / (1 + hundred))
+    assert sites.waits(sites.apart(100, "10 Gb/s")) > 10 * sites.waits(sites.apart(1, "10 Gb/s")) / 100

@@ -164,7 +164,7 @@ def test_page_by_page_larger_pages_pay_fewer_faults():
 
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
-    has_every_part(repository / "modules" / "08_memory_and_out_of_core.ipynb", 4, 4)
+    has_every_part(repository / "modules" / "08_memory_and_out_of_core.ipynb", 5, 4)
 
 
 def test_adapters_save_gradients_and_optimizer_state_but_not_activations() -> None:
@@ -194,3 +194,14 @@ def test_adapters_fit_where_all_weights_do_not_and_recomputation_halves_what_the
     full = adapters.tuned(lora=adapters.RANK, recompute="full")
     assert float(full.memory_total) < 0.6 * float(lora.memory_total)
     assert every.step_time > lora.step_time < full.step_time
+
+
+def test_weights_in_4_bits_shrink_to_a_third_and_activations_do_not() -> None:
+    wide, narrow = adapters.frozen(), adapters.frozen(adapters.NF4)
+    assert wide == pytest.approx(float(adapters.tuned().memory["weights"]))
+    assert adapters.NF4 == pytest.approx(4.127, abs=5e-4)  # QLoRA: 0.127 bits for scales
+    # Llama 3 8B by hand: 32 blocks of q, k, v, o and three matmuls of 14,336; two tables of 128,256.
+    d, kv, f = 4096, 1024, 14336
+    blocks = 32 * (2 * d * d + 2 * d * kv + 3 * d * f)
+    by_hand = blocks * adapters.NF4 / 8 + 2 * 2 * 128256 * d
+    assert narrow == pytest.approx(by_hand, rel=1e-3)  # norms are left out

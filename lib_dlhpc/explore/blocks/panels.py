@@ -5,6 +5,8 @@ from html import escape
 
 from lib_dlhpc.prediction.explain import Explanation
 
+FITTING = 4  # columns of a table that a phone has room for; rows of a wider one become cards there
+
 
 def problem_html(problem: str) -> str:
     """Return a mistake in the input, or nothing."""
@@ -41,13 +43,21 @@ def _explanation(item: Explanation) -> str:
 
 def table_html(lines: Sequence[Iterable[str]]) -> str:
     """Return lines of text as a table, the first of them its head."""
-    cells = [
-        "".join(f'<td style="text-align: left; padding-right: 2em">{escape(c)}</td>' for c in line)
-        for line in lines
-    ]
-    body = "".join(f"<tr>{line}</tr>" for line in cells[1:])
-    head = cells[0].replace("td", "th")
-    return wide_html(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>", "Table")
+    names, *rows = [[escape(cell) for cell in line] for line in lines]
+    place = 'style="text-align: left; padding-right: 2em"'
+    head = "".join(f"<th {place}>{name}</th>" for name in names)
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td data-column="{name}" {place}>{cell}</td>'  # in a card each says its column
+            for name, cell in zip(names, row, strict=True)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    cards = ' class="dlhpc-cards"' if len(names) > FITTING else ""
+    table = f"<table{cards}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return wide_html(table, "Table")
 
 
 def wide_html(inside: str, name: str) -> str:

@@ -85,6 +85,9 @@ def efficiency(draw: np.random.Generator) -> Drawn:
 
 
 APART = {
+    "wait_1": lambda: f"{sites.waits(sites.apart(1, '10 Gb/s')):.0%}",
+    "per_step": lambda: sites.of_the_work(1, "10 Gb/s"),
+    "per_step_100": lambda: sites.of_the_work(100, "10 Gb/s"),
     "wait_500": lambda: f"{sites.waits(sites.apart(500, '10 Gb/s')):.0%}",
     "wait_100": lambda: f"{sites.waits(sites.apart(100, '10 Gb/s')):.0%}",
     "step_1_1g": lambda: show(float(sites.apart(1, "1 Gb/s").step_time), "s"),
@@ -101,6 +104,7 @@ lesson = Lesson.read(
         "exposed": (lambda: float(step().exposed_communication) * 1e3, one_step),
         "straggler": (lambda: waiting.expected_wait(256, 0.03), waiting.the_slowest),
         "staleness": (lambda: updates.served().staleness.mean(), race.the_race),
+        "far_sites": (lambda: 100 * sites.waits(sites.apart(100, "10 Gb/s")), sites.sites_table),
         "gain": (lambda: scaling.strong_gain(256, 2048), scaling.weak_and_strong),
         "many_or_one": (lambda: "one large bucket", exchange_here),
         "four_ranks": (lambda: live.times_as_fast(4), live.train_here),
@@ -129,7 +133,6 @@ lesson = Lesson.read(
     },
     draws={"efficiency": efficiency},
     tables={
-        "far_sites": sites.sites_table,
         "published": lambda: published_table(["goyal17"], scaling.PUBLISHED, "Goyal et al. 2017"),
     },
 )

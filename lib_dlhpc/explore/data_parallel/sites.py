@@ -41,6 +41,12 @@ def waits(step: Breakdown) -> float:
     return float(step.exposed["data"] / step.step_time)
 
 
+def of_the_work(local_steps: int, link: str) -> float:
+    """Return how long a step waits for weights or gradients, over the rest of the step."""
+    share = waits(apart(local_steps, link))
+    return share / (1 - share)
+
+
 def sites_table() -> Table:
     """Return the mean time of a step, and the share that waits, by local steps and link."""
     lines = [["local steps", *LINKS, "a GPU holds"]]

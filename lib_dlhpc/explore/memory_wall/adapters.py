@@ -17,6 +17,7 @@ WAYS: dict[str, dict[str, Any]] = {
     f"rank {RANK}, all matmuls": {"lora": RANK, "adapted": "all"},
     f"rank {RANK}, all recomputed": {"lora": RANK, "recompute": "full"},
 }
+NF4 = 4 + 8 / 64 + 32 / (64 * 256)  # bits of a weight: Dettmers et al. 2023, section 3, with double quantization
 STATE = ("master weights", "gradients", "optimizer state")
 HEAD = ["trained", "weights", "gradients, optimizer", "activations", "all of it", "fits", "step"]
 
@@ -38,6 +39,16 @@ def tuned(**strategy: Any) -> Breakdown:
 def state(step: Breakdown) -> float:
     """Return the bytes of gradients and optimizer state, with its copy of the weights."""
     return sum(float(step.memory[term]) for term in STATE)
+
+
+def frozen(bits: float = 16.0) -> float:
+    """Return the bytes of the weights if those of the blocks' matmuls have `bits`, and all others 16."""
+    layers = tuned().experiment.model.layers
+    in_blocks = sum(
+        layer.parameters for layer in layers if layer.kind == "dense" and "." in layer.name
+    )
+    others = sum(layer.parameters for layer in layers) - in_blocks
+    return in_blocks * bits / 8 + others * 2
 
 
 def lora_table() -> Table:

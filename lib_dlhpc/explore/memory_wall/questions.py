@@ -84,10 +84,14 @@ FULL, LORA = {"recompute": "full"}, {"lora": adapters.RANK}
 ADAPTED = {
     "full_state": lambda: show(adapters.state(adapters.tuned()), "B"),
     "full_activations": lambda: show(float(adapters.tuned().memory["activations"]), "B"),
+    "lora_state": lambda: show(adapters.state(adapters.tuned(**LORA)), "B"),
     "lora_activations": lambda: show(float(adapters.tuned(**LORA).memory["activations"]), "B"),
     "all_activations": lambda: show(
         float(adapters.tuned(**LORA, adapted="all").memory["activations"]), "B"
     ),
+    "frozen_16": lambda: show(adapters.frozen(), "B"),
+    "frozen_4": lambda: show(adapters.frozen(adapters.NF4), "B"),
+    "nf4": adapters.NF4,
     "lora_held": lambda: show(float(adapters.tuned(**LORA).memory_total), "B"),
     "lora_full": lambda: show(float(adapters.tuned(**LORA, **FULL).memory_total), "B"),
     "full_time": lambda: show(float(adapters.tuned().step_time), "s"),
@@ -100,6 +104,10 @@ lesson = Lesson.read(
         "activations": (lambda: ledger.shares(Setting())[2] / 1e9, ledger.the_ledger),
         "fastest_way": (lambda: ways.fastest(Step(), KNOWN), ways.four_ways),
         "hiding_bandwidth": (lambda: outside.needed(Away()).required / 1e9, outside.out_of_core),
+        "adapters": (
+            lambda: float(adapters.tuned(**LORA).memory["activations"]) / 1e9,
+            adapters.lora_table,
+        ),
         "out_of_core_peak": (lambda: megabytes("all"), live.train_under_a_cap),
     },
     numbers={
@@ -144,7 +152,6 @@ lesson = Lesson.read(
     draws={"own_bandwidth": bandwidth},
     tables={
         "published": lambda: published_table(SOURCES, ledger.PUBLISHED),
-        "adapters": adapters.lora_table,
     },
 )
 ask = lesson.ask
