@@ -201,6 +201,31 @@ def stale_rate(draw: Draw) -> Question:
     )
 
 
+def local_steps(draw: Draw) -> Question:
+    """The share that waits between sites, with some local steps."""
+    work, exchange = draw.between(150, 400, 10), draw.between(1.8, 3.0, 0.1)
+    alone = draw.between(16, 48, 4)
+    each = exchange * 1e3 / alone
+    every = 100 * exchange * 1e3 / (exchange * 1e3 + work)
+    return Question(
+        "local steps",
+        f"Workers at sites far apart compute a step in {work} ms. An exchange of all weights takes {exchange:.1f} s,"
+        f" and nothing overlaps with it. Each worker takes {alone} local steps, then all exchange once (DiLoCo). What"
+        " share of the time is spent on exchanges?",
+        f"{100 * each / (work + each):.1f}%",
+        {
+            f"{every:.1f}%": "Local steps change how well a network learns, not what it waits for.",
+            f"{every / alone:.1f}%": "With H local steps, the share that waits falls to 1/H.",
+            f"{100 * each / work:.1f}%": "A share of the time is a share of the work.",
+        },
+        "An exchange is shared by all steps between two of them; what waits is compared with work and wait together.",
+        [
+            Step("The exchange over the local steps", each / 1e3, "s"),
+            Step("Over itself and the work of a step", 100 * each / (work + each), "%"),
+        ],
+    )
+
+
 def end_of_strong_scaling(draw: Draw) -> Question:
     """Where a longer ring costs what less computation saves."""
     batch, latency = draw.between(2048, 12288, 256), draw.between(4, 12, 1)
@@ -294,6 +319,7 @@ QUESTIONS = [
     ),
     staleness,
     stale_rate,
+    local_steps,
     end_of_strong_scaling,
     efficiency,
 ]

@@ -98,6 +98,33 @@ def halo(draw: Draw) -> Question:
     )
 
 
+def one_domain(draw: Draw) -> Question:
+    """Experts across nodes, and in one NVLink domain."""
+    nic, nvlink = draw.any([40, 42, 44, 45, 46, 48]), draw.between(600, 780, 10)
+    nodes, tokens = draw.any([3, 4]), draw.between(2048, 8192, 512)
+    copy = tokens * 7168 * 2
+    across, inside = nodes * copy / (nic * 1e9), 8 * copy / (nvlink * 1e9)
+    return Question(
+        "one domain",
+        f"{tokens:,} tokens of a rank, 7,168 numbers of 2 B each, travel to the experts of a layer: each to 8 of 64"
+        f" GPUs. On nodes of 8, a token's experts are in {nodes} other nodes; one copy goes to each over the rank's NIC"
+        f" ({nic} GB/s), and handing it on over NVLink takes no time. In a rack, a copy goes to each of the 8 GPUs over"
+        f" NVLink ({nvlink} GB/s). How many times as long do the tokens take on nodes?",
+        f"{across / inside:.2f}",
+        {
+            f"{nvlink / nic:.2f}": "An exchange speeds up by the ratio of the links.",
+            f"{8 / nodes:.2f}": "Fewer copies are faster, whatever the link.",
+            f"{8 / nodes * nvlink / nic:.2f}": "Nodes send more copies than a rack.",
+        },
+        "NVLink is faster, but a rack sends a copy to each GPU, where nodes share one copy.",
+        [
+            Step("On nodes, over the NIC", across, "s"),
+            Step("In a rack, over NVLink", inside, "s"),
+            Step("One over the other", across / inside),
+        ],
+    )
+
+
 def fewest_messages(draw: Draw) -> Question:
     """Memory rules out the left of the map."""
     billions, stages = draw.between(120, 640, 10), draw.any([4, 6, 8, 12, 16])
@@ -218,6 +245,7 @@ QUESTIONS = [
         },
         "It allreduces in every layer, forward and backward, and nothing overlaps; gradients travel once per step.",
     ),
+    one_domain,
     fewest_messages,
     larger_microbatch,
     Question(

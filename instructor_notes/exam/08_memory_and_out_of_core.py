@@ -38,6 +38,33 @@ def activations(draw: Draw) -> Question:
     )
 
 
+def adapters(draw: Draw) -> Question:
+    """What fine-tuning with adapters holds."""
+    billions, stored = draw.between(6, 14, 1), draw.between(20, 48, 2)
+    inputs = draw.between(20, 32, 2)
+    weights, state = 2e9 * billions, 14e9 * billions
+    left = stored * (1 - inputs / 100) * 1e9
+    return Question(
+        "adapters",
+        f"{billions} billion weights in bf16, trained with Adam in mixed precision; the activations take {stored} GB, of"
+        f" which {inputs}% are inputs of matmuls that only their weight gradients need. Now the weights are frozen, and"
+        " adapters with a thousandth of them are trained; their own memory is negligible. How much do weights,"
+        " gradients, optimizer state and activations take?",
+        show(weights + left, "B"),
+        {
+            show(weights, "B"): "Frozen layers store no activations.",
+            show(weights + stored * 1e9, "B"): "Frozen weights change nothing about activations.",
+            show(weights + state + left, "B"): "Frozen weights still have gradients and moments.",
+        },
+        "Gradients pass through frozen layers, so most activations stay; gradients and optimizer state go.",
+        [
+            Step("Frozen weights, 2 B each", weights, "B"),
+            Step("Activations without those inputs", left, "B"),
+            Step("Both", weights + left, "B"),
+        ],
+    )
+
+
 def whole_state(draw: Draw) -> Question:
     """Weights, gradients and optimizer state of mixed precision."""
     weights = 2e9 * draw.between(0.6, 40.0, 0.2)
@@ -188,6 +215,7 @@ OPEN = Open(
 QUESTIONS = [
     activations,
     whole_state,
+    adapters,
     Question(
         "peak",
         "When in a step does memory peak, if activations are stored?",

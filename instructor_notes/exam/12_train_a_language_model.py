@@ -35,6 +35,38 @@ def fsdp_alone(draw: Draw) -> Question:
     )
 
 
+def four_bits(draw: Draw) -> Question:
+    """What products in NVFP4 gain, if some layers and the casts stay."""
+    matmuls, moved, casts = (
+        draw.between(60, 84, 2),
+        draw.between(56, 78, 2),
+        draw.between(7, 13, 1),
+    )
+    saved = matmuls * moved / 100 / 2
+
+    def gain(left: float) -> str:
+        return f"{100 / left:.2f}"
+
+    return Question(
+        "four bits",
+        f"A step in MXFP8 spends {matmuls}% of its time in matmuls. In NVFP4, those of {moved}% of this time run twice as"
+        f" fast; the others stay as they are, since the run would not converge without them. Casts, scales and"
+        f" transforms add {casts}% of the old step. How many times as fast is a step?",
+        gain(100 - saved + casts),
+        {
+            gain(50): "Half the bits, twice the speed.",
+            gain(100 - matmuls / 2): "All matmuls of a step move to 4 bits.",
+            gain(100 - saved): "Casts and transforms are free.",
+        },
+        "Only what moves gets faster, and preparing its operands takes time.",
+        [
+            Step("Saved by the matmuls that move, of the old step", saved, "%"),
+            Step("The new step, of the old one", 100 - saved + casts, "%"),
+            Step("Times as fast", 100 / (100 - saved + casts)),
+        ],
+    )
+
+
 def zero_bubble(draw: Draw) -> Question:
     """The bubble that ZB-H1 leaves."""
     stages, microbatches = draw.between(6, 16, 2), draw.between(12, 32, 1)
@@ -240,5 +272,6 @@ QUESTIONS = [
         "Eight times the experts' weights and state on each GPU; ZeRO 1 over 16 replicas would change that.",
     ),
     fp8,
+    four_bits,
     recomputed,
 ]

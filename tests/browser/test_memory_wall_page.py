@@ -112,3 +112,15 @@ def test_a_run_under_a_cap_leaves_the_page_usable_and_is_reported(
 
 def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
     everyone_can_use(page, eventually)
+
+
+def test_rows_of_a_wide_table_are_cards_on_a_phone(page: Any, eventually: Any) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    tables = page.locator(".dlhpc-cards")
+    has(tables, 2)  # ways around the wall, and ways to fine-tune
+    inside = "each => each.scrollWidth <= each.parentElement.clientWidth"
+    edges = "each => [...each.querySelectorAll('td')].map(cell => cell.getBoundingClientRect().right)"
+    for table in tables.all():
+        eventually(lambda t=table: t.evaluate(inside), what="a table as wide as its place")
+        eventually(lambda t=table: max(t.evaluate(edges)) <= 390, what="all cells in the window")
+    page.set_viewport_size({"width": 1280, "height": 900})

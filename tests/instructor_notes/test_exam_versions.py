@@ -145,6 +145,14 @@ def test_02_data_parallel(questions):
     loss = "of curvature {} up", "are {} updates"
     is_right(questions, name, "stale rate", on_a_bowl, *loss, within=1e-3)
 
+    def waits(work, seconds, alone):
+        """Walk through the steps between two exchanges."""
+        spent = sum(work / 1e3 for _ in range(int(alone)))
+        return 100 * seconds / (spent + seconds)
+
+    sites = "a step in {} ms", "takes {} s, and", "takes {} local"
+    is_right(questions, name, "local steps", waits, *sites)
+
     def best(batch, alone, us):
         return min(range(2, 9999), key=lambda p: alone / p + 4 * 2 * (p - 1) * us / 1e6)
 
@@ -278,6 +286,12 @@ def test_05_hybrid_parallel(questions):
     cube = "cube of {}³", "into {} slabs"
     is_right(questions, name, "share of a halo", lambda e, slabs: 100 * 2 * slabs / e, *cube)
 
+    def dispatch(tokens, nodes, nic, nvlink):
+        size = tokens * 7168 * 2
+        return (nodes * size / nic) / (8 * size / nvlink)
+
+    rack = "{} tokens of a rank", "in {} other nodes", "rank's NIC ({} GB/s)", "over NVLink ({} GB/s)"
+    is_right(questions, name, "one domain", dispatch, *rack)
     state = "{} billion", "{} B of weights", "pipeline {},"
     is_right(questions, name, "fewest messages", lambda w, each, p: each * w * 1e9 / p, *state)
 
@@ -380,6 +394,10 @@ def test_08_memory_and_out_of_core(questions):
     sizes = "{} blocks", "of width {}", "{} heads", "batch is {}", "samples of {} tokens"
     is_right(questions, name, "activations", stored, *sizes)
     is_right(questions, name, "whole state", lambda weights: 8 * weights, "take {} in 16 bits")
+    tuned = "{} billion", "take {}, of", "which {}% are"
+    is_right(
+        questions, name, "adapters", lambda n, a, part: 2e9 * n + a * (1 - part / 100), *tuned
+    )
     gathered = "over {} microbatches", "sends {}."
     is_right(questions, name, "zero 3", lambda m, sent: 3 * m / 2 * sent, *gathered)
     passes = "Forward takes {} ms", "backward {} ms", "which takes {} ms"
@@ -549,6 +567,13 @@ def test_12_train_a_language_model(questions):
     def split(p, m, f, b, w):
         return (m * (f + b + w) + (p - 1) * (f + b - w)) / 1e3
 
+    def narrow(matmuls, moved, casts):
+        """Add up the parts of a new step: what moved, what stayed, the rest, the casts."""
+        fast, stays = matmuls * moved / 100 / 2, matmuls * (1 - moved / 100)
+        return 100 / (fast + stays + 100 - matmuls + casts)
+
+    step = "spends {}%", "those of {}%", "add {}%"
+    is_right(questions, name, "four bits", narrow, *step)
     passes = "each {} ms", "and {} ms for those", "{} ms for gradients"
     is_right(
         questions, name, "zero bubble", lambda p, m, f, w, b: split(p, m, f, b, w), *pipe, *passes

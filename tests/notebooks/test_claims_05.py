@@ -12,7 +12,7 @@ from lib_dlhpc.explore.hybrid_parallel.cosmos import Cubes, finer, step_of
 from lib_dlhpc.explore.hybrid_parallel.live import Setting, times_as_fast
 from lib_dlhpc.explore.hybrid_parallel.published import comparisons
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validate import results, validate
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 
@@ -267,3 +267,40 @@ def test_a_long_sequence_fits_over_context_ranks():
     assert memory == [148, 79, 27] and not alone.fits and two.fits
     assert (alone.step_time, eight.step_time) == pytest.approx((74, 9.3), rel=0.01)
     assert alone.experiment.global_batch == 8 * eight.experiment.global_batch
+
+
+def test_predictions_with_experts_are_as_far_off_as_the_page_says(repository: Path) -> None:
+    text = (repository / "modules" / "05_hybrid_parallel.ipynb").read_text("utf-8")
+    found = {}
+    for machine in ("b200", "gb200"):
+        for row in validate([f"nemo-{machine}"]):
+            found.setdefault((machine, "experts" in row.group), []).append(row)
+    off = {key: [abs(row.error) for row in rows] for key, rows in found.items()}
+    mean = {key: f"{sum(each) / len(each):.0%}" for key, each in off.items()}
+    experts = found["b200", True]
+    assert len(experts) == 8 and len(found["b200", False]) == 3
+    assert f"B200 are predicted with a mean error of {mean['b200', True]}" in text
+    assert f"For three dense networks it is {mean['b200', False]}." in text
+    assert f"it is {mean['gb200', True]} with experts and {mean['gb200', False]} without" in text
+    own = sorted(f"{abs(row.error):.0%}" for row in experts if "deepseek" in row.id)
+    worst = max(experts, key=lambda row: abs(row.error))
+    assert own == ["12%", "4%"] and "gpt-oss" in worst.id and f"{worst.error:.0%}" == "109%"
+    with_experts = [*experts, *found["gb200", True]]
+    assert sum(row.error > 0 for row in with_experts) > 0.7 * len(with_experts)  # "too fast"
+
+
+def test_a_token_reaches_at_most_four_of_eight_nodes(repository: Path) -> None:
+    run = domain.experiment(domain.Setting(), domain.NODES)
+    layer = next(each for each in run.model.layers if each.traits.tensor == "experts")
+    assert (layer.attributes["groups"], layer.attributes["chosen_groups"]) == (8, 4)
+
+
+def test_the_notes_say_how_much_faster_links_and_exchange_of_a_rack_are(repository: Path) -> None:
+    text = (repository / "instructor_notes" / "05_hybrid_parallel.md").read_text("utf-8")
+    node, rack = (domain.experiment(domain.Setting(), each) for each in (domain.NODES, domain.RACK))
+    near, far = rack.machine.intra_node, node.machine.inter_node
+    links = near.bandwidth * near.efficiency / (far.bandwidth * far.efficiency)
+    waits = [domain.predicted(domain.Setting(), each).waits for each in (domain.NODES, domain.RACK)]
+    said = " ".join(text.split())
+    assert f"NVLink is {links:.0f} times as fast as a NIC" in said
+    assert f"exposed all-to-all of 64 expert ranks {waits[0] / waits[1]:.1f} times" in said

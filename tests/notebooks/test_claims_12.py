@@ -19,6 +19,7 @@ from lib_dlhpc.explore.language_model.bubbles import (
 )
 from lib_dlhpc.explore.language_model.bubbles import Setting as Pipe
 from lib_dlhpc.explore.language_model.charts import causes
+from lib_dlhpc.explore.language_model.diagrams import copies_sent
 from lib_dlhpc.explore.language_model.experts import Setting as Mixture
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.layout import mfu, predicted
@@ -40,6 +41,7 @@ from lib_dlhpc.explore.language_model.questions import (
 from lib_dlhpc.explore.language_model.rollouts import Setting as Learned
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.prediction.validate import results, validate
 from lib_dlhpc.schedules.choice import chosen
 from lib_dlhpc.spec import catalog
@@ -303,3 +305,14 @@ def test_the_formula_is_too_fast_for_the_published_iteration_one_step_behind():
 
 def test_every_part_is_there(repository):
     has_every_part(repository / "modules" / "12_train_a_language_model.ipynb", 6, 5)
+
+
+def test_the_notes_count_the_copies_of_a_token_and_the_time_of_a_second_one(repository):
+    text = (repository / "instructor_notes" / "12_train_a_language_model.md").read_text("utf-8")
+    said = " ".join(text.split())
+    copies = [f"{each:.2g}" for each in copies_sent().values()]
+    assert f"that is {copies[0]}, {copies[1]} and {copies[2]} copies" in said
+    assert f"(Hardly any: {copies[1]} of {copies[0]} copies" in said
+    run = replay("deepseek-v3-2048-h800")
+    longer = float(predict(run.set({"model.mtp": 1})).step_time / predict(run).step_time)
+    assert f"{longer - 1:.0%} longer" in said

@@ -1,9 +1,9 @@
-"""Diagrams of the slides of module 02: buckets, the slowest rank, parameter servers, weak and strong scaling."""
+"""Diagrams of the slides of module 02: buckets, the slowest rank, servers, sites, weak and strong scaling."""
 
 import numpy as np
 
 from lib_dlhpc.costs import buckets
-from lib_dlhpc.explore.data_parallel import here, live
+from lib_dlhpc.explore.data_parallel import here, live, sites
 from lib_dlhpc.explore.data_parallel.buckets import goyal
 from lib_dlhpc.explore.data_parallel.race import Race
 from lib_dlhpc.explore.data_parallel.scaling import Scaling
@@ -71,6 +71,34 @@ def servers() -> kit.Diagram:
     return kit.linked(nodes, links, both=True)
 
 
+def far() -> kit.Diagram:
+    """Return workers at sites far apart that average their weights once in many local steps, to scale."""
+    count, link = sites.ALONE[2], sites.LINKS[1]
+    step = sites.apart(count, link)
+    waits = count * float(step.exposed["data"])
+    work = count * float(step.step_time) - waits
+    bars = list[kit.Bar]()
+    for begin in (0.0, work + waits):
+        bars += [
+            kit.Bar(begin, begin + work, f"{count} local steps"),
+            kit.Bar(begin + work, begin + work + waits, "", kit.ORANGE),
+        ]
+    rows = [kit.Lane(f"site {k}", bars) for k in (1, 2, sites.SITES)]
+    return kit.lanes(rows, f"time; orange: all average, over {link}")
+
+
+def alone() -> kit.Diagram:
+    """Return the mean time of a step by the number of local steps."""
+    link, rows = sites.LINKS[1], {}
+    for count in sites.ALONE[1:]:
+        step = sites.apart(count, link)
+        waits = float(step.exposed["data"])
+        name = f"{count} local steps"
+        rows[name] = {"computes": float(step.step_time) - waits, "waits": waits}
+    inks = {"computes": kit.BLUE, "waits": kit.ORANGE}
+    return stacked(rows, inks, "s", f"mean time of a step, {link} between sites")
+
+
 def scaled() -> kit.Diagram:
     """Return the images of a GPU and of a step, on more and more GPUs."""
     setting, gpus = Scaling(), (64, 256, 1024)
@@ -114,6 +142,8 @@ DIAGRAMS = {
     "Who waits for whom?": slowest,
     "Why wait at all?": servers,
     "How far does it scale?": scaled,
+    "What if workers are far apart?": far,
+    "far_sites: answer": alone,
     "many_or_one: answer": rounds,
     "four_ranks: answer": four,
 }

@@ -1,4 +1,4 @@
-"""Diagrams of the slides of module 12: four kinds of parallelism, a pipeline, a ring of tokens, experts, rollouts."""
+"""Diagrams of the slides of module 12: kinds of parallelism, a pipeline, a ring, experts, rollouts, 4 bits."""
 
 from lib_dlhpc.explore.language_model import experts, here, rollouts
 from lib_dlhpc.explore.language_model.layout import Setting, experiment
@@ -18,7 +18,8 @@ from lib_dlhpc.explore.slides.diagram import (
     linked,
     passes,
 )
-from lib_dlhpc.explore.slides.parts import of_steps
+from lib_dlhpc.explore.slides.parts import of_steps, stacked
+from lib_dlhpc.layers.base.copies import expected_places
 from lib_dlhpc.layout import own_tokens, sizes, stride
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import PIPELINES, timetable
@@ -29,6 +30,8 @@ KINDS = {
     "pipeline": "the layers",
     "data": "the batch",
 }
+# Bits of a value, and its share of the scale of its block: OCP Microscaling Formats 1.0; arXiv:2509.25149.
+BITS = {"bf16": (16, 0.0), "MXFP8": (8, 8 / 32), "NVFP4": (4, 8 / 16)}
 PER_NODE, LENGTH, RANKS, STAGES, MICROBATCHES = 8, 131_072, 4, 4, 6
 
 
@@ -103,6 +106,42 @@ def travel() -> Diagram:
     return linked(nodes, links, both=True)
 
 
+def copies_sent() -> dict[str, float]:
+    """Return how many copies of a token a rank sends to the experts of a layer of DeepSeek-V3, in three ways."""
+    own = experts.Setting()
+    layer = next(
+        each
+        for each in experts.predicted(own).experiment.model.layers
+        if each.traits.tensor == "experts"
+    )
+    options = layer.attributes
+    names = ("experts", "chosen", "groups", "chosen_groups")
+    router = [options[name] for name in names]
+    return {
+        "to each expert": float(options["chosen"]),
+        "to each device": expected_places(*router, places=own.experts),
+        "to each node": expected_places(*router, places=own.experts // PER_NODE),
+    }
+
+
+def copied() -> Diagram:
+    """Return the copies of a token as lengths."""
+    own, sent = experts.Setting(), copies_sent()
+    rows = [
+        Lane(f"{name}\n{many:.1f}", [Bar(0, many, "", fill)])
+        for (name, many), fill in zip(sent.items(), (ORANGE, VIOLET, GREEN), strict=True)
+    ]
+    words = "; ".join(f"{name}: {many:.1f} copies" for name, many in sent.items())
+    axis = f"copies of a token, {own.experts} ranks in {own.experts // PER_NODE} nodes"
+    return lanes(rows, axis)._replace(words=f"{words}; {axis}")
+
+
+def bits() -> Diagram:
+    """Return the bits of a value in three formats, with its share of a scale."""
+    rows = {name: {"value": each, "scale": scale} for name, (each, scale) in BITS.items()}
+    return stacked(rows, {"value": GREEN, "scale": ORANGE}, "bit", "bits of a value")
+
+
 def iterations() -> Diagram:
     """Return two iterations in turn on all GPUs, and one step behind on two pools."""
     one, late = rollouts.together(rollouts.Setting()), rollouts.behind(rollouts.Setting())
@@ -138,5 +177,7 @@ DIAGRAMS = {
     "Who waits for keys and values?": ring,
     "Where do tokens travel?": travel,
     "What does reinforcement learning wait for?": iterations,
+    "copies": copied,
+    "bits": bits,
     "ring_here: answer": small_ring,
 }

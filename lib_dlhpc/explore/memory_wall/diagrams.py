@@ -1,9 +1,10 @@
-"""Diagrams of the slides of module 08: what training holds, what ZeRO shards, an offload and its host link."""
+"""Diagrams of the slides of module 08: what training and fine-tuning hold, what ZeRO shards, an offload."""
 
-from lib_dlhpc.explore.memory_wall import ledger, live
+from lib_dlhpc.explore.memory_wall import adapters, ledger, live
 from lib_dlhpc.explore.memory_wall.derivation import RANKS, STATE
 from lib_dlhpc.explore.memory_wall.derivation import held as held_with
 from lib_dlhpc.explore.slides import diagram as kit
+from lib_dlhpc.explore.slides.parts import stacked
 from lib_dlhpc.spec.units import format_quantity as show
 
 LAYERS, LINK, SHARDED = 4, 1.4, {"optimizer state": 1, "gradients": 2, "weights": 3}
@@ -57,6 +58,50 @@ def offloaded() -> kit.Diagram:
     )
 
 
+def adapter() -> kit.Diagram:
+    """Return a frozen matmul of Llama 3 8B and the two thin matrices of its adapter."""
+    model = adapters.tuned(lora=adapters.RANK).experiment.model
+    width, rank = model.layers[0].attributes["features"], adapters.RANK
+    nodes = {
+        "x": kit.Node(0.09, 0.5, "input", kit.GRAY, 0.16, 0.2),
+        "W": kit.Node(0.47, 0.2, f"W: {width:,} × {width:,}\nfrozen", wide=0.36, high=0.34),
+        "A": kit.Node(0.34, 0.8, f"A: {rank} × {width:,}", kit.ORANGE, 0.27, 0.22),
+        "B": kit.Node(0.65, 0.8, f"B: {width:,} × {rank}", kit.ORANGE, 0.27, 0.22),
+        "y": kit.Node(0.91, 0.5, "sum", kit.GRAY, 0.16, 0.2),
+    }
+    return kit.linked(nodes, [("x", "W"), ("W", "y"), ("x", "A"), ("A", "B"), ("B", "y")])
+
+
+def frozen() -> kit.Diagram:
+    """Return what a GPU holds if all weights are trained, or adapters only; their activations are asked for."""
+    every, lora = adapters.tuned(), adapters.tuned(lora=adapters.RANK)
+    rows = [
+        kit.Row("weights", [show(float(each.memory["weights"]), "B") for each in (every, lora)]),
+        kit.Row(
+            "gradients and state",
+            [show(adapters.state(each), "B") for each in (every, lora)],
+            kit.ORANGE,
+        ),
+        kit.Row("activations", (show(float(every.memory["activations"]), "B"), "?"), "FFFFFF"),
+    ]
+    return kit.held(("all weights", f"adapters of rank {adapters.RANK}"), rows)
+
+
+def tuned() -> kit.Diagram:
+    """Return what a GPU holds for each way to fine-tune, to one scale."""
+    rows = {}
+    for name in ("all weights", adapters.QUERIES, f"rank {adapters.RANK}, all recomputed"):
+        step = adapters.tuned(**adapters.WAYS[name])
+        parts = {
+            "weights": float(step.memory["weights"]),
+            "gradients, state": adapters.state(step),
+            "activations": float(step.memory["activations"]),
+        }
+        rows[name] = parts | {"other": float(step.memory_total) - sum(parts.values())}
+    inks = dict(zip(parts | {"other": 0}, (kit.BLUE, kit.ORANGE, kit.GREEN, kit.GRAY), strict=True))
+    return stacked(rows, inks, "B", "memory of a GPU", side=0.34)
+
+
 def under_the_cap() -> kit.Diagram:
     """Return the peak in core and out of core, by the ledger, and the cap."""
     own = live.Setting()
@@ -81,5 +126,8 @@ DIAGRAMS = {
     "What if it does not fit?": training,
     "Which way around the wall?": sharded,
     "How fast must the host link be?": offloaded,
+    "What does fine-tuning store?": adapter,
+    "adapters": frozen,
+    "adapters: answer": tuned,
     "out_of_core_peak: answer": under_the_cap,
 }

@@ -53,7 +53,7 @@ FORMULAS = 7  # on a slide, at most
 LINES, BESIDE = 4, 3  # sentences of an idea, and of one beside a diagram, at most
 EXPLAINED = "The notes of the slide with the first formulas explain all letters and limits."
 IDEAS = 2  # slides that only present an idea, at least
-MOST = 27  # slides of a class; in a longer deck the last ideas share the slides of their questions
+MOST = 28  # slides of a class; in a longer deck the last ideas share the slides of their questions
 
 
 def deck(module: Module, repository: Path) -> list[Slide]:

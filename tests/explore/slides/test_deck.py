@@ -51,7 +51,7 @@ def lesson(repository):
 @pytest.mark.parametrize("name", NAMES)
 def test_about_twenty_slides_with_few_lines_and_notes(decks, name):
     slides = decks[name]
-    assert 19 <= len(slides) <= 27  # as instructor_notes/README.md says
+    assert 19 <= len(slides) <= 28  # as instructor_notes/README.md says
     titles = [(slide.title, slide.kind) for slide in slides if not slide.figure]
     assert len(set(titles)) == len(titles)
     for slide in slides:
