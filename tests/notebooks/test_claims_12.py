@@ -313,6 +313,6 @@ def test_the_notes_count_the_copies_of_a_token_and_the_time_of_a_second_one(repo
     copies = [f"{each:.2g}" for each in copies_sent().values()]
     assert f"that is {copies[0]}, {copies[1]} and {copies[2]} copies" in said
     assert f"(Hardly any: {copies[1]} of {copies[0]} copies" in said
-    run = replay("deepseek-v3-2048-h800")
+    run = replay("deepseek-v3-2048-h800").experiment
     longer = float(predict(run.set({"model.mtp": 1})).step_time / predict(run).step_time)
     assert f"{longer - 1:.0%} longer" in said

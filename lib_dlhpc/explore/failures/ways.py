@@ -33,7 +33,7 @@ HOST = Slider("Host memory", "Of a node, that training leaves for copies", MEMOR
 OF_IT = "Share of the state that an incremental one writes"
 CHANGE = Slider("Changed", OF_IT, CHANGED, "{:.0%}".format)
 BEST = 0.0  # the position of the interval at which each way has its own best one
-EVERY = {"each its best": BEST} | {show(seconds, "s"): seconds for seconds in INTERVALS}
+EVERY = {"best for each": BEST} | {show(seconds, "s"): seconds for seconds in INTERVALS}
 LATE = 1.0 + 1e-9
 
 
