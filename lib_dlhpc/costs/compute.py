@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs import fp8, layer_rates, streams, tiles
+from lib_dlhpc.costs import fp8, host, layer_rates, streams, tiles
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.pieces import Cut
 from lib_dlhpc.spec.machine import Device
@@ -274,46 +274,14 @@ def _dispatched(
     pieces: of each layer, forward and backward.
     """
     (forward, backward), issue = total(each), last_axis(device.dispatch)
-    ahead, back = (count * many for count, many in zip(kernels(model), pieces, strict=True))
+    ahead, back = (count * many for count, many in zip(host.kernels(model), pieces, strict=True))
+    exchanged = np.broadcast_to(exchanged, np.broadcast_shapes(forward.shape, np.shape(exchanged)))
     reverse = (..., slice(None, None, -1))
-    late = dispatched(forward, issue * ahead, exchanged) - forward
-    exchanged = np.broadcast_to(exchanged, np.shape(backward))[reverse]
-    late_back = dispatched(backward[reverse], (issue * back)[reverse], exchanged)[reverse]
+    late = host.waited(forward, issue * ahead, exchanged, host.waits(model)) - forward
+    late_back = host.dispatched(backward[reverse], (issue * back)[reverse], exchanged[reverse])[
+        reverse
+    ]
     return LayerTimes(each.launch.forward + late, each.launch.backward + late_back - backward)
-
-
-def dispatched(seconds: Any, issue: Any, exchanged: Any) -> Any:
-    """Return the seconds from the end of one layer to that of the next, in the order of a pass, last axis.
-
-    seconds, issue: of each layer, what the device computes and what the host takes to issue it. A layer starts once
-    it is issued and the layers before it, with the collectives between them, are done: Lindley 1952.
-    """
-    busy, issued = seconds + exchanged, np.cumsum(issue, axis=-1) - issue
-    behind = np.maximum.accumulate(issued - (np.cumsum(busy, axis=-1) - busy), axis=-1)
-    return seconds + np.diff(behind, axis=-1, prepend=0.0)
-
-
-@lru_cache(maxsize=1024)
-def kernels(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the kernels and collectives that the host issues for each layer, in forward and in backward.
-
-    In fp8 each product has a cast before it: of its input, or of the gradient of its output.
-    """
-    return _issued(model, "forward"), _issued(model, "backward")
-
-
-def _issued(model: Model, direction: str) -> NDArray[np.float64]:
-    found: list[float] = []
-    for layer in model.layers:
-        traits, times = layer.traits, 1 if direction == "forward" else layer.gradients
-        if traits.message:
-            found.append(layer.attributes.get(direction) not in ("none", "slice"))
-        elif traits.view or traits.stand_in:
-            found.append(0)
-        else:
-            kernels, products = traits.issues(layer)
-            found.append(times * kernels + (products if layer.fp8 else 0))
-    return np.array(found, dtype=np.float64)
 
 
 @lru_cache(maxsize=1024)

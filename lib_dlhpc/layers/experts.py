@@ -150,6 +150,15 @@ class Experts(Kind):
         return products + cls._beside_products(layer), products
 
     @staticmethod
+    def host_waits(layer: Layer) -> bool:
+        """Return whether the host waits for the number of rows of each expert: unless a capacity gives it.
+
+        (NVIDIA, Megatron-LM core 0.16: MoEAlltoAllTokenDispatcher, and TEGroupedMLP, which lists them; with
+        moe_pad_expert_input_to_capacity they do not.)
+        """
+        return not layer.attributes["capacity"]
+
+    @staticmethod
     def _here(layer: Layer) -> int:
         """Return the number of experts that a rank computes."""
         options = layer.attributes

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs import compute
-from lib_dlhpc.costs.compute import dispatched, kernels, layer_times, update_time
+from lib_dlhpc.costs.compute import layer_times, update_time
+from lib_dlhpc.costs.host import dispatched, kernels, waited, waits
 from lib_dlhpc.costs.streams import loss_bytes
 from lib_dlhpc.costs.tiles import used
 from lib_dlhpc.layout import parts
@@ -53,6 +54,45 @@ def test_a_pass_takes_as_long_as_the_slower_of_host_and_device_or_a_little_longe
     for work, own, wire in zip(busy, issue, sent, strict=True):
         end, host = max(end, host) + work + wire, host + own
     assert whole == pytest.approx(end)
+
+
+@given(SECONDS, SECONDS, SECONDS, st.sets(st.integers(1, 8)))
+def test_a_host_that_waits_for_the_device_has_no_lead_after_it(busy, issue, sent, at):
+    many = min(map(len, (busy, issue, sent)))
+    busy, issue, sent = (np.array(each[:many]) for each in (busy, issue, sent))
+    at = sorted(each for each in at if each < many)
+    found = waited(busy, issue, sent, at)
+    # One layer after the other: the host waits until the layer before is computed, not for what is sent after it.
+    free = computed = host = 0.0
+    for number, (work, own, wire) in enumerate(zip(busy, issue, sent, strict=True)):
+        host = max(host, computed) if number in at else host
+        computed = max(free, host) + work
+        free, host = computed + wire, host + own
+    assert found.sum() + sent.sum() == pytest.approx(free)
+    assert (found >= busy - 1e-12).all()
+    assert found.sum() >= dispatched(busy, issue, sent).sum() - 1e-9  # rounding of sums
+    np.testing.assert_array_equal(waited(busy, issue, sent, ()), dispatched(busy, issue, sent))
+
+
+def test_the_host_waits_for_counts_of_rows_unless_a_capacity_gives_them():
+    table = {"name": "qwen3-30b-a3b", "layers": 3}
+    model = read_model(table)
+    kinds = [layer.kind for layer in model.layers]
+    assert [kinds[at] for at in waits(model)] == ["gated_experts"] * 3
+    full = {"experts": 128, "chosen": 8, "features": 768, "capacity": 1.0}
+    assert waits(read_model(table | {"experts": full})) == waits(read_model("llama3-8b")) == ()
+
+
+def test_a_wait_costs_time_only_where_the_host_is_not_ahead():
+    """A host that issues nothing slowly loses nothing by waiting; a slow one takes longer, and no pass gets shorter."""
+    model = read_model({"name": "qwen3-30b-a3b", "layers": 3})
+    capacity = {"experts": 128, "chosen": 8, "features": 768, "capacity": 1.0}
+    padded = read_model({"name": "qwen3-30b-a3b", "layers": 3, "experts": capacity})
+    for samples, least, most in ((1, 1.01, 2.0), (256, 1.0, 1.001)):
+        waiting, other = (
+            layer_times(each, A100, samples, "bf16").forward.sum() for each in (model, padded)
+        )
+        assert least <= waiting / other <= most
 
 
 def test_the_host_limits_small_batches_only():

@@ -230,6 +230,11 @@ class Kind:
         """Return the kernels that a framework issues for a forward pass, and the products with weights among them."""
         return cls.kernels, 1
 
+    @staticmethod
+    def host_waits(layer: Layer) -> bool:
+        """Return whether a framework's host waits for what the layers before a forward pass have computed."""
+        return False
+
     @classmethod
     def operands(cls, layer: Layer) -> tuple[float, float]:
         """Return the elements of a sample that products with weights read: activations forward, gradients backward.
