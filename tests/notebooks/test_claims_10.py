@@ -6,13 +6,14 @@ from module_text import has_every_part
 
 from lib_dlhpc.convergence import LAWS
 from lib_dlhpc.explore.energy_planning import here
-from lib_dlhpc.explore.energy_planning.best_size import SLOW, best, found_sizes, with_guess
 from lib_dlhpc.explore.energy_planning.best_size import Setting as Size
+from lib_dlhpc.explore.energy_planning.best_size import best, found_sizes, with_guess
 from lib_dlhpc.explore.energy_planning.budget import Setting as Budget
 from lib_dlhpc.explore.energy_planning.budget import gpus, layout, planned
 from lib_dlhpc.explore.energy_planning.here import Setting as Here
 from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
 from lib_dlhpc.explore.energy_planning.pipeline_slack import found
+from lib_dlhpc.explore.energy_planning.planned_sizes import SLOW
 from lib_dlhpc.explore.energy_planning.questions import FAST, PUBLISHED, best_limit, gpt3_reason
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.explore.energy_planning.to_accuracy import by_cause, cost, runs

@@ -1,7 +1,6 @@
 """The best model size for GPUs and days: a scaling law with the predicted utilization, or with a guessed one."""
 
-from functools import lru_cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import ipywidgets
 import numpy as np
@@ -16,17 +15,12 @@ from lib_dlhpc.explore.energy_planning.charts import (
     losses_state,
     utilization_state,
 )
-from lib_dlhpc.planner import Size, Trained, guessed, sizes, trained
+from lib_dlhpc.explore.energy_planning.planned_sizes import FAST, GPUS, MACHINES, family
+from lib_dlhpc.planner import Size, Trained, guessed, trained
 from lib_dlhpc.spec.units import format_quantity
 
 DAY, FIXED = 86_400.0, 0.4
-MACHINES: dict[str, Any] = {
-    "H100, 400 Gb/s per GPU": "h100-pod",
-    "H100, 100 Gb/s per node": {"name": "h100-pod", "inter_node": "ethernet-100g", "nics": 1},
-    "A100, 200 Gb/s per GPU": "selene",
-}
-FAST, SLOW, OLD = MACHINES
-GPUS, DAYS = (8, 64, 512), (1, 3, 10, 30, 90)
+DAYS = (1, 3, 10, 30, 90)
 SERVED = (0.0, 1e11, 3e11, 1e12, 3e12)
 
 
@@ -44,12 +38,6 @@ class Setting(NamedTuple):
     served: Annotated[
         float, Slider("Served tokens", "Within the same days, after training", SERVED, count)
     ] = 0.0
-
-
-@lru_cache(maxsize=len(MACHINES) * len(GPUS))
-def family(machine: str, gpus: int) -> tuple[Size, ...]:
-    """Return the sizes on a machine, each planned once; budgets only look them up."""
-    return sizes(MACHINES[machine], gpus)
 
 
 def found_sizes(setting: Setting, law: str = "besiroglu") -> Trained:

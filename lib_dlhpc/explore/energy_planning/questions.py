@@ -10,13 +10,14 @@ from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.energy_planning import best_size, budget, here, pipeline_slack, to_accuracy
-from lib_dlhpc.explore.energy_planning.best_size import SLOW, best, count, with_guess
 from lib_dlhpc.explore.energy_planning.best_size import Setting as Size
+from lib_dlhpc.explore.energy_planning.best_size import best, count, with_guess
 from lib_dlhpc.explore.energy_planning.budget import KWH, Setting, layout, planned
 from lib_dlhpc.explore.energy_planning.charts import hours, kilowatt_hours
 from lib_dlhpc.explore.energy_planning.here import Setting as Here
 from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
 from lib_dlhpc.explore.energy_planning.pipeline_slack import found
+from lib_dlhpc.explore.energy_planning.planned_sizes import SLOW
 from lib_dlhpc.explore.energy_planning.to_accuracy import LIMITS, cost, limit_words, runs
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.prediction.replays import replay
