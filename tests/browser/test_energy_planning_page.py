@@ -37,7 +37,7 @@ SLIDERS = {
 }
 DROPDOWNS = {
     1: [("Then", "shortest time"), ("Between nodes", "eight 200 Gb/s InfiniBand")],
-    2: [("Machine", "H100, 100 Gb/s per node")],
+    2: [("Machine", "H100, 1 × 100 Gb/s")],
     3: [("Network", "GPT-3, 175 G weights"), ("Schedule", "GPipe")],
 }
 GUESSES = {0: "82.6", 7: 1, 12: 2, 17: "5", 22: "2"}  # a number: that choice of a list
@@ -77,7 +77,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
 def test_a_size_beyond_the_law_and_a_budget_that_serving_uses_up_say_so(
     page: Any, eventually: Any
 ) -> None:
-    choose(page, 2, "Machine", "H100, 400 Gb/s per GPU")
+    choose(page, 2, "Machine", "H100, 8 × 400 Gb/s")
     slider(page, 2, "Served tokens").press("Home")
     slider(page, 2, "Days").press("End")
     eventually(lambda: "Extrapolated" in wall(page, 2))

@@ -32,7 +32,9 @@ def count(number: float) -> str:
 class Setting(NamedTuple):
     """A budget. served: tokens that the same GPUs serve within it, after training."""
 
-    machine: Annotated[str, Dropdown("Machine", "Eight GPUs a node", MACHINES.keys())] = FAST
+    machine: Annotated[
+        str, Dropdown("Machine", "Nodes of eight GPUs, and their links", MACHINES.keys())
+    ] = FAST
     gpus: Annotated[int, Slider("GPUs", "All of them train one model", GPUS)] = 64
     days: Annotated[int, Slider("Days", "Of training and serving", DAYS, shown)] = 3
     served: Annotated[

@@ -122,6 +122,8 @@ def losses_state(lines: Mapping[str, Trained]) -> State:
             if row == own.best:
                 marks.append({"line": name, "x": x, "y": y, "words": show(x, ""), "details": name})
                 lowest = min(lowest, y)
+    for place, mark in enumerate(sorted(marks, key=lambda each: float(each["y"]))):
+        mark["dy"] = -16 if place else 18  # px: two of the same size are named on both sides
     room = {"x": SIZE_RANGE, "y": [lowest - 0.04, min(lowest + 0.5, highest)]}
     each = (f"with {m['line']} {m['words']} weights ({m['y']:.3f} nats per token)" for m in marks)
     data: Data = {"points": columns(points), "marks": columns(marks), "room": room}

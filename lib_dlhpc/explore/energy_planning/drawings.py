@@ -116,7 +116,7 @@ def size_loss() -> Layers:
     points, marks = (data(name, x=x, y=y) for name in ("points", "marks"))
     solid = points.transform_filter("datum.measured").mark_point(filled=True, opacity=1, clip=True)
     hollow = points.mark_point(filled=False, size=60, strokeWidth=1.8, opacity=1, clip=True)
-    names = marks.mark_text(fontWeight="bold", dy=18, **HALO)
+    names = marks.mark_text(fontWeight="bold", dy=alt.expr("datum.dy"), **HALO)
     return (
         kit.room("x", "y"),
         points.mark_line(strokeWidth=2, clip=True).encode(color=color, strokeDash=dash),
@@ -136,7 +136,7 @@ def size_utilization() -> Layers:
     lines = data("lines", x=x, y=y)
     return (
         kit.room("x", "y"),
-        *kit.level("level", left=True),
+        *kit.level("level"),
         lines.mark_line(strokeWidth=2, color=SERIES[0]),
         kit.symbols(lines, 50, color=SERIES[0]).encode(tooltip=kit.tooltip_of("details")),
         *kit.point(x, y),

@@ -13,9 +13,9 @@ from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.planner import Size, sizes
 
 MACHINES: dict[str, Any] = {
-    "H100, 400 Gb/s per GPU": "h100-pod",
-    "H100, 100 Gb/s per node": {"name": "h100-pod", "inter_node": "ethernet-100g", "nics": 1},
-    "A100, 200 Gb/s per GPU": "selene",
+    "H100, 8 × 400 Gb/s": "h100-pod",
+    "H100, 1 × 100 Gb/s": {"name": "h100-pod", "inter_node": "ethernet-100g", "nics": 1},
+    "A100, 8 × 200 Gb/s": "selene",
 }
 FAST, SLOW, OLD = MACHINES
 GPUS = (8, 64, 512)
