@@ -202,3 +202,31 @@ def test_the_outcomes_map_every_module_and_every_lab(page):
 def test_links_lead_somewhere(page, repository, name):
     for target in LINK.findall(page(name)):
         assert (repository / "instructor_notes" / target).exists(), target
+
+
+DUE = re.compile(r"^\| (\d+) \|[^|]*\|([^|]*)\|([^|]*)\|[^|]*\|$", re.M)  # of the overview
+
+
+@pytest.mark.parametrize("name", WEEKS)
+def test_the_overview_has_each_lab_a_week_after_its_session_and_its_reading(page, name):
+    text = page(name)
+    weeks = dict(enumerate(text.split("\n### Week ")[1:], 1))
+    rows = {int(week): (read.strip(), due) for week, read, due in DUE.findall(text)}
+    assert set(weeks) <= set(rows)
+    for week, (read, due) in rows.items():
+        own = " ".join(what for _, _, what in ROW.findall(weeks.get(week, "")))
+        for work in filter(None, read.split("; ")):
+            assert work.strip() in own, (week, work)
+        before = weeks.get(week - 1, "")
+        given = {int(lab[:2]) for lab in LAB.findall(before)} - {14}  # lab 14 is a choice
+        listed = re.search(r"labs? ([\d and]+)", due)
+        assert set(map(int, re.findall(r"\d+", listed[1] if listed else ""))) == given, week
+
+
+def test_a_term_states_its_policies(page):
+    text = page("syllabus_14_weeks")
+    split = [int(each) for each in re.findall(r"(\d+)%", text.split("**Assessment**", 1)[1].split("\n\n")[0])]
+    assert sum(split) == 100
+    for policy in ("Grades", "Deadlines", "Collaboration", "AI assistants", "Accessibility"):
+        assert re.search(rf"\*[^*]*{policy}\*:", text), policy
+    assert "**Office hours**" in text
