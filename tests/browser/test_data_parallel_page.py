@@ -57,7 +57,15 @@ MOVES = {
         "Allreduce": "ring",
     },
 }
-GUESSES = {0: "20", 7: "5", 11: "4", 16: "5", 21: "8", 25: 2, 26: "4"}  # a number: that choice of a list
+GUESSES = {
+    0: "20",
+    7: "5",
+    11: "4",
+    16: "5",
+    21: "8",
+    25: 2,
+    26: "4",
+}  # a number: that choice of a list
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(

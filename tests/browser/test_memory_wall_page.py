@@ -119,7 +119,9 @@ def test_rows_of_a_wide_table_are_cards_on_a_phone(page: Any, eventually: Any) -
     tables = page.locator(".dlhpc-cards")
     has(tables, 2)  # ways around the wall, and ways to fine-tune
     inside = "each => each.scrollWidth <= each.parentElement.clientWidth"
-    edges = "each => [...each.querySelectorAll('td')].map(cell => cell.getBoundingClientRect().right)"
+    edges = (
+        "each => [...each.querySelectorAll('td')].map(cell => cell.getBoundingClientRect().right)"
+    )
     for table in tables.all():
         eventually(lambda t=table: t.evaluate(inside), what="a table as wide as its place")
         eventually(lambda t=table: max(t.evaluate(edges)) <= 390, what="all cells in the window")

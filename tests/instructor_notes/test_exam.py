@@ -51,7 +51,9 @@ def check(question):
 def test_a_module_has_ten_or_eleven_questions_whose_options_differ(questions, name):
     for seed in SEEDS:
         found = questions(name, seed)
-        assert len({question.name for question in found}) == len(found) == 10 + (name in WITH_ELEVEN)
+        assert (
+            len({question.name for question in found}) == len(found) == 10 + (name in WITH_ELEVEN)
+        )
         for question in found:
             check(question)
 

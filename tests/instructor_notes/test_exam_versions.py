@@ -290,7 +290,12 @@ def test_05_hybrid_parallel(questions):
         size = tokens * 7168 * 2
         return (nodes * size / nic) / (8 * size / nvlink)
 
-    rack = "{} tokens of a rank", "in {} other nodes", "rank's NIC ({} GB/s)", "over NVLink ({} GB/s)"
+    rack = (
+        "{} tokens of a rank",
+        "in {} other nodes",
+        "rank's NIC ({} GB/s)",
+        "over NVLink ({} GB/s)",
+    )
     is_right(questions, name, "one domain", dispatch, *rack)
     state = "{} billion", "{} B of weights", "pipeline {},"
     is_right(questions, name, "fewest messages", lambda w, each, p: each * w * 1e9 / p, *state)
@@ -395,9 +400,7 @@ def test_08_memory_and_out_of_core(questions):
     is_right(questions, name, "activations", stored, *sizes)
     is_right(questions, name, "whole state", lambda weights: 8 * weights, "take {} in 16 bits")
     tuned = "{} billion", "take {}, of", "which {}% are"
-    is_right(
-        questions, name, "adapters", lambda n, a, part: 2e9 * n + a * (1 - part / 100), *tuned
-    )
+    is_right(questions, name, "adapters", lambda n, a, part: 2e9 * n + a * (1 - part / 100), *tuned)
     gathered = "over {} microbatches", "sends {}."
     is_right(questions, name, "zero 3", lambda m, sent: 3 * m / 2 * sent, *gathered)
     passes = "Forward takes {} ms", "backward {} ms", "which takes {} ms"

@@ -225,7 +225,10 @@ def test_the_overview_has_each_lab_a_week_after_its_session_and_its_reading(page
 
 def test_a_term_states_its_policies(page):
     text = page("syllabus_14_weeks")
-    split = [int(each) for each in re.findall(r"(\d+)%", text.split("**Assessment**", 1)[1].split("\n\n")[0])]
+    split = [
+        int(each)
+        for each in re.findall(r"(\d+)%", text.split("**Assessment**", 1)[1].split("\n\n")[0])
+    ]
     assert sum(split) == 100
     for policy in ("Grades", "Deadlines", "Collaboration", "AI assistants", "Accessibility"):
         assert re.search(rf"\*[^*]*{policy}\*:", text), policy

@@ -4,7 +4,7 @@ from math import pi, sin
 
 from lib_dlhpc.explore.data_parallel.bowl import most_stale_rate
 from lib_dlhpc.explore.data_parallel.buckets import bucket_count, step_of
-from lib_dlhpc.explore.data_parallel.waiting import Ranks, waiting_share
+from lib_dlhpc.explore.data_parallel.sites import SITES, apart, waits
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
@@ -18,8 +18,12 @@ compute = terms["forward"] + terms["backward"] + terms["update"]
 exposed = terms["exposed communication"]
 ring = predict(step_of(gpus=RANKS, allreduce="ring", bucket=25e6))
 count, alpha = bucket_count(ring.experiment), float(ring.experiment.machine.inter_node.latency)
-SLOW, WORKERS = 2.0, draw.any([4, 3, 5, 6])
+WORKERS = draw.any([4, 3, 5, 6])
 rounds = 2 * (RANKS - 1)
+ALONE, LINK = draw.any([50, 20, 200]), draw.any(["10 Gb/s", "1 Gb/s"])
+far = apart(ALONE, LINK)
+exchange = ALONE * float(far.exposed["data"])
+work = float(far.step_time) - exchange / ALONE
 
 PROBLEMS = [
     Problem(
@@ -42,14 +46,15 @@ PROBLEMS = [
         Step("Latency of all buckets", count * rounds * alpha, "s"),
     ),
     Problem(
-        "One slow GPU",
-        f"One of {RANKS} GPUs takes twice as long as the others, which are equal. For what share of the time is a GPU"
-        " idle on average?",
-        100 * waiting_share(Ranks(ranks=RANKS, jitter=0.0, slow=SLOW)),
-        Step("Idle share of each other GPU", 100 * (1 - 1 / SLOW), "%"),
+        "Workers far apart",
+        f"Workers at {SITES} sites average their weights every {ALONE} steps (DiLoCo). Over {LINK} an exchange takes"
+        f" {show(exchange, 's')}, and nothing hides it; all else of a step takes {show(work, 's')}. What share of the"
+        " time do exchanges take?",
+        100 * waits(far),
+        Step("Exchange for each step", exchange / ALONE, "s"),
         Step(
-            "Averaged over all, the slow one included",
-            100 * (1 - 1 / SLOW) * (RANKS - 1) / RANKS,
+            "Over a step with its part of the exchange",
+            100 * exchange / (exchange + ALONE * work),
             "%",
         ),
     ),

@@ -133,7 +133,7 @@ lesson = Lesson.read(
     },
     draws={"efficiency": efficiency},
     tables={
-        "published": lambda: published_table(["goyal17"], scaling.PUBLISHED, "Goyal et al. 2017"),
+        "published": lambda: published_table(["goyal17"], scaling.PUBLISHED, "Goyal et al. 2017")
     },
 )
 ask = lesson.ask

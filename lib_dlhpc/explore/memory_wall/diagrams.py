@@ -64,9 +64,9 @@ def adapter() -> kit.Diagram:
     width, rank = model.layers[0].attributes["features"], adapters.RANK
     nodes = {
         "x": kit.Node(0.09, 0.5, "input", kit.GRAY, 0.16, 0.2),
-        "W": kit.Node(0.47, 0.2, f"W: {width:,} × {width:,}\nfrozen", wide=0.36, high=0.34),
-        "A": kit.Node(0.34, 0.8, f"A: {rank} × {width:,}", kit.ORANGE, 0.27, 0.22),
-        "B": kit.Node(0.65, 0.8, f"B: {width:,} × {rank}", kit.ORANGE, 0.27, 0.22),
+        "W": kit.Node(0.47, 0.2, f"W, frozen\n{width:,} × {width:,}", wide=0.36, high=0.34),
+        "A": kit.Node(0.34, 0.8, f"A\n{rank} × {width:,}", kit.ORANGE, 0.27, 0.22),
+        "B": kit.Node(0.65, 0.8, f"B\n{width:,} × {rank}", kit.ORANGE, 0.27, 0.22),
         "y": kit.Node(0.91, 0.5, "sum", kit.GRAY, 0.16, 0.2),
     }
     return kit.linked(nodes, [("x", "W"), ("W", "y"), ("x", "A"), ("A", "B"), ("B", "y")])

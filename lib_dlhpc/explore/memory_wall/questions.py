@@ -150,8 +150,6 @@ lesson = Lesson.read(
         "times": lambda: ways.sent(3, 4) / ways.sent(0, 4),
     },
     draws={"own_bandwidth": bandwidth},
-    tables={
-        "published": lambda: published_table(SOURCES, ledger.PUBLISHED),
-    },
+    tables={"published": lambda: published_table(SOURCES, ledger.PUBLISHED)},
 )
 ask = lesson.ask
