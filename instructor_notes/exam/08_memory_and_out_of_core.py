@@ -244,7 +244,7 @@ QUESTIONS = [
     recomputation_on_a_slow_network,
     Question(
         "nine tenths activations",
-        "Nine tenths of the memory are activations. Which of these does not help at all?",
+        "Activations take nine tenths of the memory. Which of these does not help at all?",
         "ZeRO 1",
         {
             "Full recomputation": "Recomputation saves time, not memory.",
