@@ -28,7 +28,7 @@ def two_phases() -> kit.Diagram:
             ],
         ),
     ]
-    return kit.lanes(rows, f"time, {PRINTED}; decode: a token a pass", side=0.14)
+    return kit.lanes(rows, f"time, {PRINTED}; decode: one token per pass", side=0.14)
 
 
 def filled() -> kit.Diagram:
