@@ -18,7 +18,18 @@
 base/: what the files share. KINDS: the kinds by name, a mapping; a file is imported when it is first asked for.
 """
 
+from lib_dlhpc.layers.base.copies import expected_places
 from lib_dlhpc.layers.base.kind import KINDS, Counts, Kind, Layer, Site
 from lib_dlhpc.layers.base.saved import Context, Saved, Tensors
 
-__all__ = ["KINDS", "Context", "Counts", "Kind", "Layer", "Saved", "Site", "Tensors"]
+__all__ = [
+    "KINDS",
+    "Context",
+    "Counts",
+    "Kind",
+    "Layer",
+    "Saved",
+    "Site",
+    "Tensors",
+    "expected_places",
+]

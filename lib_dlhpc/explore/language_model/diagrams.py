@@ -19,7 +19,7 @@ from lib_dlhpc.explore.slides.diagram import (
     passes,
 )
 from lib_dlhpc.explore.slides.parts import of_steps, stacked
-from lib_dlhpc.layers.base.copies import expected_places
+from lib_dlhpc.layers import expected_places
 from lib_dlhpc.layout import own_tokens, sizes, stride
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import PIPELINES, timetable
