@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,16 @@ LOADERS = {
 QUANTITY = re.compile(r"[+-]?\d[\d_.]*([eE][+-]?\d+)?\s*[A-Za-z/]*")
 
 
-def each(*kinds: str) -> pytest.MarkDecorator:
-    paths = [path for path in FILES if path.parent.name in kinds]
-    return pytest.mark.parametrize(
-        "path", paths, ids=lambda path: f"{path.parent.name}/{path.stem}"
-    )
+def of(kind: str) -> list[Path]:
+    paths = [path for path in FILES if path.parent.name == kind]
+    assert paths
+    return paths
 
 
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@cache
 def load(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
@@ -62,40 +66,47 @@ def covering_prefix(key: str, sources: dict[str, Any]) -> str | None:
     return next((prefix for prefix in prefixes if prefix in sources), None)
 
 
-@each(*KINDS)
-def test_name_and_title(path: Path) -> None:
-    assert re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", path.stem)
-    assert load(path)["title"].strip()
+@each_kind
+def test_name_and_title(kind: str) -> None:
+    for path in of(kind):
+        assert re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", path.stem)
+        assert load(path)["title"].strip(), path
 
 
-@each(*KINDS)
-def test_every_number_has_a_source(path: Path) -> None:
-    table = load(path)
-    bare = {key for key in numbers(table) if not source_of(table, key)}
+@each_kind
+def test_every_number_has_a_source(kind: str) -> None:
+    tables = {path.stem: load(path) for path in of(kind)}
+    bare = {
+        (name, key)
+        for name, table in tables.items()
+        for key in numbers(table)
+        if not source_of(table, key)
+    }
     assert not bare
 
 
-@each(*KINDS)
-def test_every_source_is_complete_and_used(path: Path) -> None:
-    table = load(path)
-    sources = table.get("sources", {})
-    for prefix, source in sources.items():
-        assert set(source) == {"from", "confidence"}, prefix
-        assert source["from"].strip(), prefix
-        assert source["confidence"] in CONFIDENCE, prefix
-    used = {covering_prefix(key, sources) for key in numbers(table)}
-    assert set(sources) <= used
+@each_kind
+def test_every_source_is_complete_and_used(kind: str) -> None:
+    for path in of(kind):
+        table = load(path)
+        sources = table.get("sources", {})
+        for prefix, source in sources.items():
+            assert set(source) == {"from", "confidence"}, (path, prefix)
+            assert source["from"].strip(), (path, prefix)
+            assert source["confidence"] in CONFIDENCE, (path, prefix)
+        used = {covering_prefix(key, sources) for key in numbers(table)}
+        assert set(sources) <= used, path
 
 
-@each(*LOADERS)
-def test_every_entry_can_be_built(path: Path) -> None:
-    noun = LOADERS[path.parent.name](path.stem)
-    assert noun.name == path.stem
+@pytest.mark.parametrize("kind", LOADERS)
+def test_every_entry_can_be_built(kind: str) -> None:
+    for path in of(kind):
+        assert LOADERS[kind](path.stem).name == path.stem
 
 
-@each("machines")
-def test_every_machine_has_storage(path: Path) -> None:
-    assert load_machine(path.stem).storage
+def test_every_machine_has_storage() -> None:
+    for path in of("machines"):
+        assert load_machine(path.stem).storage, path
 
 
 def test_the_finder_of_numbers_finds_them() -> None:

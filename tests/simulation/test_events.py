@@ -52,13 +52,13 @@ def one_round(ranks, *sent):
 # ---- without contention
 
 
-@pytest.mark.parametrize("ranks", [*range(1, 18), 32, 64])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_one_device_a_node_takes_what_the_closed_form_says(algorithm, ranks):
-    elements = ranks << (ranks.bit_length() + 4)  # cuts evenly into all blocks
-    ends = finish_times(allreduce(algorithm, ranks, 1, elements), machine(), ranks, 1)
-    expected = collectives.ALGORITHMS[algorithm](4.0 * elements, network(ranks, 1)).total
-    assert max(ends) == pytest.approx(expected, rel=1e-9)
+def test_one_device_a_node_takes_what_the_closed_form_says(algorithm):
+    for ranks in (*range(1, 18), 32, 64):
+        elements = ranks << (ranks.bit_length() + 4)  # cuts evenly into all blocks
+        ends = finish_times(allreduce(algorithm, ranks, 1, elements), machine(), ranks, 1)
+        expected = collectives.ALGORITHMS[algorithm](4.0 * elements, network(ranks, 1)).total
+        assert max(ends) == pytest.approx(expected, rel=1e-9), ranks
 
 
 @pytest.mark.parametrize(("nodes", "g"), [(1, 8), (2, 2), (4, 4), (3, 2), (2, 8), (8, 2)])

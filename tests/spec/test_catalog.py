@@ -41,11 +41,11 @@ def test_every_entry_reads_as_its_noun_and_knows_its_name(kind, name):
 
 
 @pytest.mark.parametrize("kind", catalog.KINDS)
-@pytest.mark.parametrize("name", OUTSIDE)
-def test_a_name_that_is_not_listed_is_never_opened(kind, name, monkeypatch):
+def test_a_name_that_is_not_listed_is_never_opened(kind, monkeypatch):
     monkeypatch.setattr("pathlib.Path.read_text", lambda *_, **__: pytest.fail("a file was opened"))
-    with pytest.raises(SpecError, match="not in the catalog"):
-        catalog.read(kind, name)
+    for name in OUTSIDE:
+        with pytest.raises(SpecError, match="not in the catalog"):
+            catalog.read(kind, name)
 
 
 @pytest.mark.parametrize("name", [None, 3, ["summit"], {"name": "summit"}, True])

@@ -104,17 +104,17 @@ def test_one_bad_entry_spoils_an_array(experiment, key):
 
 
 @pytest.mark.parametrize("key", NUMBERS)
-@pytest.mark.parametrize("value", [True, None, [1, 2], {"a": 1}, "much", "", 10**400, np.True_])
-def test_what_is_no_number_is_refused_by_name(experiment, key, value):
-    assert key in refusal(experiment, key, value)
+def test_what_is_no_number_is_refused_by_name(experiment, key):
+    for value in (True, None, [1, 2], {"a": 1}, "much", "", 10**400, np.True_):
+        assert key in refusal(experiment, key, value), value
 
 
 @pytest.mark.parametrize("key", [key for key, meta in FIELDS.items() if meta["kind"] == "choice"])
-@pytest.mark.parametrize("value", ["", "RING", "rings", 3, None, ["ring"], np.array(["ring", "a"])])
-def test_a_choice_lists_what_is_legal(experiment, key, value):
-    message = refusal(experiment, key, value)
-    assert key in message
-    assert all(option in message for option in FIELDS[key]["options"])
+def test_a_choice_lists_what_is_legal(experiment, key):
+    for value in ("", "RING", "rings", 3, None, ["ring"], np.array(["ring", "a"])):
+        message = refusal(experiment, key, value)
+        assert key in message, value
+        assert all(option in message for option in FIELDS[key]["options"]), value
 
 
 def test_a_choice_names_the_nearest(experiment):
