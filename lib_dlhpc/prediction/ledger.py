@@ -47,7 +47,6 @@ from lib_dlhpc.spec.units import format_quantity as show
 if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
 
-
 Floats = NDArray[np.float64]
 TERMS = (
     "weights",
