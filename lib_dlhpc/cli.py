@@ -12,10 +12,11 @@ import contextlib
 import os
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from lib_dlhpc import __version__
 from lib_dlhpc.commands.output import notes_of
-from lib_dlhpc.errors import SpecError  # heavier modules are imported after the signal handlers
+from lib_dlhpc.errors import SpecError, suggest  # heavier modules are imported after the signal handlers
 from lib_dlhpc.extras import EXTRA, missing
 
 DESCRIPTION = """\
@@ -112,6 +113,26 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors name the nearest legal command, value or option."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += f".{suggest(value, action.choices or ())}".rstrip(".")
+            raise
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse unknown options here, where the options of the command are known, not in the parser of all commands."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            names = [each.partition("=")[0] for each in unknown if each.startswith("-")]
+            hint = "".join(suggest(each, self._option_string_actions) for each in names[:1])
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{'.' if hint else ''}{hint}")
+        return options, unknown
+
+
 class _Grouped(argparse.RawDescriptionHelpFormatter):
     """Help with the commands in groups."""
 
@@ -128,7 +149,7 @@ class _Grouped(argparse.RawDescriptionHelpFormatter):
 
 def parser_of(verb: str = "") -> argparse.ArgumentParser:
     """Return the parser of one verb, which imports no other verb, or of all of them."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="dlhpc", description=DESCRIPTION, formatter_class=_Grouped
     )
     parser.add_argument("--version", action="version", version=f"dlhpc {__version__}")

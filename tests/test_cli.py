@@ -1,6 +1,7 @@
 """The command line for a user: output, error messages, exit status."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -94,6 +95,44 @@ def test_an_error_is_reported_in_one_line_and_exits_2(arguments, words, capsys):
     assert words in captured.err
     assert captured.err.startswith("dlhpc: ") and captured.err.count("\n") == 1
     assert not captured.out
+
+
+@pytest.mark.parametrize(
+    ("line", "nearest", "usage"),
+    [
+        ("predct goyal-2017", "predict", "dlhpc [-h]"),
+        ("trace sohw x", "show", "dlhpc trace"),
+        ("completion bsh", "bash", "dlhpc completion"),
+        ("predict goyal-2017 --explian", "--explain", "dlhpc predict"),
+        ("predict goyal-2017 --sav=x.toml", None, None),  # an abbreviation, as argparse allows
+        ("sweep goyal-2017 --over strategy.nodes=1-4 --outt=3", None, "dlhpc sweep"),
+        ("trace steps x --jsno", "--json", "dlhpc trace steps"),
+    ],
+)
+def test_a_mistyped_word_names_the_nearest(line, nearest, usage, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if usage is None:
+        assert main(line.split()) == 0
+        return
+    with pytest.raises(SystemExit) as end:
+        main(line.split())
+    said = capsys.readouterr().err
+    assert end.value.code == 2 and said.startswith(f"usage: {usage}")
+    assert said.rstrip().endswith(f"Did you mean {nearest!r}?") == (nearest is not None)
+
+
+@pytest.mark.parametrize("option", ["--by=device_hour", "--format=cvs"])
+def test_a_mistyped_value_of_a_sweep_names_the_nearest(option, capsys, tmp_path):
+    words = ["--over", "strategy.nodes=1-4", option, "--rows", str(tmp_path / "rows")]
+    assert main(["sweep", "goyal-2017", *words]) == 2
+    assert "Did you mean " in capsys.readouterr().err
+
+
+def test_a_sweep_prints_device_hours_without_a_prefix(capsys):
+    words = ["--over", "strategy.nodes=40", "--set", "run.epochs=900", "--by", "device_hours"]
+    assert main(["sweep", "goyal-2017", *words]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"\d,\d{3} device-hours", shown) and "kh" not in shown
 
 
 @pytest.mark.parametrize("words", [("explore",), ("class", "serve")])

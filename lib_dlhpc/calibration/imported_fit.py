@@ -183,6 +183,6 @@ def _contradictions(
     }
     if len(off) < 2 or max(map(abs, off.values())) < FAR:
         return []
-    shown = ", ".join(f"{file} ({tool}) {error:+.0%}" for (file, tool), error in off.items())
+    shown = ", ".join(f"{file} ({tool}) {error:+z.0%}" for (file, tool), error in off.items())
     keys = ", ".join(each.key for each in found)
     return [f"{keys}: measurements contradict each other; fitted over measured time: {shown}."]

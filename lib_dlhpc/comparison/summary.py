@@ -17,7 +17,7 @@ def summary(of: "Comparison") -> Summary:
     facts = {way: shown(seconds, "s") for way, seconds in of.step.items()}
     error = of.error("predicted")
     if error is not None:
-        facts["prediction off by"] = f"{error:+.1%}"
+        facts["prediction off by"] = f"{error:+z.1%}"
     if of.no_verdict:
         facts["no verdict:"] = of.no_verdict
     rows = [

@@ -80,6 +80,6 @@ def _cells(of: "Comparison") -> list[str]:
     if of.no_verdict:
         return [*shown, *["-" for _ in WITHOUT_RUN], f"no verdict: {of.no_verdict}"]
     off = [of.error(way) for way in WITHOUT_RUN if way in of.step]
-    errors_text = ["-" if error is None else f"{error:+.0%}" for error in off]
+    errors_text = ["-" if error is None else f"{error:+z.0%}" for error in off]
     errors_text += ["-"] * (len(WITHOUT_RUN) - len(errors_text))
     return [*shown, *errors_text, "" if of.inside() in (True, None) else "outside"]

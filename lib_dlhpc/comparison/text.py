@@ -107,7 +107,7 @@ def _table(of: "Comparison") -> list[str]:
     for seconds in rows.values():
         times.append([show(seconds[way], "s") if way in seconds else "" for way in ways])
         off = [(seconds.get(way, 0.0) - seconds.get("measured", 0.0)) for way in expected]
-        errors.append([f"{each / of.step['measured']:+.1%}" for each in off])
+        errors.append([f"{each / of.step['measured']:+z.1%}" for each in off])
     left = _column(["", *rows], NAME, "<")
     left = [name + row for name, row in zip(left, _columns(times, TIME), strict=True)]
     right = _columns(errors, OFF)

@@ -66,7 +66,7 @@ def worst(of: "Comparison") -> tuple[str, float]:
 
 def _whole(of: "Comparison") -> str:
     errors = {way: of.error(way) for way in of.step if way != MEASURED}
-    errors_text = [f"{way} {error:+.0%}" for way, error in errors.items() if error is not None]
+    errors_text = [f"{way} {error:+z.0%}" for way, error in errors.items() if error is not None]
     words = f"Measured {show(of.step[MEASURED], 's')} per step; off by: {', '.join(errors_text)}."
     inside = of.inside()
     if inside is None:

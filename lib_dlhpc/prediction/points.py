@@ -28,7 +28,7 @@ QUANTITIES = {  # of a prediction, with their units
     "memory_total": "B",
     "time_to_train": "s",
     "energy_to_train": "J",
-    "device_hours": "h",
+    "device_hours": "device-hours",
 }
 MOST = 10**15  # points: their numbers are exact
 

@@ -115,6 +115,8 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
         return f"unlimited {unit}".rstrip() if value > 0 else f"-unlimited {unit}"
     if unit == "s":
         return _format_time(value, digits)
+    if unit == "device-hours":  # a count of hours, as centers bill it: 1,234 rather than 1.23 k
+        return f"{format_plain(value)} {unit}"
     if unit == "g" and abs(value) >= 1e6:
         value, unit = value / 1e6, "t"
     scales = [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")]

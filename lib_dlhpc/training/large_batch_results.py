@@ -181,7 +181,7 @@ def as_text(study: Study, table: Iterable[Outcome]) -> str:
     for batch in batches(table, "lars"):
         p = paired(table, ("lars", batch), ("tuned", batch))
         lines.append(
-            f"LARS minus tuned at {batch:,}: {p.mean:+.2%}, t = {p.t:.1f}, {p.seeds} seeds"
+            f"LARS minus tuned at {batch:,}: {p.mean:+z.2%}, t = {p.t:.1f}, {p.seeds} seeds"
         )
     return "\n".join(lines)
 

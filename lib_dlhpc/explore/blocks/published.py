@@ -18,5 +18,5 @@ def published_table(
     for name, (words, shown) in rows.items():
         row = known[name]
         both = (shown.format(value, row.unit) for value in (row.published, row.predicted))
-        lines.append([words, *both, f"{row.error:+.1%}"])
+        lines.append([words, *both, f"{row.error:+z.1%}"])
     return Table(lines)

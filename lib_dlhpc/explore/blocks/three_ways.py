@@ -38,5 +38,5 @@ def terms_html(ways: Mapping[str, Mapping[str, float]]) -> str:
 def error(predicted: float, measured: float) -> str:
     """Return predicted less measured, and its share of what was measured."""
     off = predicted - measured
-    share = f" ({off / measured:+.0%})" if measured else ""
+    share = f" ({off / measured:+z.0%})" if measured else ""
     return f"{'−' if off < 0 else '+'}{show(abs(off), 's')}{share}"

@@ -105,7 +105,7 @@ def comparison_html(of: Comparison) -> str:
     lines = [["", *(ROWS[way] for way in ways), *(f"{way} off" for way in other_ways)]]
     for name, seconds in {ALL: of.step, **of.terms}.items():
         off = [seconds.get(way, 0.0) - seconds.get("measured", 0.0) for way in other_ways]
-        errors = [f"{each / of.step['measured']:+.1%}" for each in off]
+        errors = [f"{each / of.step['measured']:+z.1%}" for each in off]
         times = [show(seconds[way], "s") if way in seconds else "" for way in ways]
         lines.append([name, *times, *errors])
     flag = [f"No verdict: {of.no_verdict}"] if of.no_verdict else []

@@ -112,7 +112,7 @@ def result_html(setting: Setting, measured: Mapping[str, float], rates: Rates) -
             continue
         predicted = float(predict(with_rate(experiment(each), known)).throughput)
         run = [str(each.ranks), show(each.bucket, "B"), IN_WORDS[each.overlap]]
-        error = f"{predicted / rates[each] - 1:+.0%}"
+        error = f"{predicted / rates[each] - 1:+z.0%}"
         lines.append([*run, rate, show(predicted, "samples/s"), error])
     ways = three_ways(with_rate(experiment(setting), known), measured)
     return terms_html(ways) + table_html(lines) + verdict_html(WHY)

@@ -124,7 +124,7 @@ def _share_chart(setting: Scaling, curves: Mapping[str, Curve]) -> State:
     weak = curves["weak"]
     points = [
         {"x": gpus, "y": left, "words": f"{gpus:,} GPUs, {words}: {left:.0%}"}
-        | {"error": f"{np.interp(np.log(gpus), np.log(weak.gpus), weak.left) / left - 1:+.1%}"}
+        | {"error": f"{np.interp(np.log(gpus), np.log(weak.gpus), weak.left) / left - 1:+z.1%}"}
         for gpus, left, words in published()
     ]
     data = {

@@ -95,7 +95,7 @@ def slowest_chart(setting: Ranks) -> State:
     drawn = [factors(setting._replace(ranks=count)).max(axis=1) for count in COUNTS]
     means, line = [float(times.mean()) for times in drawn], slowest(COUNTS, setting.jitter)
     low, high = np.quantile(drawn, [0.1, 0.9], axis=1)
-    words = [f"{p:,} GPUs: {y - 1:+.1%}" for p, y in zip(COUNTS, means, strict=True)]
+    words = [f"{p:,} GPUs: {y - 1:+z.1%}" for p, y in zip(COUNTS, means, strict=True)]
     at, right = COUNTS.index(setting.ranks), setting.ranks > 90
     slow = [setting.slow] if setting.slow > 1 else []
     data = {

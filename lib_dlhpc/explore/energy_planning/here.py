@@ -162,7 +162,7 @@ def result_html(setting: Setting, one: Ran, other: Ran) -> str:
         lines.append([f"plan {name}, batch {batch:,}", trained, *both, f"{ran.accuracy:.1%}"])
     off = expected(setting, setting.other, one.rate)[0] / other.seconds - 1
     said = (
-        f"<b>Error.</b> The time of plan B is predicted from the samples/s of plan A, {off:+.0%} off. <b>Why they"
+        f"<b>Error.</b> The time of plan B is predicted from the samples/s of plan A, {off:+z.0%} off. <b>Why they"
         " differ.</b> The measured times include evaluations after each epoch, and suffer from other processes on these"
         " cores; how matmuls speed up with the batch is taken from the catalog's laptop. <b>Accuracy</b> is that at"
         " the end; the law counts the first evaluation that met the target, after which a run may fall below it."

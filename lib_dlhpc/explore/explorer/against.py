@@ -42,7 +42,7 @@ def difference_words(p: Breakdown, a: Breakdown, changed: str) -> str:
     now, then = float(p.step_time), float(a.step_time)
     by = "the same time"
     if abs(now - then) > SAME * then:
-        by = f"{show(abs(now - then), 's')} {'more' if now > then else 'less'} ({now / then - 1:+.1%})"
+        by = f"{show(abs(now - then), 's')} {'more' if now > then else 'less'} ({now / then - 1:+z.1%})"
         moved = ", ".join(f"{name} {by}" for name, by in moved_terms(p, a))
         by += f": {moved}" if moved else ""
     words = f"Against A ({changed}), a step takes {by}."

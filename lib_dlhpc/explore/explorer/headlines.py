@@ -125,7 +125,7 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
 def _time_remark(p: Breakdown, replay: Replay | None, seconds: float) -> str:
     if replay:
         published = show(replay.published_time, "s")
-        return f"published {published}, predicted {replay.error(seconds):+.1%}"
+        return f"published {published}, predicted {replay.error(seconds):+z.1%}"
     if seconds > float(p.time_to_train):
         good, without = float(p.resilience.goodput), show(float(p.time_to_train), "s")
         if endless(p):
@@ -168,7 +168,7 @@ def _difference(now: Headline, a: Headline) -> str:
     if not a.value or abs(now.value - a.value) <= SAME * abs(a.value):
         return ""
     ratio = now.value / a.value
-    text = f"{ratio - 1:+.1%}" if 0.5 < ratio < 2 else f"× {ratio:.3g}"
+    text = f"{ratio - 1:+z.1%}" if 0.5 < ratio < 2 else f"× {ratio:.3g}"
     if now.name == "MFU":
         text = f"{(now.value - a.value) * 100:+.1f} points"
     word = "better" if (ratio > 1) == (now.name in MORE_IS_BETTER) else "worse"

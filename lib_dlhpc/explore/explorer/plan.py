@@ -44,7 +44,7 @@ def trust(prediction: Breakdown, replay: Replay | None) -> tuple[str, str, str]:
     if replay is not None:
         error = float(prediction.time_to_train) / replay.published_time - 1
         level = "good" if abs(error) <= GOOD else "fair" if abs(error) <= FAIR else "poor"
-        return f"{error:+.1%}", "against the published time", level
+        return f"{error:+z.1%}", "against the published time", level
     calibration = prediction.experiment.calibration
     if calibration.rate or calibration.compute_scale:
         return "calibrated", "on a measured rate; no published run of this", "fair"

@@ -195,7 +195,7 @@ def result_html(outcome: Outcome) -> str:
     for name, seconds in ways[-1].items():
         line = [names.get(name, name)]
         for way in ways[:2]:
-            error = f"{way[name] / seconds - 1:+.0%}" if seconds > 0.005 else ""
+            error = f"{way[name] / seconds - 1:+z.0%}" if seconds > 0.005 else ""
             line += [show(way[name], "s"), error]
         lines.append([*line, show(seconds, "s")])
     return table_html(lines) + verdict_html(f"{WHY}<br>{advice(outcome.setting, outcome.alone)}")

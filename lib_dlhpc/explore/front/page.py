@@ -94,7 +94,7 @@ def table_row(row: dict[str, Any]) -> str:
         row["quantity"],
         row["published"],
         row["predicted"],
-        f"{row['signed']:+.0%}",
+        f"{row['signed']:+z.0%}",
         row["reason"],
     )
     inside = "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)

@@ -128,7 +128,7 @@ def result_html(setting: Setting, ran: Ran, alone: Ran, timeline: Timeline) -> s
     rate = float(predicted.throughput)
     said = verdict_html(
         f"<b>Error.</b> Predicted {show(rate, 'samples/s')}, measured {show(ran.rate, 'samples/s')}:"
-        f" {rate / ran.rate - 1:+.0%}. {why(setting, cores(), float(predicted.compute))} Simulation and trace count"
+        f" {rate / ran.rate - 1:+z.0%}. {why(setting, cores(), float(predicted.compute))} Simulation and trace count"
         " waiting for a slower rank where it happens, inside layers too; the prediction under <em>for slower"
         " ranks</em>."
     )

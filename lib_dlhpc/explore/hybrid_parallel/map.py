@@ -251,7 +251,7 @@ def map_words(setting: Ways, ways: Sequence[Way]) -> str:
         return words
     real = published_step(setting.run)
     end = ", since this run was used to calibrate" if setting.run == CALIBRATES else ""
-    return f"{words} It took {seconds(real)}: the prediction is off by {there.seconds / real - 1:+.1%}{end}."
+    return f"{words} It took {seconds(real)}: the prediction is off by {there.seconds / real - 1:+z.1%}{end}."
 
 
 def map_wall(setting: Ways, ways: Sequence[Way]) -> str:

@@ -14,7 +14,7 @@ def published_table() -> Table:
     lines = [["publication", "published", "predicted", "error", "the prediction starts from"]]
     for name, shown, published, found, start in comparisons():
         values = (shown.format(value) for value in (published, found))
-        lines.append([name, *values, f"{found / published - 1:+.0%}", start])
+        lines.append([name, *values, f"{found / published - 1:+z.0%}", start])
     return Table(lines)
 
 

@@ -121,7 +121,7 @@ def result_html(setting: Setting, outcome: Read) -> str:
     parts = [["time of a reader for a sample", *WAYS.values()]]
     for way, words in WAYS.items():
         own = rates(setting, outcome, way)
-        files.append([words, *map(format_plain, own), f"{own[0] / own[2] - 1:+.0%}"])
+        files.append([words, *map(format_plain, own), f"{own[0] / own[2] - 1:+z.0%}"])
     terms = [reading(experiment(setting, outcome, way)).reader for way in WAYS]
     whole = [setting.ranks * outcome.read["took"][way] / FILES for way in WAYS]
     left = [all_ - sum(map(float, own.values())) for all_, own in zip(whole, terms, strict=True)]

@@ -147,7 +147,7 @@ def result_html(
         if each.batch != setting.batch:
             continue
         found = float(predict(with_rate(experiment(each), rate)).throughput)
-        error = [show(found, "samples/s"), f"{found / ran.rate - 1:+.0%}"]
+        error = [show(found, "samples/s"), f"{found / ran.rate - 1:+z.0%}"]
         name = each.layout
         if each == setting.alone:
             name, error = "nothing", ["calibrates", ""]

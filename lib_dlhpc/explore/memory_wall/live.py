@@ -174,9 +174,9 @@ def result_html(setting: Setting, outcome: Outcome) -> str:
         if ran.refused:
             lines.append((words, size, "refused", "", predicted, "", "refused", ""))
             continue
-        real, over = show(ran.peak, "B"), f"{held / ran.peak - 1:+.0%}"
+        real, over = show(ran.peak, "B"), f"{held / ran.peak - 1:+z.0%}"
         simulated, took = show(breakdown(simulate(known)).step_time, "s"), show(ran.seconds, "s")
-        off = "calibrates" if offload == "none" else f"{step / ran.seconds - 1:+.0%}"
+        off = "calibrates" if offload == "none" else f"{step / ran.seconds - 1:+z.0%}"
         lines.append((words, size, real, over, predicted, simulated, took, off))
     out, back = (show(rate, "B/s") for rate in outcome.disk)
     return table_html(lines) + verdict_html(

@@ -139,7 +139,7 @@ def result_html(setting: Setting, measured: Mapping[str, float], runs: Runs) -> 
     for each, ran in sorted(runs.items()):
         found = float(predict(with_rate(experiment(each), rate)).throughput)
         said = [WAYS[each.way], str(each.ranks), str(each.microbatches)]
-        error = [show(found, "samples/s"), f"{found / ran.rate - 1:+.0%}"]
+        error = [show(found, "samples/s"), f"{found / ran.rate - 1:+z.0%}"]
         if each == ALONE:
             said, error = ["nothing", "1", ""], ["calibrates", ""]
         lines.append([*said, show(ran.rate, "samples/s"), *error])

@@ -24,7 +24,7 @@ def published_table() -> Table:
     hypar = float(results()["hypar20-512"]["value"])
     rows.append(("HyPar-Flow, 512 nodes over 1", hypar, nodes_gain(512)))
     lines = [
-        [what, f"{published:.3g}", f"{found:.3g}", f"{found / published - 1:+.0%}"]
+        [what, f"{published:.3g}", f"{found:.3g}", f"{found / published - 1:+z.0%}"]
         for what, published, found in rows
     ]
     return Table([["times as fast", "published", "predicted", "error"], *lines])

@@ -202,7 +202,7 @@ def _view(
         "room": {"y": [min(every) / 1.5, 2.2 * max(every)]},
     }
     return data, (
-        f"At {show(x, units[0])}: {', '.join(words)}, the fit {value / measured - 1:+.0%} off. {said}"
+        f"At {show(x, units[0])}: {', '.join(words)}, the fit {value / measured - 1:+z.0%} off. {said}"
     )
 
 

@@ -161,10 +161,10 @@ def result_html(setting: Setting, found: dict[int, Times]) -> str:
             "all, simulated": times.whole,
         }
         for name, (guess, came) in named.items():
-            both = [show(guess, "s"), show(came, "s"), f"{guess / came - 1:+.0%}"]
+            both = [show(guess, "s"), show(came, "s"), f"{guess / came - 1:+z.0%}"]
             lines.append([f"{sequences(batch)}: {name}", *both])
     step = predicted(setting, setting.batch)[1].total
-    laptop = f"{show(step, 's')}, {step / found[setting.batch].decode[1] - 1:+.0%} off"
+    laptop = f"{show(step, 's')}, {step / found[setting.batch].decode[1] - 1:+z.0%} off"
     said = (
         f"<b>Error.</b> The catalog's laptop would need {laptop} for a step of the batch. Calibrated, four numbers of"
         " this core explain its steps: FLOP/s, B/s, and the time of a numpy call for each layer and, in attention, for"

@@ -186,7 +186,7 @@ def published_table() -> Table:
         own = row(name)
         unit = UNITS[own.quantity]
         both = (f"{plain(value)} {unit}" for value in (own.value, own.predicted))
-        lines.append([words, *both, f"{own.error:+.0%}"])
+        lines.append([words, *both, f"{own.error:+z.0%}"])
     return Table(lines)
 
 

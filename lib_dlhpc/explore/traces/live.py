@@ -98,7 +98,7 @@ def ways_html(table: Mapping[str, Mapping[str, float]]) -> str:
 
     def error(own: Mapping[str, float], engine: str) -> str:
         real = own["measured"]
-        return f"{own[engine] / real - 1:+.0%}" if real > SHORT else ""
+        return f"{own[engine] / real - 1:+z.0%}" if real > SHORT else ""
 
     lines = [["mean rank", "predicted", "error", "simulated", "error", "measured"]]
     for name, own in table.items():

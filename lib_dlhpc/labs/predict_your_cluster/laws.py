@@ -115,7 +115,7 @@ def _messages(fit_messages: Callable[..., Any], own: hidden.Cluster) -> Finding:
         most = max(most, abs(off[worst]))
         if not most <= NEAR:
             size = show(sizes[worst], "B")
-            words = f"{where}{size}: your line is off by {off[worst]:+.0%}."
+            words = f"{where}{size}: your line is off by {off[worst]:+z.0%}."
             return broken(MESSAGES, f"{words} {_why(fit, machine, sizes, off)}")
     return kept(MESSAGES, f"On three machines no size is off by more than {most:.1%}.")
 
@@ -179,7 +179,7 @@ def _products(fit_products: Callable[..., Any], own: hidden.Cluster) -> Finding:
         worst = int(np.argmax(np.abs(off)))
         most = max(most, abs(off[worst]))
         if not most <= NEAR:
-            words = f"{where}{show(flop[worst], 'FLOP')}: your line is off by {off[worst]:+.0%}."
+            words = f"{where}{show(flop[worst], 'FLOP')}: your line is off by {off[worst]:+z.0%}."
             why = _usual(off) or SPOILT
             if (np.abs(off) > UNIT).any():
                 why = UNITS
@@ -325,7 +325,7 @@ def target_finding(given: Mapping[str, Callable[..., Any]], own: hidden.Cluster)
                 for name in hidden.TERMS:
                     off = (found[name] - right[name]) / step
                     place = f'"{job.name}" on {ranks} ranks of {count(nodes, "node")}'
-                    words = f"{place}: {name} is off by {off:+.1%} of the step."
+                    words = f"{place}: {name} is off by {off:+z.1%} of the step."
                     lead = _lead(own, name, off, ranks, nodes)
                     worst = max(worst, (abs(off), words, lead))
     except LabError as error:

@@ -63,10 +63,10 @@ def run_lines(own: Cluster, job: Job, given: Given, ranks: int, nodes: int) -> t
     lines = [["", "predicted", "repaired", "measured", "predicted off", "repaired off"]]
     for name in TERMS:
         ways = [predicted.get(name, 0.0), repaired[name], measured[name]]
-        off = [f"{(way - measured[name]) / step:+.1%}" for way in ways[:2]]
+        off = [f"{(way - measured[name]) / step:+z.1%}" for way in ways[:2]]
         lines.append([name, *(show(way, "s") for way in ways), *off])
     totals = [sum(predicted.values()), sum(repaired.values()), step]
-    off = [f"{way / step - 1:+.1%}" for way in totals[:2]]
+    off = [f"{way / step - 1:+z.1%}" for way in totals[:2]]
     lines.append(["a step", *(show(way, "s") for way in totals), *off])
     holds = "holds" if low <= step <= high else "does not hold"
     return lines, f"Your band, {show(low, 's')} to {show(high, 's')}, {holds} what was measured."

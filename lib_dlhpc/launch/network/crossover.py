@@ -92,8 +92,8 @@ class Crossover:
         for row in self.rows:
             lines.append(
                 f"{row.algorithm:<20}{_size(row.size):>10}{show(row.measured, 's'):>12}"
-                f"{show(row.predicted, 's'):>12}{row.error:>+8.0%}"
-                f"{show(row.textbook, 's'):>12}{row.textbook / row.measured - 1:>+8.0%}"
+                f"{show(row.predicted, 's'):>12}{row.error:>+z8.0%}"
+                f"{show(row.textbook, 's'):>12}{row.textbook / row.measured - 1:>+z8.0%}"
             )
         lines += ["", *(_crossing_text(each) for each in self.crossings), self._verdict()]
         if self.load > BUSY:
@@ -107,7 +107,7 @@ class Crossover:
         close = sum(abs(row.error) <= WITHIN for row in self.rows)
         return (
             f"{close} of {len(self.rows)} predictions are within {WITHIN:.0%};"
-            f" worst: {worst.algorithm} at {_size(worst.size)}, {worst.error:+.0%}."
+            f" worst: {worst.algorithm} at {_size(worst.size)}, {worst.error:+z.0%}."
         )
 
 
