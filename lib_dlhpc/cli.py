@@ -16,7 +16,10 @@ from typing import Any
 
 from lib_dlhpc import __version__
 from lib_dlhpc.commands.output import notes_of
-from lib_dlhpc.errors import SpecError, suggest  # heavier modules are imported after the signal handlers
+from lib_dlhpc.errors import (
+    SpecError,
+    suggest,
+)  # heavier modules are imported after the signal handlers
 from lib_dlhpc.extras import EXTRA, missing
 
 DESCRIPTION = """\
@@ -124,7 +127,7 @@ class _Parser(argparse.ArgumentParser):
             raise
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse unknown options here, where the options of the command are known, not in the parser of all commands."""
+        """Refuse unknown options here, where the command's own are known, not in the parser of all commands."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             names = [each.partition("=")[0] for each in unknown if each.startswith("-")]
@@ -149,9 +152,7 @@ class _Grouped(argparse.RawDescriptionHelpFormatter):
 
 def parser_of(verb: str = "") -> argparse.ArgumentParser:
     """Return the parser of one verb, which imports no other verb, or of all of them."""
-    parser = _Parser(
-        prog="dlhpc", description=DESCRIPTION, formatter_class=_Grouped
-    )
+    parser = _Parser(prog="dlhpc", description=DESCRIPTION, formatter_class=_Grouped)
     parser.add_argument("--version", action="version", version=f"dlhpc {__version__}")
     parser.set_defaults(json=False, quiet=False, parser=parser_of)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")

@@ -1,5 +1,6 @@
 """The command line for a user: output, error messages, exit status."""
 
+import io
 import json
 import re
 import subprocess
@@ -87,6 +88,14 @@ def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsy
         (["explore", "no.ipynb"], "no such notebook"),
         (["predict", "goyal-2017", "--set", "strategy.batch=many"], "not a number; write a number"),
         (["predict", "."], "no such file but a folder"),
+        (["predict", ""], "found an empty name"),
+        (["predict", "goyal-2017", "--set", "nodes=4"], "Did you mean 'strategy.nodes'"),
+        (
+            ["predict", "goyal-2017", "--set", "machine.name=mine"],
+            "without a name defines your own",
+        ),
+        (["plan", "goyal-2017", "--limit", "memory"], "--limit memory: expected KEY=VALUE"),
+        (["sweep", "goyal-2017", "--over", f"strategy.nodes=1-{10**20}"], "legal: up to 1,000,000"),
     ],
 )
 def test_an_error_is_reported_in_one_line_and_exits_2(arguments, words, capsys):
@@ -142,6 +151,32 @@ def test_a_port_that_cannot_be_is_refused_before_anything_starts(words, port, ca
         main([*words, "--port", port])
     assert end.value.code == 2
     assert f"argument --port: '{port}': legal: 0 to 65535" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", ["predict -", "couple -", "serve predict -", "trace show -", "import machine -"]
+)
+def test_a_closed_standard_input_is_an_error_in_one_line(words, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err == "dlhpc: -: standard input is closed.\n"
+
+
+def test_standard_input_that_is_no_text_is_an_error_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), "utf-8"))
+    assert main(["predict", "-"]) == 2
+    assert "standard input is not text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["predict goyal-2017 --save", "simulate goyal-2017 --trace"])
+def test_a_folder_in_place_of_a_file_is_refused_and_kept(option, tmp_path, capsys):
+    (tmp_path / "dear.npz").mkdir()
+    (tmp_path / "dear.npz" / "file").touch()
+    few = ["--set", "strategy.nodes=1"]
+    assert main([*option.split(), str(tmp_path / "dear.npz"), *few]) == 2
+    assert (
+        "directory" in capsys.readouterr().err.lower() and (tmp_path / "dear.npz" / "file").exists()
+    )
 
 
 def test_a_batch_is_printed_alike_for_all_devices_and_for_one(capsys):

@@ -1,12 +1,11 @@
 """`dlhpc couple FILE -n 4`: a simulation that feeds training; wait states, and which placement helps."""
 
 import argparse
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.commands.output import STDIN, add_output, failed, print_result
+from lib_dlhpc.commands.output import STDIN, add_output, failed, print_result, standard_input
 from lib_dlhpc.errors import SpecError
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ def _couple(options: argparse.Namespace) -> int:
     from lib_dlhpc.prediction.coupled import placements
     from lib_dlhpc.spec.workflow import load, loads
 
-    described = loads(sys.stdin.read()) if options.workflow == STDIN else load(options.workflow)
+    described = loads(standard_input()) if options.workflow == STDIN else load(options.workflow)
     workflow = _placed(described, options.placement)
     if not 1 <= options.ranks <= MOST_RANKS:
         raise SpecError(f"--ranks {options.ranks}: legal: a whole number from 1 to {MOST_RANKS}.")

@@ -1,13 +1,12 @@
 """The experiment of a command: a TOML file or a run of the catalog, with fields changed by --set."""
 
 import argparse
-import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.commands.output import STDIN, print_note
+from lib_dlhpc.commands.output import STDIN, print_note, standard_input
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, load, loads
 
@@ -36,7 +35,9 @@ def read(name: str, changes: Sequence[str]) -> Experiment:
     """
     from lib_dlhpc.prediction.what_if import what_if
 
-    experiment = loads(sys.stdin.read()) if name == STDIN else load(name)
+    if not name.strip():
+        raise SpecError("expected a file or the name of a run, found an empty name.")
+    experiment = loads(standard_input()) if name == STDIN else load(name)
     return warned(what_if(experiment, dict(map(change, changes)))) if changes else experiment
 
 
@@ -69,14 +70,14 @@ def ranks_of(experiment: Experiment, asked: int | None, resumed: str | None = No
     return ranks
 
 
-def change(text: str, option: str = "--set") -> tuple[str, Any]:
+def change(text: str, option: str = "--set", example: str = "strategy.nodes=64") -> tuple[str, Any]:
     """Return key and value of KEY=VALUE, of a command's option; the value parsed as TOML, or else text.
 
     Raises SpecError.
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise SpecError(f"{option} {text}: expected KEY=VALUE, such as strategy.nodes=64.")
+        raise SpecError(f"{option} {text}: expected KEY=VALUE, such as {example}.")
     try:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

@@ -5,11 +5,10 @@ a machine.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from lib_dlhpc.commands.experiment import change
-from lib_dlhpc.commands.output import STDIN, add_output, print_note, print_result
+from lib_dlhpc.commands.output import STDIN, add_output, print_note, print_result, standard_input
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime.files import write_text
 
@@ -135,7 +134,7 @@ def _text(argument: str) -> str:
 
     name = split_part(argument)[1]
     if name == STDIN:
-        return sys.stdin.read()
+        return standard_input()
     try:
         return Path(name).read_text(encoding="utf-8-sig")
     except OSError as error:

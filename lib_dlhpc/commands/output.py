@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from typing import Any, TextIO
 
+from lib_dlhpc.errors import SpecError
+
 STDIN = "-"  # as the name of a file
 
 
@@ -29,6 +31,21 @@ def add_output(command: argparse.ArgumentParser, json: str = "print JSON in SI u
         default=unset,
         help="print only the result and errors, no progress or notes",
     )
+
+
+def given() -> TextIO:
+    """Return standard input. Raises SpecError where it is closed."""
+    if sys.stdin is None:
+        raise SpecError("-: standard input is closed.")
+    return sys.stdin
+
+
+def standard_input() -> str:
+    """Return the text on standard input. Raises SpecError where it is closed or no text."""
+    try:
+        return given().read()
+    except UnicodeDecodeError as error:
+        raise SpecError(f"-: standard input is not text: {error}.") from None
 
 
 def print_result(options: argparse.Namespace, data: Any, *lines: str) -> None:

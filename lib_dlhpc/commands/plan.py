@@ -59,7 +59,8 @@ def _plan(options: argparse.Namespace) -> int:
     from lib_dlhpc.scale_out import LostError
 
     wanted = options.objective and options.objective.split(",")
-    limits, axes = dict(map(change, options.limit)), dict(map(change, options.choose))
+    limits = dict(change(each, "--limit", "memory=40GB") for each in options.limit)
+    axes = dict(change(each, "--choose", "tensor=[1,2]") for each in options.choose)
     experiment, where = read(options.experiment, options.set), place_of(options)
     try:
         found = plan(experiment, wanted, limits, axes, options.most, where=where)

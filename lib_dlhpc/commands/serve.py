@@ -1,13 +1,12 @@
 """`dlhpc serve predict FILE`, `serve simulate FILE`, `serve run FILE`: what an answer of a language model costs."""
 
 import argparse
-import sys
 import tomllib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.experiment import change
-from lib_dlhpc.commands.output import STDIN, add_output, print_result
+from lib_dlhpc.commands.output import STDIN, add_output, print_result, standard_input
 from lib_dlhpc.errors import SpecError
 
 if TYPE_CHECKING:
@@ -52,7 +51,9 @@ def _read(options: argparse.Namespace) -> "Service":
 
     if options.service == STDIN:
         try:
-            tables = tomllib.loads(sys.stdin.read())
+            tables = tomllib.loads(standard_input())
+        except SpecError:
+            raise
         except ValueError as error:
             raise SpecError(f"Not valid TOML: {error}.") from None
     else:

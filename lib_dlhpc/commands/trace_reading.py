@@ -1,9 +1,8 @@
 """The traces that `dlhpc trace` reads: by name, or from standard input."""
 
-import sys
 from typing import TYPE_CHECKING
 
-from lib_dlhpc.commands.output import STDIN, print_note
+from lib_dlhpc.commands.output import STDIN, given, print_note
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime import owned
 
@@ -24,7 +23,7 @@ def read_trace(names: list[str]) -> "Timeline":
         return read(*names, tell=print_note)
     if len(names) > 1:
         raise SpecError("-: standard input is one trace; expected no other file with it.")
-    content = sys.stdin.buffer.read()
+    content = given().buffer.read()
     endings = {b"PK": ".npz", b"\x1f\x8b": ".json.gz"}  # by the first two bytes
     with owned.temporary_folder("dlhpc-trace-") as folder:
         file = folder / f"stdin{endings.get(content[:2], '.json')}"

@@ -34,6 +34,8 @@ def import_model(source: Any, sequence: int = 0, sample: Any = None) -> Imported
         path /= "config.json"
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise SpecError(f"{path}: objects or lists are nested too deeply for a model.") from None
     except (OSError, ValueError) as error:
         raise SpecError(f"{path}: cannot be read as JSON: {reason_of(error)}.") from None
     if not isinstance(table, dict):

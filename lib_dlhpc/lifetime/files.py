@@ -19,12 +19,16 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no space, or this user's or 
 def replacing(path: Path, guarded: bool = False) -> Iterator[Path]:
     """Yield a temporary path for a file or folder; it is renamed to `path` at the end, removed on an error.
 
-    An existing `path` is replaced; the caller checks whether it may be. guarded: for long writes, removed by the
-    guard if this process is killed. Raises OSError that names `path`.
+    An existing `path` is replaced, a folder only by a folder; the caller checks whether it may be. guarded: for long
+    writes, removed by the guard if this process is killed. Raises OSError that names `path`.
     """
+    if not path.name:  # . and /
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with owned.unfinished(temporary, guarded), naming(path):
         yield temporary
+        if path.is_dir() and not temporary.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if path.is_dir() and not path.is_symlink():
             old = path.with_name(f".{path.name}.{os.getpid()}.old")
             os.rename(path, old)  # rename cannot replace a folder that is not empty

@@ -35,9 +35,13 @@ MOST = 10**15  # points: their numbers are exact
 
 def count(axes: Axes) -> int:
     """Return the number of points of a grid. Raises SpecError for none, and for more than MOST."""
-    if not axes or not all(map(len, axes.values())):
+    try:
+        lengths = [len(values) for values in axes.values()]
+    except OverflowError:  # a range longer than any sequence can be
+        raise SpecError(f"A range has too many values; legal: up to {MOST:,} points.") from None
+    if not lengths or not all(lengths):
         raise SpecError("A sweep needs at least one axis, and each axis at least one value.")
-    points = prod(map(len, axes.values()))
+    points = prod(lengths)
     if points > MOST:
         raise SpecError(f"{points:,} points: legal: up to {MOST:,}.")
     return points

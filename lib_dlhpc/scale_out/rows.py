@@ -15,7 +15,9 @@ FORMATS = ("csv", "parquet")
 def check_format(format: str) -> None:
     """Raise SpecError for an unknown format, or one whose package is not installed."""
     if format not in FORMATS:
-        raise SpecError(f"format = {format!r}: legal: {', '.join(FORMATS)}.{suggest(format, FORMATS)}")
+        raise SpecError(
+            f"format = {format!r}: legal: {', '.join(FORMATS)}.{suggest(format, FORMATS)}"
+        )
     if format == "parquet" and find_spec("pyarrow") is None:
         raise SpecError(f"format = 'parquet': {missing('pyarrow')}")
 

@@ -60,9 +60,10 @@ def run(name: str, folder: bool = False) -> dict[str, Any]:
 def _entry(kind: str, name: str, field: str) -> dict[str, Any]:
     legal = names(kind)
     if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name not in legal:
+        own = " A table without a name defines your own." if field.endswith(".name") else ""
         raise FieldError(
             f"{field or kind.rstrip('s')} = {name!r}: not in the catalog; legal: {', '.join(legal)}."
-            f"{suggest(name, legal)}"
+            f"{own}{suggest(name, legal)}"
         )
     return _parsed(kind, name)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from lib_dlhpc.errors import FieldError, SpecError, reason_of, suggest
+from lib_dlhpc.errors import FieldError, SpecError, reason_of
 from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.adapters import as_trained
@@ -31,6 +31,7 @@ from lib_dlhpc.spec.schema import (
     check_keys,
     check_value,
     difference,
+    nearest_field,
     read_table,
     renamed,
     resolve,
@@ -177,10 +178,9 @@ class Experiment:
         for key, value in changes.items():
             section, dot, rest = key.partition(".")
             if not dot or section not in SECTIONS:
-                legal = [f"{name}." for name in SECTIONS]
-                raise FieldError(
-                    f"{key}: unknown field; it starts with {', '.join(legal)}{suggest(key, legal)}"
-                )
+                near = nearest_field(key, {name: getattr(self, name) for name in SECTIONS})
+                legal = ", ".join(f"{name}." for name in SECTIONS)
+                raise FieldError(f"{key}: unknown field; it starts with {legal}{near}")
             by_section.setdefault(section, {})[rest] = value
         nouns = {name: _changed(self, name, inner) for name, inner in by_section.items()}
         experiment = dataclasses.replace(self, **nouns)

@@ -298,3 +298,11 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, _SCALAR) and isinstance(other, _SCALAR):
         return bool(one == other)
     return bool(np.array_equal(one, other))
+
+
+def nearest_field(key: str, nouns: Mapping[str, Any]) -> str:
+    """Return a hint for a field given without its section, such as nodes, and else the nearest section; or nothing."""
+    for name in ("strategy", *nouns):  # machine.nodes is how many there are
+        if key in getattr(nouns[name], "__dataclass_fields__", ()):
+            return f" Did you mean {f'{name}.{key}'!r}?"
+    return suggest(key, [f"{name}." for name in nouns])

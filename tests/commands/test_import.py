@@ -47,3 +47,9 @@ def test_json_and_errors(tmp_path, capsys):
     file.write_text(json.dumps({**CONFIG, "hops": 3}))
     assert main(["import", "model", str(file)]) == 2
     assert "hops = 3" in capsys.readouterr().err
+
+
+def test_a_config_nested_too_deeply_is_refused(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("[" * 100_000)
+    assert main(["import", "model", str(tmp_path)]) == 2
+    assert "nested too deeply" in capsys.readouterr().err

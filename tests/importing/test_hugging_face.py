@@ -194,6 +194,7 @@ def test_what_no_count_depends_on_is_a_note():
     [
         ({"model_type": "lama"}, ["'lama'", "'llama'", "mixtral"]),
         ({"model_type": None}, ["model_type"]),
+        ({"model_type": ["llama"]}, ["['llama']", "mixtral"]),
         ({"hidden_size": None}, ["hidden_size", "n_embd"]),
         ({"hidden_act": "mish"}, ["'mish'", "silu", "gelu"]),
         ({"sinks": 4, "loops": 2}, ["sinks = 4", "loops = 2"]),

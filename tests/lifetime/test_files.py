@@ -27,6 +27,14 @@ def test_an_error_names_the_file_and_leaves_nothing(tmp_path, named):
     assert [each.name for each in tmp_path.iterdir()] == ["out.npz"] and path.read_text() == "old"
 
 
+def test_a_folder_is_never_replaced_by_a_file(tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "dear").write_text("kept")
+    with pytest.raises(IsADirectoryError, match="results"):
+        files.write_text(tmp_path / "results", "{}")
+    assert [each.name for each in tmp_path.rglob("*")] == ["results", "dear"]
+
+
 def test_an_error_of_another_file_is_not_blamed_on_this_one(tmp_path):
     with pytest.raises(FileNotFoundError) as caught, files.replacing(tmp_path / "out"):
         open(tmp_path / "input").close()

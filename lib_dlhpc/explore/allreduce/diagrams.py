@@ -59,7 +59,9 @@ def bus() -> kit.Diagram:
         kit.Row("published", [f"{point.published / 1e9:.3g}" for point in shown], kit.GREEN),
         kit.Row("alpha-beta", [f"{point.line / 1e9:.3g}" for point in shown], kit.BLUE),
         kit.Row(
-            "its error", [f"{point.line / point.published - 1:+z.0%}" for point in shown], kit.ORANGE
+            "its error",
+            [f"{point.line / point.published - 1:+z.0%}" for point in shown],
+            kit.ORANGE,
         ),
         kit.Row("NCCL's\nprotocols", [f"{point.protocols / 1e9:.3g}" for point in shown], kit.BLUE),
     ]

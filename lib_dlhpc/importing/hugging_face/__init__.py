@@ -24,7 +24,7 @@ def from_config(
     """
     config = Configuration(table, where)
     kind = config.take("model_type")
-    if kind not in READERS:
+    if not isinstance(kind, str) or kind not in READERS:
         raise SpecError(
             f"{where}: model_type = {kind!r}: must be one of {', '.join(READERS)}."
             f"{suggest(str(kind), READERS)}"
