@@ -186,7 +186,7 @@ def table_of(way: ThreeWays) -> list[str]:
     for name, term in [*rows, ("the run", whole)]:
         lines.append(f"  {name:<26}" + "".join(f"{term[engine]:>10.3f} s" for engine in engines))
     off = [whole[engine] / whole["measured"] - 1 for engine in engines[:2]]
-    lines.append(f"  off by{off[0]:>+32.1%}{off[1]:>+12.1%}")
+    lines.append(f"  off by{off[0]:>+z32.1%}{off[1]:>+z12.1%}")
     return lines
 
 

@@ -60,7 +60,7 @@ def _print_rows(rows: Sequence[Any]) -> None:
         for row in (row for row in rows if row.group == group):
             print(
                 f"  {row.id:<36} {row.predicted:>12,.5g} {row.published:>12,.5g} {row.unit:<12}"
-                f" {row.error:>+7.1%} {row.tolerance:>8.1%}  {row.verdict}"
+                f" {row.error:>+z7.1%} {row.tolerance:>8.1%}  {row.verdict}"
                 + (f": {row.reason}" if row.verdict != "ok" else "")
             )
         print()

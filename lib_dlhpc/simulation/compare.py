@@ -283,7 +283,7 @@ def _line(
     bands: Mapping[str, tuple[float, float]],
 ) -> str:
     shown = [f"{show(value, 's'):>10}" for value in (predicted, simulated, slowest)]
-    line = f"  {name:<25} {' '.join(shown)}   {(simulated - predicted) / step:+.4%}"
+    line = f"  {name:<25} {' '.join(shown)}   {(simulated - predicted) / step:+z.4%}"
     if name.strip() not in bands:
         return line
     low, high = bands[name.strip()]

@@ -137,3 +137,9 @@ def test_pages_know_engines_by_what_their_rooms_export(repository):
     """So that files of an engine can change, move and go without a change of a page."""
     pages = (repository / "lib_dlhpc" / "explore").rglob("*.py")
     assert not {str(page): found for page in pages if (found := ENGINES.findall(page.read_text()))}
+
+
+def test_no_percentage_is_printed_as_minus_zero(files):
+    """The z in +z.0% prints -0.1% as +0%."""
+    signed = re.compile(r":[<>^]?\+\d*\.\d%\}")
+    assert not [name for name, (text, _) in files.items() if signed.search(text)]

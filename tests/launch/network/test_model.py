@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.launch.network import NetworkError
-from lib_dlhpc.launch.network.crossover import predicted
+from lib_dlhpc.launch.network.crossover import Crossover, Row, predicted
 from lib_dlhpc.launch.network.model import Messages, crossing, fit, seconds
 from lib_dlhpc.schedules import price, schedule
 
@@ -84,3 +84,9 @@ def test_a_wrong_sum_is_an_error():
     results = {"ranks": 4, "points": points(), "gamma": 0.0, "rows": rows}
     with pytest.raises(NetworkError, match="ring at 4096 B"):
         predicted(results, 12.5e6, 1e-3)
+
+
+def test_an_error_that_rounds_to_zero_has_no_minus():
+    row = Row("ring", 4096, 1.0, 0.999, 0.998)  # -0.1% and -0.2%
+    shown = Crossover(4, 1e7, 1e-3, fit(points(), gamma=1e-11), (row,), ()).as_text()
+    assert "+0%" in shown and "-0%" not in shown
