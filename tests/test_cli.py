@@ -60,7 +60,7 @@ def test_explain_opens_every_number(goyal, capsys):
     shown = capsys.readouterr().out
     for word in ("Awan", "Williams", "Blom", "Goyal et al. 2017, section 4"):
         assert word in shown
-    assert shown.count("\n  formula ") == shown.count("\n  assumes ") == 9
+    assert shown.count("\n  formula ") == shown.count("\n  assumes ") == 10
 
 
 def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsys):

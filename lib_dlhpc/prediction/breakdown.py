@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.costs import energy, length
+from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.prediction import hybrid, ledger, memory
 from lib_dlhpc.prediction.offload import Need
@@ -124,6 +125,26 @@ class Breakdown(Result):
     def throughput(self) -> Any:
         """Samples per second of the whole run, checkpoints included."""
         return self.experiment.global_batch / self.step_time
+
+    @property
+    def tokens(self) -> Any:
+        """Tokens per second of the whole run, checkpoints included; 0 where samples are not tokens."""
+        model = self.experiment.model
+        return self.throughput * (model.input_shape[0] if model.reads_tokens else 0)
+
+    @property
+    def model_rate(self) -> Any:
+        """FLOP/s of a device for forward and backward passes; recomputation is overhead, and does not count."""
+        return self.throughput * self.experiment.model.train_flop / self.experiment.devices
+
+    @property
+    def utilization(self) -> Any:
+        """MFU: model_rate over the device's peak in the precision of the run.
+
+        Source: Chowdhery et al. 2022, arXiv:2204.02311, section 4.1; FLOP are those of the layers, attention included.
+        """
+        device, precision = self.experiment.machine.device, self.experiment.strategy.precision
+        return self.model_rate / peak_rate(device, precision)
 
     @property
     def efficiency(self) -> Any:

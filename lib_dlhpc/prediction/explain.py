@@ -38,7 +38,10 @@ KERNELS = "; matmuls in waves of tiles, and no layer starts before the host has 
 def explain(prediction: Breakdown) -> list[Explanation]:
     """Return the explanation of each term of a scalar prediction, in the order of a step."""
     if prediction.experiment.strategy.is_split:
-        first, last = ((_compute, _straggler), (explain_input, _speedup, explain_energy, _time))
+        first, last = (
+            (_compute, _straggler),
+            (explain_input, _speedup, _utilization, explain_energy, _time),
+        )
         return [
             *(part(prediction) for part in first),
             *explain_split(prediction),
@@ -265,6 +268,31 @@ def _speedup(p: Breakdown) -> Explanation:
     )
 
 
+def _utilization(p: Breakdown) -> Explanation:
+    e, peak = (
+        p.experiment,
+        float(peak_rate(p.experiment.machine.device, p.experiment.strategy.precision)),
+    )
+    return Explanation(
+        "MFU",
+        f"{float(p.utilization):.1%}",
+        "throughput × FLOP of a sample / devices / peak",
+        (
+            ("throughput", f"{show(float(p.throughput), '')} samples/s", "global batch / step"),
+            (
+                "FLOP of a sample",
+                show(e.model.train_flop, "FLOP"),
+                "forward and backward, from the layers",
+            ),
+            ("devices", f"{int(e.devices):,}", "given"),
+            ("peak", show(peak, "FLOP/s"), f"of the device in {e.strategy.precision}"),
+        ),
+        "Chowdhery et al. 2022, arXiv:2204.02311, section 4.1",
+        "Recomputed activations do not count. FLOP of a sample include attention in full, masked or not, and the last"
+        " layer; reports that count 6 FLOP per weight and token get less.",
+    )
+
+
 def _time(p: Breakdown) -> Explanation:
     e = p.experiment
     return Explanation(
@@ -313,4 +341,4 @@ SERVED: Parts = (
     asynchronous.explain_exposed,
     asynchronous.explain_staleness,
 )
-REST: Parts = (explain_input, explain_memory, _speedup, explain_energy, _time)
+REST: Parts = (explain_input, explain_memory, _speedup, _utilization, explain_energy, _time)

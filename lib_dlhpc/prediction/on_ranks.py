@@ -36,7 +36,7 @@ def rank_bytes(experiment: Experiment) -> float:
 def data_bytes(experiment: Experiment) -> float:
     """Return the bytes of all samples and targets; every rank of a run holds them."""
     model = experiment.model
-    reads, words = prod(model.input_shape), model.layers[0].kind == "embedding"
+    reads, words = prod(model.input_shape), model.reads_tokens
     sample = reads * (WORD if words else BYTES[experiment.strategy.precision])
     return float(experiment.dataset.samples) * (sample + (reads if words else 1) * WORD)
 

@@ -34,6 +34,9 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "exposed": {kind: float(seconds) for kind, seconds in prediction.exposed.items()},
         "compute_scale": float(prediction.compute_scale),
         "throughput": float(prediction.throughput),
+        "tokens": float(prediction.tokens),
+        "model_rate": float(prediction.model_rate),
+        "utilization": float(prediction.utilization),
         "efficiency": float(prediction.efficiency),
         "speedup": float(prediction.speedup),
         "hidden": float(prediction.hidden),
@@ -91,7 +94,7 @@ def as_text(
     lines += [
         f"  all communication     {show(total, 's'):>10}   of which"
         f" {_share(float(prediction.hidden)) if total else 'nothing'} is hidden",
-        f"  throughput            {show(float(prediction.throughput), ''):>10}  samples/s",
+        f"  throughput            {show(float(prediction.throughput), ''):>10}  samples/s{_rates(prediction)}",
         f"  efficiency            {float(prediction.efficiency):>10.1%}   speedup {float(prediction.speedup):,.1f}"
         f" on {count(e.devices, 'device')}",
         *_by_kind(prediction),
@@ -108,6 +111,13 @@ def as_text(
     lines += [f"  WALL  {wall}" for wall in prediction.walls]
     lines += _explained(prediction) if explained else []
     return "\n".join(lines)
+
+
+def _rates(prediction: Breakdown) -> str:
+    """Return tokens/s of a language model, and the utilization of a device."""
+    tokens, each = float(prediction.tokens), show(float(prediction.model_rate), "FLOP/s")
+    found = f", {show(tokens, '')} tokens/s" if tokens else ""
+    return f"{found}; {each} per device, {float(prediction.utilization):.1%} MFU"
 
 
 def _explained(prediction: Breakdown) -> list[str]:

@@ -26,6 +26,7 @@ def summary(of: "Breakdown") -> Summary:
     facts = {
         "step": shown(step, "s"),
         "throughput": f"{shown(of.throughput, '')} samples/s",
+        **_rates(of),
         "efficiency": percent(of.efficiency),
         "memory": f"{shown(of.memory_total, 'B')} of {memory}",
         "time to train": shown(of.time_to_train, "s"),
@@ -47,6 +48,12 @@ def summary(of: "Breakdown") -> Summary:
     devices = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     title = f"{_model(experiment)} on {experiment.machine.name or 'a machine'}, {devices} devices"
     return Summary(title, facts, ("term", "time", "share of the step"), rows)
+
+
+def _rates(of: "Breakdown") -> dict[str, str]:
+    """Return tokens/s of a language model, and the utilization of a device."""
+    found = {"tokens": f"{shown(of.tokens, '')} tokens/s"} if np.any(of.tokens) else {}
+    return found | {"MFU": percent(of.utilization)}
 
 
 def columns(of: "Breakdown") -> Columns:

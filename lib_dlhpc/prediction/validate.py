@@ -25,7 +25,6 @@ from functools import cache
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.allowed_errors import allowed
@@ -324,7 +323,7 @@ def quantity_of(experiment: Experiment, quantity: str) -> Any:
     if quantity == "throughput" or quantity.startswith(("relative_throughput", "speedup")):
         return prediction.throughput
     if quantity == "throughput per device":  # of a language model, in tokens
-        return each * experiment.model.input_shape[0]
+        return prediction.tokens / experiment.devices
     if quantity.startswith(("scaling_efficiency", "iter_time_increase")):
         fewer = each / _each_of(prediction, int(experiment.calibration.devices))
         return fewer if quantity.startswith("scaling") else 1 / fewer - 1
@@ -341,8 +340,7 @@ def quantity_of(experiment: Experiment, quantity: str) -> Any:
     if quantity == "achieved_per_gpu":  # recomputation is counted (Narayanan et al. 2021, eq. 3)
         return each * (experiment.model.train_flop + _flop_again(experiment))
     if quantity == "mfu":
-        rate = peak_rate(experiment.machine.device, experiment.strategy.precision)
-        return each * experiment.model.train_flop / rate
+        return prediction.utilization
     if quantity == "layer_fwd_plus_bwd_time":
         deeper = experiment.set({"model.layers": experiment.model.options["layers"] + 1})
         return _passes(breakdown(deeper, prediction.compute_scale)) - _passes(prediction)

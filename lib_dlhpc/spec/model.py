@@ -113,6 +113,11 @@ class Model:
         """Whether a layer reads the samples."""
         return any("input" in layer.inputs for layer in self.layers)
 
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether samples are sequences of tokens."""
+        return self.layers[0].kind == "embedding"
+
     @cached_property
     def layer_output_elements(self) -> NDArray[np.float64]:
         """Elements each layer writes a sample, shape [layers]."""

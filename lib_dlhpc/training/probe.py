@@ -114,7 +114,7 @@ class Case:
         self.network = Timed(read_model(self.table))
         model, dice = self.network.model, np.random.default_rng(0)
         shape = (batch, *model.input_shape)
-        words = model.layers[0].kind == "embedding"
+        words = model.reads_tokens
         self.x: Array = dice.integers(0, 40, shape) if words else dice.random(shape, np.float32)
         self.y = dice.integers(0, 10, (batch, *model.output_shape[:-1]))
         # The optimizers share state arrays, or more data would compete for the caches than in a run with one of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import SpecError, load, loads
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.dataset import Dataset
@@ -354,3 +354,38 @@ def test_every_model_of_the_catalog_is_predicted():
         run = BASE.set({"model.name": name, "calibration.rate": 0.0})
         prediction = predict(run)
         assert 0 < prediction.step_time < 1e6 and run.model == read_model(name)
+
+
+def test_utilization_is_the_measured_rate_over_the_peak():
+    """On one device that never waits it follows from [calibration] alone."""
+    alone = BASE.set(
+        {
+            "strategy.nodes": 1,
+            "strategy.devices_per_node": 1,
+            "storage.tier": "",
+            "run.checkpoint_interval": 0.0,
+        }
+    )
+    found = predict(
+        alone.set({"calibration.rate": 100.0, "calibration.devices": 1, "machine.jitter": 0.0})
+    )
+    rate = 100.0 * found.experiment.model.train_flop
+    assert found.model_rate == pytest.approx(rate, rel=0.01)  # the update takes part of a step
+    assert found.utilization == found.model_rate / found.experiment.machine.device.peak["fp32"]
+    assert found.tokens == 0
+
+
+def test_recomputed_activations_do_not_count_as_utilization():
+    run = load("llama3-405b")
+    never, always = (predict(run.set({"strategy.recompute": each})) for each in ("none", "full"))
+    ratio = always.step_time / never.step_time
+    assert ratio > 1.1 and always.utilization == pytest.approx(never.utilization / ratio)
+    assert never.tokens == 8192 * never.throughput
+
+
+def test_utilization_broadcasts():
+    nodes = np.array([1, 2, 4])
+    each = predict(BASE.set({"strategy.nodes": nodes})).utilization
+    assert each.tolist() == [
+        predict(BASE.set({"strategy.nodes": int(n)})).utilization for n in nodes
+    ]

@@ -116,7 +116,7 @@ def size_lines(setting: Setting) -> list[list[str]]:
                 count(float(own.tokens[row])),
                 f"{own.loss[row]:.3f}",
                 f"{size.utilization:.0%}",
-                f"{size.uncounted:+.0%}",
+                f"{size.uncounted:+z.0%}",
                 kilowatt_hours(float(own.energy[row])),
                 size.layout,
             ]

@@ -163,7 +163,7 @@ def _pass(network: Network, samples: int, batch: int, rng: np.random.Generator) 
     """Run forward and backward on synthetic samples; return their part of the mean loss of the batch."""
     model, labels = network.model, network.model.output_shape[-1]
     shape = (samples, *model.input_shape)
-    words = model.layers[0].kind == "embedding"
+    words = model.reads_tokens
     x: Any = rng.integers(0, labels, shape) if words else rng.random(shape, np.float32)
     y = rng.integers(0, labels, (samples, *model.output_shape[:-1]))
     (outputs,) = network.run("only", x if words else x.astype(network.dtype, copy=False)).values()
