@@ -131,7 +131,7 @@ class _Parser(argparse.ArgumentParser):
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             names = [each.partition("=")[0] for each in unknown if each.startswith("-")]
-            hint = "".join(suggest(each, self._option_string_actions) for each in names[:1])
+            hint = "".join(suggest(each, self._option_string_actions, 0.75) for each in names[:1])
             self.error(f"unrecognized arguments: {' '.join(unknown)}{'.' if hint else ''}{hint}")
         return options, unknown
 

@@ -25,7 +25,7 @@ def reason_of(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def suggest(name: str, legal: Iterable[str]) -> str:
+def suggest(name: str, legal: Iterable[str], cutoff: float = 0.5) -> str:
     """Return a sentence with the legal name nearest to `name`, or an empty string."""
-    close = get_close_matches(str(name), [str(item) for item in legal], n=1, cutoff=0.5)
+    close = get_close_matches(str(name), [str(item) for item in legal], n=1, cutoff=cutoff)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -218,7 +218,7 @@ def local_steps(draw: Draw) -> Question:
             f"{every / alone:.1f}%": "With H local steps, the share that waits falls to 1/H.",
             f"{100 * each / work:.1f}%": "A share of the time is a share of the work.",
         },
-        "An exchange is shared by all steps between two of them; what waits is compared with work and wait together.",
+        "The cost of an exchange is spread over the local steps before it; the share is wait / (work + wait).",
         [
             Step("The exchange over the local steps", each / 1e3, "s"),
             Step("Over itself and the work of a step", 100 * each / (work + each), "%"),

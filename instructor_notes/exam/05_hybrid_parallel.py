@@ -113,7 +113,7 @@ def one_domain(draw: Draw) -> Question:
         f"{across / inside:.2f}",
         {
             f"{nvlink / nic:.2f}": "An exchange speeds up by the ratio of the links.",
-            f"{8 / nodes:.2f}": "Fewer copies are faster, whatever the link.",
+            f"{nodes / 8:.2f}": "Fewer copies are faster, whatever the link.",
             f"{8 / nodes * nvlink / nic:.2f}": "Nodes send more copies than a rack.",
         },
         "NVLink is faster, but a rack sends a copy to each GPU, where nodes share one copy.",

@@ -167,7 +167,7 @@ def served_tokens(draw: Draw) -> Question:
     return Question(
         "served tokens",
         f"A decoder trains on {trained} billion tokens, and then serves {served} billion. Training takes 6 FLOP for"
-        " each weight and token, serving 2. Which part of all FLOP is serving?",
+        " each weight and token, serving 2. What share of all FLOP goes into serving?",
         f"{100 * share:.1f}%",
         {
             f"{100 * served / (trained + served):.1f}%": "A served token costs as much as a trained one.",

@@ -49,8 +49,8 @@ def four_bits(draw: Draw) -> Question:
 
     return Question(
         "four bits",
-        f"A step in MXFP8 spends {matmuls}% of its time in matmuls. In NVFP4, those of {moved}% of this time run twice"
-        f" as fast; the others stay as they are, since the run would not converge without them. Casts, scales and"
+        f"A step in MXFP8 spends {matmuls}% of its time in matmuls. In NVFP4, matmuls that take {moved}% of this"
+        f" time run twice as fast; the others keep their format, or the run would not converge. Casts, scales and"
         f" transforms add {casts}% of the old step. How many times as fast is a step?",
         gain(100 - saved + casts),
         {

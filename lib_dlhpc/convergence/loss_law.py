@@ -61,7 +61,7 @@ class LossLaw:
         """Return the weights and tokens of the least loss for `compute` FLOP, serving `served` tokens included.
 
         Without served tokens it is the closed form of Hoffmann's equation 4. Raises SpecError for a budget that is not
-        positive, or a negative number of tokens.
+        positive or does not cover serving with a single weight, and for a negative number of tokens.
         """
         _positive("compute", compute)
         _not_negative("served", served)
@@ -75,17 +75,23 @@ class LossLaw:
             return compute / (TRAIN * weights) - served * SERVE / TRAIN
 
         most = compute / (SERVE * served)
+        if most <= 1:
+            raise SpecError(
+                f"served = {served:g}: legal for {compute:g} FLOP: below {compute / SERVE:g}."
+            )
         weights = _root(lambda n: self._gain(n, tokens(n), served), most)
         return self._split(weights, tokens(weights), served)
 
     def cheapest(self, loss: float, served: float = 0.0) -> Split:
         """Return the weights and tokens that reach `loss` with the fewest FLOP, serving included.
 
-        Raises SpecError for a loss at or below the floor E, or a negative number of tokens.
+        Raises SpecError for a loss at or below the floor E, one that a single weight and token reach, or a negative
+        number of tokens.
         """
-        if not loss > self.floor:
+        if not self.floor < loss < self.loss(1, 1):
             raise SpecError(
-                f"loss = {loss:g}: legal: above {self.floor:g}, the floor of {self.title}."
+                f"loss = {loss:g}: legal: above {self.floor:g}, the floor of {self.title},"
+                f" and below {self.loss(1, 1):g}."
             )
         _not_negative("served", served)
 
@@ -100,7 +106,7 @@ class LossLaw:
         """Say where the law extrapolates, or nothing."""
         named = (("weights", weights, self.weights), ("tokens", tokens, self.tokens))
         return "; ".join(
-            f"{show(value, '')} {name}, measured were {show(low, '')} to {show(high, '')}"
+            f"{show(value, '')} {name} are outside the fitted range of {show(low, '')} to {show(high, '')}"
             for name, value, (low, high) in named
             if not low <= value <= high
         )
@@ -112,7 +118,7 @@ class LossLaw:
         return self.of_tokens / np.power(tokens, self.beta)
 
     def _gain(self, weights: float, tokens: float, served: float) -> float:
-        """Return what more weights gain less what the tokens that they cost gain; falls with the weights.
+        """Return the gain from more weights less the loss from the tokens given up for them; falls with the weights.
 
         Zero at the best split of a compute budget, and where a loss takes the fewest FLOP: the Lagrange condition of
         both is alpha A / N^alpha = beta B / D^beta (1 + S / 3 D).

@@ -62,12 +62,12 @@ class Size(NamedTuple):
 
     @property
     def utilization(self) -> float:
-        """MFU: 6 FLOP for each weight and token, over the peak."""
-        return TRAIN * self.weights * self.rate / self.peak
+        """MFU: the FLOP of the layers over the peak."""
+        return self.flop * self.rate / self.peak
 
     @property
     def uncounted(self) -> float:
-        """FLOP of a token beyond 6 N, as a fraction of 6 N: attention, less the table of words."""
+        """FLOP of a token beyond 6 N, as a fraction of 6 N: attention, less the embedding table, a lookup."""
         return self.flop / (TRAIN * self.weights) - 1
 
 
@@ -98,12 +98,13 @@ def sizes(
     """
     probe = read_experiment({"model": decoder(LAYERS[0]), "dataset": "webtext", "machine": machine})
     node = int(probe.machine.devices_per_node)
-    legal = [
-        n for n in (2**k for k in range(10)) if n % node == 0 and n // node <= probe.machine.nodes
-    ]
+    most = min(SEQUENCES, node * int(probe.machine.nodes))
+    legal = [n for n in range(node, most + 1, node) if SEQUENCES % n == 0]
     if devices not in legal:
-        named = ", ".join(map(str, legal))
-        raise SpecError(f"devices = {devices}: legal on this machine: {named}.")
+        named = ", ".join(map(str, legal)) or f"none, since its nodes have {node} devices"
+        raise SpecError(
+            f"devices = {devices}: legal are divisors of {SEQUENCES} that fill nodes: {named}."
+        )
     strategy: dict[str, Any] = {
         "precision": "bf16",
         "optimizer": "adam",
@@ -122,7 +123,7 @@ def _size(run: Experiment) -> Size:
     try:
         ranked = plan(run, "time", choose=CHOOSE, most=PREDICTIONS, best=1).ranked
     except SpecError:
-        return Size(*known, 0.0, np.nan, peak, "fits in no layout searched")
+        return Size(*known, 0.0, np.nan, peak, "none of those tried fits")
     last = ranked[0].values["time"] * (1 + EQUAL)
     equal = (choice for choice in ranked if choice.values["time"] <= last)
     found = min(equal, key=lambda choice: choice.values["energy"])
@@ -132,12 +133,14 @@ def _size(run: Experiment) -> Size:
 
 
 def guessed(family: Sequence[Size], utilization: float = 0.4) -> tuple[Size, ...]:
-    """Return the same sizes, all at a fixed utilization, fitting or not. Raises SpecError outside of 0 to 1."""
+    """Return the same sizes, all at a fixed utilization, fitting or not; W of those that do not fit are not known.
+
+    Raises SpecError outside of 0 to 1.
+    """
     if not 0 < utilization <= 1:
         raise SpecError(f"utilization = {utilization:g}: legal: above 0, up to 1.")
     return tuple(
-        each._replace(rate=utilization * each.peak / (TRAIN * each.weights), layout="any")
-        for each in family
+        each._replace(rate=utilization * each.peak / each.flop, layout="any") for each in family
     )
 
 
@@ -155,11 +158,13 @@ def trained(
     """
     if (seconds > 0) == (joules > 0):
         raise SpecError(f"seconds = {seconds:g}, joules = {joules:g}: legal: one of them above 0.")
+    if joules and np.isnan([each.watts for each in family if each.rate]).any():
+        raise SpecError("joules: W of sizes that do not fit are not known; legal: seconds.")
     if not 0 <= served < np.inf:
         raise SpecError(f"served = {served:g}: legal: 0 or more.")
     found = Trained(tuple(family), law_of(law), seconds, joules, served)
     if not np.isfinite(found.loss).any():
-        raise SpecError("No size fits, or the budget does not last for the served tokens.")
+        raise SpecError("No size fits, or the budget does not cover the served tokens.")
     return found
 
 

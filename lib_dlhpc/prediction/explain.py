@@ -289,7 +289,7 @@ def _utilization(p: Breakdown) -> Explanation:
         ),
         "Chowdhery et al. 2022, arXiv:2204.02311, section 4.1",
         "Recomputed activations do not count. FLOP of a sample include attention in full, masked or not, and the last"
-        " layer; reports that count 6 FLOP per weight and token get less.",
+        " layer. 6 FLOP per weight and token leave out attention, and count embedding tables, a lookup.",
     )
 
 

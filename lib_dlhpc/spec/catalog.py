@@ -60,7 +60,11 @@ def run(name: str, folder: bool = False) -> dict[str, Any]:
 def _entry(kind: str, name: str, field: str) -> dict[str, Any]:
     legal = names(kind)
     if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name not in legal:
-        own = " A table without a name defines your own." if field.endswith(".name") else ""
+        own = (
+            " To define your own, write the table without `name` in a TOML file."
+            if field.endswith(".name")
+            else ""
+        )
         raise FieldError(
             f"{field or kind.rstrip('s')} = {name!r}: not in the catalog; legal: {', '.join(legal)}."
             f"{own}{suggest(name, legal)}"

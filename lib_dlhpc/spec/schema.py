@@ -4,6 +4,7 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -301,8 +302,12 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def nearest_field(key: str, nouns: Mapping[str, Any]) -> str:
-    """Return a hint for a field given without its section, such as nodes, and else the nearest section; or nothing."""
-    for name in ("strategy", *nouns):  # machine.nodes is how many there are
-        if key in getattr(nouns[name], "__dataclass_fields__", ()):
-            return f" Did you mean {f'{name}.{key}'!r}?"
-    return suggest(key, [f"{name}." for name in nouns])
+    """Return a hint for a field given without its section, such as nodes, or misspelled; else the nearest section."""
+    sections = [*nouns, "strategy"]  # the last one wins: machine.nodes is how many there are
+    fields = {
+        field: f"{name}.{field}"
+        for name in sections
+        for field in getattr(nouns[name], "__dataclass_fields__", ())
+    }
+    near = get_close_matches(key, [*fields, *sections], n=1, cutoff=0.75)
+    return f" Did you mean {fields.get(near[0], f'{near[0]}.')!r}?" if near else ""

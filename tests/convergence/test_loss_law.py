@@ -108,7 +108,7 @@ def test_beyond_what_was_measured_it_says_so():
     assert BESIROGLU.beyond(1e9, 1e11) == ""
     assert "70 billion weights" in BESIROGLU.beyond(70e9, 1e11)
     assert "1.4 T tokens" in BESIROGLU.beyond(1e9, 1.4e12)
-    assert BESIROGLU.beyond(1e7, 1e9).count("measured") == 2
+    assert BESIROGLU.beyond(1e7, 1e9).count("fitted range") == 2
 
 
 def test_a_loss_of_arrays_is_that_of_each():
@@ -124,7 +124,12 @@ def test_a_loss_of_arrays_is_that_of_each():
         (lambda: BESIROGLU.split(0), "compute = 0"),
         (lambda: BESIROGLU.split(float("nan")), "compute = nan"),
         (lambda: BESIROGLU.split(1e21, -1), "served = -1"),
+        (
+            lambda: BESIROGLU.split(1e12, 1e13),
+            r"served = 1e\+13: legal for 1e\+12 FLOP: below 5e\+11",
+        ),
         (lambda: BESIROGLU.cheapest(1.8), "loss = 1.8: legal: above 1.8172"),
+        (lambda: BESIROGLU.cheapest(np.inf), "loss = inf: legal: above 1.8172"),
         (lambda: law_of("kaplan"), "legal: hoffmann, besiroglu"),
     ],
 )

@@ -22,7 +22,7 @@ from lib_dlhpc.explore.language_model.charts import causes
 from lib_dlhpc.explore.language_model.diagrams import copies_sent
 from lib_dlhpc.explore.language_model.experts import Setting as Mixture
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
-from lib_dlhpc.explore.language_model.layout import mfu, predicted
+from lib_dlhpc.explore.language_model.layout import predicted
 from lib_dlhpc.explore.language_model.questions import (
     FAR,
     FULL,
@@ -83,7 +83,7 @@ def test_the_formula_of_mfu_gives_the_mfu_that_the_first_figure_shows(repository
     tokens = (
         float(own.throughput) * sequence / (layout.GPUS * float(run.machine.device.peak["bf16"]))
     )
-    assert (weights + attention) * tokens == pytest.approx(mfu(own), rel=1e-3)
+    assert (weights + attention) * tokens == pytest.approx(float(own.utilization), rel=1e-3)
     shares = [round(100 * each * tokens) for each in (weights, weights + attention)]
     assert said(repository, r"alone would give (\d+)%; with attention it is the (\d+)%") == shares
 
@@ -97,7 +97,7 @@ def test_one_gpu_would_take_three_thousand_years_and_hold_a_tenth():
 
 def test_llama_3s_layout_fits_in_the_published_band_and_fsdp_alone_is_twice_as_slow():
     own, alone = predicted(Layout()), predicted(layout.ALONE)
-    assert own.fits and layout.BAND[0] < mfu(own) < layout.BAND[1]
+    assert own.fits and layout.BAND[0] < float(own.utilization) < layout.BAND[1]
     assert float(own.step_time) == pytest.approx(layout.published_step(), rel=0.02)
     assert alone.fits and 2 < float(alone.step_time) / float(own.step_time) < 2.3
     assert causes(alone)["gradients, weights"] > 0.6 * float(alone.step_time)
@@ -176,7 +176,9 @@ def test_eight_stages_are_faster_and_fit_only_with_sharded_gradients():
 def test_context_ranks_halve_memory_of_activations_and_the_bubble():
     own, two = predicted(Layout()), predicted(Layout(context=2))
     assert two.memory["activations"] < 0.6 * own.memory["activations"]
-    assert two.pipeline_bubble < 0.6 * own.pipeline_bubble and mfu(two) > mfu(own)
+    assert two.pipeline_bubble < 0.6 * own.pipeline_bubble and float(two.utilization) > float(
+        own.utilization
+    )
 
 
 def test_the_closed_forms_of_the_second_chart_are_the_bubbles_of_the_first():

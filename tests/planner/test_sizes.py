@@ -33,7 +33,7 @@ def test_a_size_is_the_fastest_layout_of_the_planner():
     assert own.layout == best.words
     step = float(predict(best.experiment).step_time)
     assert own.rate == pytest.approx(SEQUENCE * SEQUENCES / step)
-    assert own.utilization == pytest.approx(6 * own.weights * own.rate / (64 * 989e12))
+    assert own.utilization == pytest.approx(float(predict(best.experiment).utilization))
 
 
 def test_the_family_has_12_weights_per_layer_and_squared_width():
@@ -77,8 +77,8 @@ def test_a_budget_of_energy_is_the_time_that_it_lasts():
 def test_with_one_utilization_the_best_is_near_the_closed_form():
     own = trained(guessed(family()), 3 * DAY)
     assert [each.utilization for each in own.family] == pytest.approx([0.4] * len(LAYERS))
-    compute = 0.4 * 64 * 989e12 * 3 * DAY
-    free = own.law.split(compute)
+    # 64 GPUs for three days, of which 6N counts a twelfth less than the layers near the best.
+    free = own.law.split(0.4 * 64 * 989e12 * 3 * DAY / 1.12)
     near = [each.weights for each in own.family]
     below = max(each for each in near if each <= free.weights)
     above = min(each for each in near if each >= free.weights)
@@ -125,12 +125,20 @@ def test_the_result_reads_in_words_columns_and_a_chart():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: sizes("h100-pod", 12), "devices = 12: legal on this machine: 8, 16"),
+        (
+            lambda: sizes("h100-pod", 12),
+            "devices = 12: legal are divisors of 512 that fill nodes: 8, 16",
+        ),
         (lambda: sizes("h100-pod", 1024), "devices = 1024"),
+        (lambda: sizes("summit", 6), "none, since its nodes have 6 devices"),
+        (
+            lambda: trained(guessed(family(gpus=8)), joules=1e9),
+            "joules: W of sizes that do not fit",
+        ),
         (lambda: trained(family()), "seconds = 0, joules = 0"),
         (lambda: trained(family(), 1.0, 1.0), "one of them above 0"),
         (lambda: trained(family(), 1.0, served=-1), "served = -1"),
-        (lambda: trained(family(), DAY, served=1e16), "does not last"),
+        (lambda: trained(family(), DAY, served=1e16), "does not cover"),
         (lambda: trained(family(), DAY, law="kaplan"), "legal: hoffmann"),
         (lambda: guessed(family(), 0), "utilization = 0"),
     ],

@@ -1,4 +1,4 @@
-"""Workers at sites far apart: how many steps each takes alone before weights are averaged (DiLoCo)."""
+"""Workers at sites far apart: how many steps each takes before changes of weights go to an outer optimizer (DiLoCo)."""
 
 from functools import lru_cache
 

@@ -71,7 +71,7 @@ def the_size() -> Bench[Setting]:
 
     look = (
         "the lowest point of each line: what does the guessed utilization get wrong? Hollow marks:"
-        " more weights or tokens than the law has measured."
+        " weights or tokens outside the range that the law was fitted to."
     )
     results = ["size_loss", "size_utilization", table]
     return Bench(Setting(), view, results, "Weights and tokens are within what was measured.", look)
@@ -80,8 +80,9 @@ def the_size() -> Bench[Setting]:
 def size_view(setting: Setting) -> View:
     """Return loss and utilization of all sizes within a budget; raises SpecError where none can be trained."""
     own, guess = found_sizes(setting), with_guess(setting)
-    beyond = own.beyond(own.best)
-    wall = f"Extrapolated: {beyond}. Trust the direction, not the digits." * bool(beyond)
+    beyond, end = own.beyond(own.best), "smallest" if own.best == 0 else "largest"
+    wall = f"Extrapolated: {beyond}. Trust the direction, not the digits. " * bool(beyond)
+    wall += f"The best is the {end} size of the family: there may be a better one." * own.at_an_end
     charts = {
         "size_loss": losses_state({PREDICTED: own, GUESSED: guess}),
         "size_utilization": utilization_state(own, FIXED),
@@ -97,7 +98,7 @@ def size_words(setting: Setting) -> str:
     joules, (low, high) = kilowatt_hours(float(own.energy[own.best])), own.near()
     return (
         f"<b>{count(size.weights)} weights on {count(tokens)} tokens</b>, {tokens / size.weights:.3g} per"
-        f" weight, reach {own.loss[own.best]:.3f} nats per token with {joules}. MFU {size.utilization:.0%}:"
+        f" weight: {own.loss[own.best]:.3f} nats per token, with {joules}. MFU {size.utilization:.0%}:"
         f" {size.layout}. Within 0.01 nats of it: {count(low.weights)} to {count(high.weights)}."
         f" With {FIXED:.0%} for all, one would choose {count(guess.family[guess.best].weights)};"
         f" Hoffmann's law of the same runs chooses {count(other.weights)}."
@@ -107,7 +108,7 @@ def size_words(setting: Setting) -> str:
 def size_lines(setting: Setting) -> list[list[str]]:
     """Return a line for each size that can be trained."""
     own = found_sizes(setting)
-    lines = [["weights", "tokens", "loss", "MFU", "FLOP beside 6N", "energy", "fastest layout"]]
+    lines = [["weights", "tokens", "loss", "MFU", "FLOP beyond 6N", "energy", "fastest layout"]]
     for row in np.flatnonzero(np.isfinite(own.loss)).tolist():
         size, mark = own.family[row], " (best)" * (row == own.best)
         lines.append(

@@ -1,4 +1,6 @@
-"""Sizes of a language model on some machines, planned once and stored: to plan them takes a kernel over 100 MB.
+"""Sizes of a language model on some machines, planned once and stored.
+
+Planning them in a notebook would push its kernel beyond 100 MB.
 
 After a change of predictions, python -m lib_dlhpc.explore.energy_planning.planned_sizes writes sizes.csv anew; a test
 compares.

@@ -9,7 +9,6 @@ from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.advice import fits, held
 from lib_dlhpc.prediction.replays import Replay
-from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -17,7 +16,8 @@ MEANING = {  # "{}": what is counted
     "Time to train": "Steps times the time of a step, and the start; with failures, their expected losses.",
     "One step": "One update of the weights: forward, backward, synchronization, and what is not hidden.",
     "Throughput": "{} of all devices per second.",
-    "MFU": "Model FLOP utilization: {} over the peak of all devices. Recomputed FLOP do not count.",
+    "MFU": "Model FLOP utilization: FLOP of forward and backward passes over the peak of all devices."
+    " Recomputed FLOP do not count.",
     "Memory": "The most that the fullest device holds at any time, out of the memory that it has.",
     "Energy": "Devices and nodes at their modeled power, times PUE, over the whole run.",
 }
@@ -44,39 +44,9 @@ def tokens(p: Breakdown) -> float:
     return float(p.experiment.model.options.get("sequence", 0))
 
 
-def model_flop(p: Breakdown) -> tuple[float, str]:
-    """Return the FLOP of a sample that count for MFU, without recomputation, and in words where they come from."""
-    model = p.experiment.model
-    if model.trained < model.parameters:
-        return float(model.train_flop), "those of a step, without weight gradients of frozen layers"
-    if tokens(p):
-        met = met_by_a_token(model)
-        all_met, some_met = (
-            "6 FLOP for each parameter and token",
-            "6 FLOP for each parameter on a token's way",
-        )
-        return 6.0 * met * tokens(p), all_met if met == model.parameters else some_met
-    return float(model.train_flop), "three times those of a forward pass"
-
-
-def met_by_a_token(model: Model) -> float:
-    """Return the parameters on a token's way: of the experts of a layer only those to which it is sent."""
-    layers = (layer for layer in model.layers if layer.traits.tensor == "experts")
-    idle = (
-        layer.parameters * (1 - layer.attributes["chosen"] / layer.attributes["experts"])
-        for layer in layers
-    )
-    return float(model.parameters - sum(idle))
-
-
 def peak_of(p: Breakdown) -> float:
     """Return the FLOP/s of one device."""
     return float(peak_rate(p.experiment.machine.device, p.experiment.strategy.precision))
-
-
-def mfu(p: Breakdown) -> float:
-    """Return model FLOP utilization: the model's FLOP/s over the peak of all devices."""
-    return model_flop(p)[0] * float(p.throughput) / (peak_of(p) * float(p.experiment.devices))
 
 
 def expected_time(p: Breakdown) -> float:
@@ -100,7 +70,7 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
     """Return the headline numbers, the time to train first."""
     seconds, step, energy = expected_time(p), float(p.step_time), float(p.energy_to_train)
     unit, many = "tokens" if tokens(p) else "samples", float(p.throughput) * (tokens(p) or 1)
-    used, (_, flop) = mfu(p), model_flop(p)
+    used = float(p.utilization)
     batch = f"batch of {int(p.experiment.global_batch):,} samples"
     peak = f"of {show(peak_of(p), 'FLOP/s')} per device"
     need, have = held(p), show(float(p.experiment.machine.device.memory), "B")
@@ -116,7 +86,7 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
         Headline("Time to train", seconds, run_time(p), _time_remark(p, replay, seconds)),
         Headline("One step", step, show(step, "s"), f"of {int(p.steps):,} steps"),
         Headline("Throughput", many, format_plain(many), batch, f"{unit}/s", unit.capitalize()),
-        Headline("MFU", used, f"{used:.1%}", peak, counted=flop),
+        Headline("MFU", used, f"{used:.1%}", peak),
         Headline("Memory", need, show(need, "B"), room),
         Headline("Energy", energy, spent, used_for),
     ]

@@ -61,7 +61,7 @@ def the_layout(setting: Setting) -> View:
             float(own.experiment.machine.device.memory),
         ),
     }
-    inside = BAND[0] <= round(mfu(own), 2) <= BAND[1]
+    inside = BAND[0] <= round(float(own.utilization), 2) <= BAND[1]
     fine = "It fits, within the published 38 to 43%." if inside else "It fits, but is slow."
     return View(layout_words(setting), wall(own), charts, fine if own.fits else "")
 
@@ -94,18 +94,6 @@ def base() -> Experiment:
     return read_experiment(catalog.read("presets", "llama3-405b")["experiment"])
 
 
-def rate(step: Breakdown) -> float:
-    """Return the FLOP/s of a GPU, recomputation not counted."""
-    run = step.experiment
-    return float(step.throughput / run.devices * run.model.train_flop)
-
-
-def mfu(step: Breakdown) -> float:
-    """Return the model FLOP/s over the peak."""
-    run = step.experiment
-    return rate(step) / float(run.machine.device.peak[run.strategy.precision])
-
-
 def published_step() -> float:
     """Return the s of a step, derived from the published FLOP/s by the FLOP that this library counts."""
     flop = float(base().model.train_flop) * SEQUENCES / GPUS
@@ -114,7 +102,7 @@ def published_step() -> float:
 
 def short(step: Breakdown) -> str:
     """Return time and MFU of a step."""
-    return f"{show(float(step.step_time), 's')}, MFU {mfu(step):.0%}"
+    return f"{show(float(step.step_time), 's')}, MFU {float(step.utilization):.0%}"
 
 
 def layout_words(setting: Setting) -> str:
@@ -122,8 +110,8 @@ def layout_words(setting: Setting) -> str:
     own = predicted(setting)
     replicas, each = GPUS // setting.replica, setting.replica * SEQUENCES // GPUS
     return (
-        f"<b>{rate(own) / 1e12:.0f} TFLOP/s per GPU, MFU {mfu(own):.1%}.</b> {replicas:,} replicas of"
-        f" {setting.replica} GPUs, {each} sequence{'s' * (each > 1)} each. A step takes"
+        f"<b>{float(own.model_rate) / 1e12:.0f} TFLOP/s per GPU, MFU {float(own.utilization):.1%}.</b>"
+        f" {replicas:,} replicas of {setting.replica} GPUs, {each} sequence{'s' * (each > 1)} each. A step takes"
         f" {show(float(own.step_time), 's')}, all 15.6 T tokens {float(own.time_to_train) / DAY:.0f} days."
     )
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from lib_dlhpc.explore.language_model import derivation, layout
 from lib_dlhpc.explore.language_model.derivation import NIC, RATE
-from lib_dlhpc.explore.language_model.layout import GPUS, SEQUENCES, mfu, predicted
+from lib_dlhpc.explore.language_model.layout import GPUS, SEQUENCES, predicted
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
 from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
@@ -72,7 +72,7 @@ PROBLEMS = [
         "MFU",
         f"A sequence of 8,192 tokens takes {flop / 1e15:.4g} PFLOP to train Llama 3 405B. {GPUS:,} GPUs with a peak"
         f" of 989 TFLOP/s train {SEQUENCES:,} of them in {seconds:.4g} s. What is the MFU?",
-        100 * mfu(own),
+        100 * float(own.utilization),
         Step("FLOP of a GPU in a step", flop * SEQUENCES / GPUS, "FLOP"),
         Step("Over the time of a step", rate, "FLOP/s"),
         Step("Over the peak", 100 * rate / PEAK, "%"),

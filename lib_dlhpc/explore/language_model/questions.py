@@ -15,7 +15,6 @@ from lib_dlhpc.explore.language_model.charts import causes
 from lib_dlhpc.explore.language_model.experts import Setting as Mixture
 from lib_dlhpc.explore.language_model.here import Setting as Here
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
-from lib_dlhpc.explore.language_model.layout import mfu
 from lib_dlhpc.explore.language_model.rollouts import VERL, apart, best, together
 from lib_dlhpc.explore.language_model.rollouts import Setting as Learned
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
@@ -183,7 +182,7 @@ def own_mfu(draw: np.random.Generator) -> Drawn:
 
 LAID = {
     "step": lambda: step(laid()),
-    "mfu": lambda: f"{mfu(laid()):.0%}",
+    "mfu": lambda: f"{float(laid().utilization):.0%}",
     "memory": lambda: memory(laid()),
     "gathered": lambda: show(2 * float(layout.base().model.parameters) / 8, "B"),
     "data_alone": lambda: cause(layout.predicted(layout.ALONE), "gradients, weights"),
@@ -203,9 +202,9 @@ LAID = {
     "data_zero3": lambda: cause(laid(zero=3), "gradients, weights"),
     "memory_context": lambda: memory(laid(context=2)),
     "bubble_context": lambda: cause(laid(context=2), "pipeline bubble"),
-    "mfu_context": lambda: f"{mfu(laid(context=2)):.0%}",
+    "mfu_context": lambda: f"{float(laid(context=2).utilization):.0%}",
     "step_full": lambda: step(laid(recompute="full")),
-    "mfu_full": lambda: f"{mfu(laid(recompute='full')):.0%}",
+    "mfu_full": lambda: f"{float(laid(recompute='full').utilization):.0%}",
     "memory_full": lambda: memory(laid(recompute="full")),
 }
 PIPED = {

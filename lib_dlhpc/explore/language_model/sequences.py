@@ -9,7 +9,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.lines import Curves
 from lib_dlhpc.explore.language_model.charts import context_state
-from lib_dlhpc.explore.language_model.layout import RECOMPUTES, mfu, wall
+from lib_dlhpc.explore.language_model.layout import RECOMPUTES, wall
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -73,7 +73,9 @@ def predicted(setting: Setting) -> Found:
     """Return what is shown of a prediction; raises SpecError where heads cannot be divided."""
     step = predict(experiment(setting))
     seconds, waits = float(step.step_time), float(step.exposed["context"])
-    return Found(waits / seconds, seconds, float(step.memory_total), mfu(step), wall(step))
+    return Found(
+        waits / seconds, seconds, float(step.memory_total), float(step.utilization), wall(step)
+    )
 
 
 def experiment(setting: Setting) -> Experiment:

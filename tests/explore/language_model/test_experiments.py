@@ -33,11 +33,10 @@ from lib_dlhpc.explore.language_model.experts import Setting as Mixture
 from lib_dlhpc.explore.language_model.here import LAYOUTS, Ran, layouts_here, result_html
 from lib_dlhpc.explore.language_model.here import Setting as Here
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
-from lib_dlhpc.explore.language_model.layout import mfu, predicted, the_layout
+from lib_dlhpc.explore.language_model.layout import predicted, the_layout
 from lib_dlhpc.explore.language_model.rollouts import Setting as Learned
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.explore.language_model.sequences import curves, the_sequence
-from lib_dlhpc.prediction.validate import quantity_of
 
 
 @cache
@@ -86,11 +85,6 @@ def test_causes_add_up_to_the_step_whatever_the_layout() -> None:
     settings = (Layout(), layout.ALONE, Layout(context=2, recompute="full"))
     for step in (*map(predicted, settings), experts.predicted(Mixture())):
         assert sum(causes(step).values()) == pytest.approx(float(step.step_time))
-
-
-def test_mfu_is_that_of_published_rows() -> None:
-    step = predicted(Layout(recompute="full"))
-    assert mfu(step) == pytest.approx(float(quantity_of(step.experiment, "mfu")))
 
 
 def test_more_replicas_than_sequences_are_refused_in_words() -> None:
