@@ -89,15 +89,16 @@ def _check_new(option: str, file: Path) -> None:
 
 
 def _write_rubrics(folder: Path, lab: str, marks: Sequence["Mark"]) -> None:
-    """Write a page for each learner, named after the folder that was handed in; PyTorch has no rubric."""
+    """Write a page for each learner, named after the folder that was handed in."""
     from lib_dlhpc.labs.grading.labs import folder_of
     from lib_dlhpc.labs.grading.rubric import page, rubric_of
     from lib_dlhpc.lifetime.files import write_text
 
     folder.mkdir(exist_ok=True)
-    notes = folder_of(lab).parents[1] / "instructor_notes"
+    own = folder_of(lab)
+    rubric = rubric_of(own.parents[1] / "instructor_notes", own.name)
     for mark in marks:
-        write_text(folder / f"{mark.folder.name}.md", page(mark, rubric_of(notes, mark.lab)))
+        write_text(folder / f"{mark.folder.name}.md", page(mark, rubric))
 
 
 def _write_similar(file: Path, name: str, torch: bool, marks: Sequence["Mark"]) -> None:

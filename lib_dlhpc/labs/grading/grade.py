@@ -33,6 +33,7 @@ UNHELD = (
 SECONDS = 60  # for a hand-in
 OWN, HIDDEN = "own", "own and hidden"
 SHOWN = 100  # characters of what it printed, in a note
+IN_TORCH = " (PyTorch)"  # ends the lab of a mark
 WORST_FIRST = ("refused", "timeout", "crashed")
 
 
@@ -79,7 +80,7 @@ def grades(
     """
     lab = folder_of(lab).name
     known, checks = lab_of(lab, torch)
-    title = f"{lab} (PyTorch)" if torch else lab
+    title = f"{lab}{IN_TORCH}" if torch else lab
     if key and known.again is None:
         raise SpecError(
             f"--key: everything in {lab} depends on the learner's own variant; there is no hidden variant."

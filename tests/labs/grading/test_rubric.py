@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from lib_dlhpc.commands.grade import _write_rubrics
 from lib_dlhpc.labs.findings import broken, kept, later
 from lib_dlhpc.labs.grading.grade import Mark
 from lib_dlhpc.labs.grading.labs import LABS
@@ -66,6 +67,28 @@ def test_what_was_not_checked_or_ended_badly_is_left_to_a_human(tmp_path, reposi
     assert "|  | 4 | even" in page(mark, rubric) and "| 1 | 1 | the target" in page(mark, rubric)
     assert "| 1 | 1 |" not in page(replace(mark, status="timeout"), rubric)
     assert "|  | 4 | even" in page(replace(mark, findings=()), rubric)
+
+
+def test_a_page_in_pytorch_has_all_rows_and_no_points(tmp_path, repository):
+    """Its laws may begin like those of the rubric by accident: "Even microbatches" of lab 4 does."""
+    rubric = rubric_of(repository / "instructor_notes", "04_pipeline")
+    found = tuple(kept(law, "It holds.") for row in rubric for item in row.items for law in item)
+    mark = Mark(tmp_path, "ada", "04_pipeline (PyTorch)", 8, 8, "passed", "", found)
+    text = page(mark, rubric)
+    assert [line for line in text.splitlines() if line.startswith("|  |")] == [
+        f"|  | {row.points} | {row.what} |" for row in rubric
+    ]
+    assert "| 1 | 1 | the target" in page(replace(mark, lab="04_pipeline"), rubric)
+
+
+def test_the_rubrics_of_a_class_in_pytorch_are_those_of_the_lab(tmp_path, repository, monkeypatch):
+    monkeypatch.chdir(repository)
+    title = "04_pipeline (PyTorch)"
+    mark = Mark(tmp_path / "ada", "ada", title, 0, 8, "unreadable", "There is no file.")
+    _write_rubrics(tmp_path / "pages", "4", [mark])
+    text = (tmp_path / "pages" / "ada.md").read_text("utf-8")
+    for row in rubric_of(repository / "instructor_notes", "04_pipeline"):
+        assert f"|  | {row.points} | {row.what} |" in text
 
 
 def test_a_row_of_several_points_and_one_law_is_left_to_a_human_where_it_fails():
