@@ -5,12 +5,12 @@ In a terminal:     python checks.py step.py "your name"                  emulate
                    mpiexec -n 4 python checks.py step.py "your name"     real ranks; srun works as well
 """
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from lib_dlhpc.explore.labs.lab import save_and_run, say, show
 from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.data_parallel_step import (
     NEAR,
@@ -25,7 +25,7 @@ from lib_dlhpc.labs.emulated.data_parallel_step import (
 )
 from lib_dlhpc.labs.emulated.ranks import Endless, LabError
 from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
-from lib_dlhpc.labs.program import arguments, emulated_first, end_together, handed_in
+from lib_dlhpc.labs.program import arguments, emulated_first, end_together, end_with, handed_in
 
 HERE = Path(__file__).parent
 RANKS = 4
@@ -78,23 +78,14 @@ def _findings(step, own, run):
 
 def check(step, name):
     """Return the findings for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(findings(step, name), f"Your step on {RANKS} emulated ranks")
 
 
 def on_ranks(step, name, ranks=RANKS):
     """Save the cell of `step` as step.py and run it on MPI ranks, once the checks above hold."""
-    from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
-
     if not passed(findings(step, name)):
         return say("Not yet: all checks on emulated ranks have to pass first.")
-    try:
-        file = save(step, HERE / "step.py")
-        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
-    except (LabError, SpecError) as error:
-        return say(str(error))
+    return save_and_run(HERE, name, (step,), ranks)
 
 
 def _alone(step, task, run):
@@ -198,9 +189,7 @@ def main():
     file, name = arguments("step.py", '"your name"')
     step = handed_in(file, ["step"])["step"]
     if comm.size == 1:
-        result = findings(step, name)
-        print(report(result))
-        sys.exit(not passed(result))
+        end_with(findings(step, name))
     own, emulated = tasks(name, comm.size), {}
     emulated_first(comm, lambda: [run_emulated(step, task) for task in own.values()])
     for law, task in own.items():

@@ -5,15 +5,13 @@ In a terminal:     python torch_checks.py torch_step.py "your name" [FOLDER]
 FOLDER: for traces of torch.profiler, by_hand and ddp, one file a rank; see README.md.
 """
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 from checks import RANKS, findings, tasks
 
-from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.findings import passed
-from lib_dlhpc.labs.program import arguments, end_together, existing
+from lib_dlhpc.labs.program import arguments, end_together, end_with, existing
 from lib_dlhpc.labs.torch_ranks.runs import data_parallel, titled, trace_steps
 from lib_dlhpc.labs.torch_ranks.world import World
 
@@ -41,8 +39,7 @@ def main():
         result = torch_findings(world, existing(file), name)
         for each in folder if passed(result) else ():
             write_traces(world, file, name, Path(each))
-    print(report(result, "PyTorch"))
-    sys.exit(not passed(result))
+    end_with(result, "PyTorch")
 
 
 if __name__ == "__main__":

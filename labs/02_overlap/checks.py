@@ -6,12 +6,12 @@ In a terminal:     python checks.py step.py "your name"                  emulate
 """
 
 import inspect
-import sys
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+from lib_dlhpc.explore.labs.lab import save_and_run, say, show
 from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.data_parallel_step import (
     NEAR,
@@ -26,7 +26,7 @@ from lib_dlhpc.labs.emulated.data_parallel_step import (
 from lib_dlhpc.labs.emulated.machine import hidden_share, machine_of, seconds_of, watch, watch_here
 from lib_dlhpc.labs.emulated.ranks import LabError
 from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
-from lib_dlhpc.labs.program import arguments, emulated_first, end_together, handed_in
+from lib_dlhpc.labs.program import arguments, emulated_first, end_together, end_with, handed_in
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
@@ -109,15 +109,11 @@ def evidence(watched, *others):
 
 def check(step, name):
     """Return the findings for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(findings(step, name), "Your step on 4 emulated ranks, and on your machine")
 
 
 def machine(name):
     """Return the learner's machine in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     experiment = experiment_of(name)
     link, model = experiment.machine.intra_node, experiment.model
     took = plain(name)
@@ -138,7 +134,6 @@ def gain(name):
 def picture(step, name):
     """Return the recorded step on the learner's machine as a chart."""
     from lib_dlhpc.explore.gantt.chart import gantt
-    from lib_dlhpc.explore.labs.lab import say
 
     try:
         return gantt(watch(step, experiment_of(name)).timeline, "Your step, recorded")
@@ -193,16 +188,9 @@ def sizes_of(name):
 
 def on_ranks(step, name, ranks=RANKS):
     """Save the cell of `step` as step.py and run it on MPI ranks, once all but the target holds."""
-    from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
-
     if not passed(findings(step, name)[:-1]):
         return say("Not yet: all checks on emulated ranks except the target have to pass first.")
-    try:
-        file = save(step, HERE / "step.py")
-        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
-    except (LabError, SpecError) as error:
-        return say(str(error))
+    return save_and_run(HERE, name, (step,), ranks)
 
 
 def _each(watched):
@@ -388,9 +376,7 @@ def main():
     file, name = arguments("step.py", '"your name"')
     step = handed_in(file, ["step"])["step"]
     if comm.size == 1:
-        result = findings(step, name)
-        print(report(result))
-        sys.exit(not passed(result))
+        end_with(findings(step, name))
     own = tasks(name, comm.size)
     emulated_first(comm, lambda: [run_emulated(cut_in(step, size), task) for size, task in own])
     gathered = [comm.gather(part(cut_in(step, size), task, comm)) for size, task in own]

@@ -3,17 +3,15 @@
 In a terminal:     python torch_checks.py torch_step.py "your name"
 """
 
-import sys
 from itertools import accumulate
 
 import numpy as np
 from checks import ALL, COMPLETE, EARLY, EQUAL, ONCE, RANKS, RUNS, WAITED, tasks
 
-from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.data_parallel_step import NEAR, off, one_rank, way_off
-from lib_dlhpc.labs.findings import broken, kept, later, passed
+from lib_dlhpc.labs.findings import broken, kept, later
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.program import arguments, end_together, existing
+from lib_dlhpc.labs.program import arguments, end_together, end_with, existing
 from lib_dlhpc.labs.torch_ranks.runs import overlap
 from lib_dlhpc.labs.torch_ranks.world import World
 
@@ -161,8 +159,7 @@ def main():
     file, name = arguments("torch_step.py", '"your name"')
     with World(RANKS) as world:
         result = torch_findings(world, existing(file), name)
-    print(report(result, "PyTorch"))
-    sys.exit(not passed(result))
+    end_with(result, "PyTorch")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ In a terminal:     python checks.py choice.toml "your name"      whether the cho
                    mpiexec -n 4 python checks.py choice.toml     the test samples, on four ranks; srun works as well
 """
 
-import sys
 from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
@@ -17,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.attempts import report
-from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
-from lib_dlhpc.labs.program import Unusable, arguments, end_together
+from lib_dlhpc.explore.labs.lab import show
+from lib_dlhpc.labs.findings import broken, kept, later, seed_of
+from lib_dlhpc.labs.program import Unusable, arguments, end_together, end_with
 from lib_dlhpc.spec.experiment import dump, load, read_experiment
 from lib_dlhpc.training.data import load as load_data
 from lib_dlhpc.training.large_batch import CHANCE, accuracy_of, fresh, steps
@@ -141,8 +140,6 @@ class Tuning:
 
     def check(self):
         """Return the findings for the page."""
-        from lib_dlhpc.explore.labs.lab import show
-
         return show(
             self.findings(), f"Batch {BASE * TIMES}, {TIMES} times the base batch of {BASE}"
         )
@@ -333,8 +330,7 @@ def main():
             result = [Tuning(*name).again(experiment)]
         except SpecError as error:
             result = [broken(REACHED, str(error))]
-        print(report(result))
-        sys.exit(not passed(result))
+        end_with(result)
     batch = int(experiment.global_batch)
     if batch % comm.size:
         raise Unusable(f"{comm.size} ranks: expected a number that divides the batch of {batch}.")

@@ -7,7 +7,6 @@ In a terminal:     python checks.py step.py "your name"                  emulate
 """
 
 import inspect
-import sys
 from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
@@ -15,6 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from lib_dlhpc.costs.compute import layer_times
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.labs.lab import save_and_run, say, show
 from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.pipeline_step import (
     alone,
@@ -27,7 +28,7 @@ from lib_dlhpc.labs.emulated.pipeline_step import (
 from lib_dlhpc.labs.emulated.ranks import Endless, LabError, emulate
 from lib_dlhpc.labs.findings import broken, later, passed, seed_of
 from lib_dlhpc.labs.findings import kept as holds
-from lib_dlhpc.labs.program import arguments, end_together, handed_in, report_stuck
+from lib_dlhpc.labs.program import arguments, end_together, end_with, handed_in, report_stuck
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send
 from lib_dlhpc.schedules.pipeline_proof import bubble, stored_chunks
@@ -89,8 +90,6 @@ def streams(gpipe, one_f_one_b):
 
 def check_streams(gpipe, one_f_one_b):
     """Return the findings on the streams for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(streams(gpipe, one_f_one_b), "Your streams")
 
 
@@ -107,8 +106,6 @@ def findings(step, gpipe, one_f_one_b, name):
 
 def check(step, gpipe, one_f_one_b, name):
     """Return all findings for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(findings(step, gpipe, one_f_one_b, name), "Your pipeline on emulated ranks")
 
 
@@ -332,8 +329,6 @@ def one_device(name):
 
 def machine(name):
     """Return the learner's machine in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     own = experiment_of(name)
     link, batch = own.machine.inter_node, int(own.strategy.batch)
     naive = seconds(PIPELINES["gpipe"](RANKS, 1), name)
@@ -353,9 +348,7 @@ def speed_up(microbatches, ranks=RANKS):
 
 def picture(stream, name, microbatches):
     """Return the stream on the learner's machine as a chart, simulated."""
-    from lib_dlhpc.errors import SpecError
     from lib_dlhpc.explore.gantt.chart import gantt
-    from lib_dlhpc.explore.labs.lab import say
 
     try:
         pipeline = pipeline_for(stream, name, microbatches)
@@ -389,16 +382,9 @@ def _target(stream, name, right):
 
 def on_ranks(step, gpipe, one_f_one_b, name, ranks=RANKS):
     """Save the cells as step.py and run them on MPI ranks, once all above but the target holds."""
-    from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
-
     if not passed(findings(step, gpipe, one_f_one_b, name)[:-1]):
         return say("Not yet: all checks on emulated ranks except the target have to pass first.")
-    try:
-        file = save(step, HERE / "step.py", gpipe, one_f_one_b)
-        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
-    except (LabError, SpecError) as error:
-        return say(str(error))
+    return save_and_run(HERE, name, (step, gpipe, one_f_one_b), ranks)
 
 
 def main():
@@ -411,9 +397,7 @@ def main():
     given = handed_in(file, names)
     step, gpipe, one = (given[each] for each in names)
     if comm.size == 1:
-        result = findings(step, gpipe, one, name)
-        print(report(result))
-        sys.exit(not passed(result))
+        end_with(findings(step, gpipe, one, name))
     own, emulated, laws = tasks(name, comm.size), {}, []
     own[EVEN] = (staged_task(seed_of(name) % 1000, comm.size, 12, 4), "gpipe")  # on all ranks
     for law, (task, kind) in own.items():

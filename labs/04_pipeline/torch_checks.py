@@ -5,15 +5,12 @@ In a terminal:     python torch_checks.py torch_step.py "your name"
 The order of the passes is recorded on each rank; the bubble and what is kept are counted from it.
 """
 
-import sys
-
 from checks import EVEN, KEPT, ONE, RANKS, SHAPES, UNEVEN, carried_out, short, thrifty
 
-from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.pipeline_step import staged_task
-from lib_dlhpc.labs.findings import broken, later, passed
+from lib_dlhpc.labs.findings import broken, later
 from lib_dlhpc.labs.mistakes import Endless, LabError
-from lib_dlhpc.labs.program import arguments, end_together, existing
+from lib_dlhpc.labs.program import arguments, end_together, end_with, existing
 from lib_dlhpc.labs.torch_ranks.runs import pipeline
 from lib_dlhpc.labs.torch_ranks.world import World
 
@@ -58,8 +55,7 @@ def main():
     file, name = arguments("torch_step.py", '"your name"')
     with World(RANKS, SECONDS) as world:
         result = torch_findings(world, existing(file), name)
-    print(report(result, "PyTorch"))
-    sys.exit(not passed(result))
+    end_with(result, "PyTorch")
 
 
 if __name__ == "__main__":

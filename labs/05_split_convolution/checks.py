@@ -6,13 +6,13 @@ In a terminal:     python checks.py step.py "your name"                  emulate
                    mpiexec -n 4 python checks.py step.py "your name"     real ranks; srun works as well
 """
 
-import sys
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.explore.labs.lab import save_and_run, say, show
 from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.ranks import LabError
 from lib_dlhpc.labs.emulated.split_convolution import (
@@ -33,7 +33,7 @@ from lib_dlhpc.labs.emulated.split_gradient_errors import (
 )
 from lib_dlhpc.labs.emulated.split_output_errors import outputs_off
 from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
-from lib_dlhpc.labs.program import arguments, emulated_first, end_together, handed_in
+from lib_dlhpc.labs.program import arguments, emulated_first, end_together, end_with, handed_in
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
@@ -92,22 +92,16 @@ def findings(given, name):
 
 def check_filters(forward, backward, name):
     """Return the findings on the cut by filters for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(filters_findings(forward, backward, name), "Your split by filters")
 
 
 def check_rows(forward, backward, name):
     """Return the findings on the cut by rows for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(rows_findings(forward, backward, name), "Your split by rows")
 
 
 def check_answers(answers, name):
     """Return the findings on the answers for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(answers_findings(answers, name), "Which is cheaper?")
 
 
@@ -282,8 +276,6 @@ def _slips(layer, cut):
 
 def layers(name):
     """Return the learner's layers and machine in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     lines = [
         f"{key}: {own.channels} channels in, {own.filters} filters, {own.side} x {own.side}"
         for key, own in layers_of(name).items()
@@ -337,17 +329,10 @@ def ratio(name, which="early"):
 
 def on_ranks(name, *functions, ranks=RANKS):
     """Save the cells as step.py and run them on MPI ranks, once the results are right."""
-    from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
-
     result = findings(dict(zip(NAMES, functions, strict=True)), name)
     if not all(each.right for each in result if each.law not in (FILTERS_B, ROWS_B, CHEAPER)):
         return say("Not yet: the results on emulated ranks have to be right first.")
-    try:
-        file = save(functions[0], HERE / "step.py", *functions[1:])
-        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
-    except (LabError, SpecError) as error:
-        return say(str(error))
+    return save_and_run(HERE, name, functions, ranks)
 
 
 def main():
@@ -358,9 +343,7 @@ def main():
     file, name = arguments("step.py", '"your name"')
     given = handed_in(file, NAMES if comm.size == 1 else NAMES[:4])
     if comm.size == 1:
-        result = findings(given, name)
-        print(report(result))
-        sys.exit(not passed(result))
+        end_with(findings(given, name))
     found = {}
     own = [SplitTask(each.layer, comm.size, each.seed) for each in tasks(name, comm.size)]
     emulated_first(comm, lambda: _both_cuts(given, own))

@@ -7,10 +7,9 @@ In a terminal:     python checks.py step.py "your name"                  all of 
 """
 
 import gc
-import sys
 from pathlib import Path
 
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.labs.lab import save_and_run, say, show
 from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.findings import broken, kept, passed, seed_of
 from lib_dlhpc.labs.fit_the_model import choice as choices
@@ -23,8 +22,7 @@ from lib_dlhpc.labs.fit_the_model.formulas import (
 )
 from lib_dlhpc.labs.fit_the_model.small_run import small_findings, small_of
 from lib_dlhpc.labs.formula_cases import value_of
-from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.program import arguments, end_together, handed_in
+from lib_dlhpc.labs.program import arguments, end_together, end_with, handed_in
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
@@ -45,8 +43,6 @@ def best(name):
 
 def task(name):
     """Return the learner's task in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     own = task_of(name)
     plain = experiment_of(own)
     return say(
@@ -87,8 +83,6 @@ def formulas_findings(state, activations, seconds, name):
 
 def check_formulas(state, activations, seconds, name):
     """Return the findings on the formulas for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(formulas_findings(state, activations, seconds, name), "Your ledger")
 
 
@@ -105,15 +99,11 @@ def choice_findings(choice, name, hidden=False):
 
 def check_choice(choice, name):
     """Return the findings on the choice for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(choice_findings(choice, name), "Your strategy")
 
 
 def small_task(name):
     """Return the small task in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     own = small_of(seed_of(name))
     return say(
         f"{own.depth} layers of {own.width}, one of 10, tanh between them; fp32, momentum; a batch of {own.batch}"
@@ -124,8 +114,6 @@ def small_task(name):
 
 def check_small(small, small_peak, name):
     """Return the findings on the small run for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(
         small_findings(small, small_peak, small_of(seed_of(name))),
         "A run under a cap on this machine",
@@ -142,16 +130,9 @@ def findings(given, name):
 
 def on_ranks(name, *functions, ranks=4):
     """Save the cells as step.py and compare `state` with ZeRO on MPI ranks, once the formulas hold."""
-    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
-
-    given = dict(zip(NAMES, functions, strict=True))
     if not passed(formulas_findings(*functions[:3], name)):
         return say("Not yet: your formulas have to hold first.")
-    try:
-        file = save(given["state"], HERE / "step.py", *functions[1:])
-        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
-    except (LabError, SpecError) as error:
-        return say(str(error))
+    return save_and_run(HERE, name, functions, ranks)
 
 
 def main():
@@ -162,9 +143,7 @@ def main():
     file, name = arguments("step.py", '"your name"')
     given = handed_in(file, NAMES if comm.size == 1 else NAMES[:1])
     if comm.size == 1:
-        result = findings(given, name)
-        print(report(result))
-        sys.exit(not passed(result))
+        end_with(findings(given, name))
     found = {
         level: _peak_of(level, comm) for level in (3, 1, 0)
     }  # memory grows, and is not returned

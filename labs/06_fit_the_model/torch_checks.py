@@ -5,16 +5,13 @@ In a terminal:     python torch_checks.py torch_step.py "your name"
 Bytes are counted at the update: the storages of all tensors of a process, on each of four ranks.
 """
 
-import sys
-
 import numpy as np
 
 from lib_dlhpc.costs.state import model_state_bytes
-from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.emulated.data_parallel_step import NEAR, off, task_of
-from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
+from lib_dlhpc.labs.findings import broken, kept, later, seed_of
 from lib_dlhpc.labs.mistakes import Endless, LabError
-from lib_dlhpc.labs.program import arguments, end_together, existing
+from lib_dlhpc.labs.program import arguments, end_together, end_with, existing
 from lib_dlhpc.labs.torch_ranks.held import one_rank_with_momentum, updated
 from lib_dlhpc.labs.torch_ranks.runs import fsdp, sharded
 from lib_dlhpc.labs.torch_ranks.world import World
@@ -146,8 +143,7 @@ def main():
     file, name = arguments("torch_step.py", '"your name"')
     with World(RANKS) as world:
         result = torch_findings(world, existing(file), name)
-    print(report(result, "PyTorch"))
-    sys.exit(not passed(result))
+    end_with(result, "PyTorch")
 
 
 if __name__ == "__main__":

@@ -6,15 +6,14 @@ In a terminal:     python checks.py step.py "your name"                  all ele
                    mpiexec -n 4 python checks.py step.py "your name"     the loader on real ranks; srun works as well
 """
 
-import sys
 from collections import Counter
 from pathlib import Path
 
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.labs.lab import save_and_run, say, show
 from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.findings import broken, kept, passed, seed_of
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.program import arguments, end_together, handed_in
+from lib_dlhpc.labs.program import arguments, end_together, end_with, handed_in
 from lib_dlhpc.labs.repair_the_input.laws import NONE, ONE, ROOM, loader_findings, shared_finding
 from lib_dlhpc.labs.repair_the_input.loader import large_run, prepared, run_loader, run_of
 from lib_dlhpc.labs.repair_the_input.profile import (
@@ -40,8 +39,6 @@ def own_of(name):
 
 def task(name):
     """Return the learner's task in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     own = own_of(name)
     return say(
         f"Here: {own.samples} samples, files *{ENDING} in {own.classes} folders; {OTHER} beside them is not a sample;"
@@ -59,15 +56,11 @@ def task(name):
 
 def script(name):
     """Return the learner's script for the page."""
-    from lib_dlhpc.explore.labs.lab import say
-
     return say(original(own_of(name)))
 
 
 def profile(name, prepare=None, batches=None):
     """Return what a loader asks for, for the page; the script where none is given."""
-    from lib_dlhpc.explore.labs.lab import say
-
     given = (prepare, batches) if prepare and batches else functions_of(own_of(name))
     try:
         return say(profile_text(own_of(name), *given))
@@ -82,8 +75,6 @@ def largest(name):
 
 def check_rate(rate, name):
     """Return the findings on the formula for the page, and what it says of the script."""
-    from lib_dlhpc.explore.labs.lab import show
-
     own = own_of(name)
     found = rate_findings(rate, own)
     below = ""
@@ -98,15 +89,11 @@ def check_rate(rate, name):
 
 def check(prepare, batches, name):
     """Return the findings on the loader for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(loader_findings(prepare, batches, own_of(name)), "Your loader")
 
 
 def race(prepare, batches, name):
     """Return both loaders' samples a second on this machine, for the page."""
-    from lib_dlhpc.explore.labs.lab import say
-
     try:
         return say(race_text(own_of(name), prepare, batches))
     except Exception as error:  # the learner's loader may raise whatever it likes
@@ -122,15 +109,9 @@ def findings(given, name):
 
 def on_ranks(name, rate, prepare, batches, ranks=4):
     """Save the cells as step.py and run the loader on MPI ranks, once all its laws hold."""
-    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
-
     if not passed(loader_findings(prepare, batches, own_of(name))):
         return say("Not yet: your loader has to pass first.")
-    try:
-        file = save(rate, HERE / "step.py", prepare, batches)
-        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
-    except (LabError, SpecError) as error:
-        return say(str(error))
+    return save_and_run(HERE, name, (rate, prepare, batches), ranks)
 
 
 def main():
@@ -141,9 +122,7 @@ def main():
     file, name = arguments("step.py", '"your name"')
     given = handed_in(file, NAMES)
     if comm.size == 1:
-        result = findings(given, name)
-        print(report(result))
-        sys.exit(not passed(result))
+        end_with(findings(given, name))
     own = own_of(name)
     run = run_of(own, comm.rank, comm.size, epochs=2)._replace(comm=comm)
     if comm.rank == 0:

@@ -6,16 +6,16 @@ In a terminal:     python checks.py step.py "your name"              all ten
                    python checks.py step.py "your name" FOLDER       saving in FOLDER, on whatever file system
 """
 
-import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from lib_dlhpc.costs.checkpoints import saving
-from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.attempts import report
+from lib_dlhpc.explore.labs.lab import save as save_cells
+from lib_dlhpc.explore.labs.lab import save_and_check, say, show
 from lib_dlhpc.labs.findings import broken, later, passed, seed_of
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.program import Unusable, arguments, end_together, handed_in
+from lib_dlhpc.labs.program import Unusable, arguments, end_together, end_with, handed_in
 from lib_dlhpc.labs.survive.checkpoint_interval import (
     DAYS,
     HOUR,
@@ -51,8 +51,6 @@ def own_of(name):
 
 def task(name):
     """Return the learner's task in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     own = own_of(name)
     size = float(saving(experiment_of(own)).size)
     return say(
@@ -69,8 +67,6 @@ def task(name):
 
 def ways(name):
     """Return what a checkpoint costs in each way, in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     own, lines = own_of(name), []
     for way in WAYS:
         price = saving(experiment_of(own, way))
@@ -101,15 +97,11 @@ def best_of_three(name):
 
 def check_formulas(expected_time, best_interval, name):
     """Return the findings on the formulas for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(formula_findings(expected_time, best_interval, own_of(name)), "Your formulas")
 
 
 def check_choice(choice, name):
     """Return the findings on the choice for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(choice_findings(choice, own_of(name)), "Your checkpoint method")
 
 
@@ -128,9 +120,6 @@ def restarts(file, name, folder=None):
 
 def check_restarts(save, resume, name):
     """Save the cells of both to a file, run with them under kills, and return the findings for the page."""
-    from lib_dlhpc.explore.labs.lab import save as save_cells
-    from lib_dlhpc.explore.labs.lab import say, show
-
     with tempfile.TemporaryDirectory(prefix="dlhpc-lab-") as folder:
         try:
             found, text = restarts(save_cells(save, Path(folder) / "step.py", resume), name)
@@ -143,16 +132,10 @@ def check_restarts(save, resume, name):
 
 def hand_in(name, *functions):
     """Save the cells as step.py and say what of all holds."""
-    from lib_dlhpc.explore.labs.lab import save, say
-
-    given = dict(zip(NAMES, functions, strict=True))
     if not passed(formula_findings(*functions[:2], own_of(name))):
         return say("Not yet: your formulas have to hold first.")
-    try:
-        file = save(functions[0], HERE / "step.py", *functions[1:])
-        return say(report(findings(given, name, file)))
-    except (LabError, SpecError) as error:
-        return say(str(error))
+    found = partial(findings, file=HERE / "step.py")
+    return save_and_check(HERE, NAMES, found, name, functions)
 
 
 def findings(given, name, file, folder=None):
@@ -167,9 +150,8 @@ def main():
     file, name, *folder = arguments("step.py", '"your name"', "FOLDER", optional=1)
     if folder and not Path(folder[0]).is_dir():
         raise Unusable(f"{folder[0]} is not a folder.")
-    result = findings(handed_in(file, NAMES), name, file, Path(folder[0]) if folder else None)
-    print(report(result))
-    sys.exit(not passed(result))
+    place = Path(folder[0]) if folder else None
+    end_with(findings(handed_in(file, NAMES), name, file, place))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,10 @@ In the notebook:   calibration(NAME), points(NAME), check_fits(...), check_terms
 In a terminal:     python checks.py step.py "your name"        all seven laws, no clock
 """
 
-import sys
 from pathlib import Path
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.attempts import report
+from lib_dlhpc.explore.labs.lab import save_and_check, say, show
 from lib_dlhpc.labs.findings import later, passed, seed_of
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import calibration as points_of
@@ -23,7 +22,7 @@ from lib_dlhpc.labs.predict_your_cluster.laws import (
     target_finding,
     terms_finding,
 )
-from lib_dlhpc.labs.program import arguments, end_together, handed_in
+from lib_dlhpc.labs.program import check_file, end_together
 
 HERE = Path(__file__).parent
 RUNS = HERE / "runs"  # of a real machine
@@ -62,8 +61,6 @@ def _tables(found):
 
 def jobs(name):
     """Return the two networks that the learner may run, in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     shown = jobs_of(own_of(name))[:2]
     return say(
         "\n".join(
@@ -90,22 +87,16 @@ def most_off(name):
 
 def check_fits(fit_messages, fit_products, name):
     """Return the findings on both fits for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(fit_findings(fit_messages, fit_products, own_of(name)), "Your fits")
 
 
 def check_terms(terms, name):
     """Return the finding on the prediction for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show([terms_finding(terms, own_of(name))], "Your prediction")
 
 
 def check_band(band, terms, name):
     """Return the findings on the bands for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(band_findings(band, terms, own_of(name)), "Your bands")
 
 
@@ -122,7 +113,6 @@ def prediction_findings(given, name):
 
 def submit(name, ranks, nodes, fit_messages, fit_products, terms, band, repaired):
     """Run both networks on the hidden machine, once the prediction holds; return them beside it, for the page."""
-    from lib_dlhpc.explore.labs.lab import say
     from lib_dlhpc.explore.labs.predict_your_cluster import run_table
 
     given = dict(zip(NAMES, (fit_messages, fit_products, terms, band, None, repaired), strict=True))
@@ -149,8 +139,6 @@ def repair_findings(given, name):
 
 def check_repair(cause, repaired, fit_messages, fit_products, terms, name):
     """Return the findings on cause and repair for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     given = dict(
         zip(NAMES, (fit_messages, fit_products, terms, None, cause, repaired), strict=True)
     )
@@ -164,25 +152,16 @@ def findings(given, name):
 
 def hand_in(name, *functions):
     """Save the cells as step.py and say what of all holds."""
-    from lib_dlhpc.explore.labs.lab import save, say
-
-    try:
-        save(functions[0], HERE / "step.py", *functions[1:])
-        return say(report(findings(dict(zip(NAMES, functions, strict=True)), name)))
-    except (LabError, SpecError) as error:
-        return say(str(error))
+    return save_and_check(HERE, NAMES, findings, name, functions)
 
 
 def measured(to, site=None):
     """Measure two ranks of a real machine, now or before; return its points as tables, for the page."""
-    from lib_dlhpc.explore.labs.lab import say
-
     return _there(to, site, _tables) if to else say(NOWHERE)
 
 
 def run(to, site, ranks, fit_messages, fit_products, terms):
     """Submit the run on a real machine, once it is measured; return it and the prediction."""
-    from lib_dlhpc.explore.labs.lab import say
     from lib_dlhpc.explore.labs.predict_your_cluster import run_here
 
     given = {"fit_messages": fit_messages, "fit_products": fit_products, "terms": terms}
@@ -195,7 +174,6 @@ def run(to, site, ranks, fit_messages, fit_products, terms):
 
 def _there(to, site, then):
     """Return what `then` makes of the points of a real machine, or in words why there are none."""
-    from lib_dlhpc.explore.labs.lab import say
     from lib_dlhpc.labs.predict_your_cluster import real_cluster as here
 
     try:
@@ -210,10 +188,7 @@ def _there(to, site, then):
 
 def main():
     """Check step.py."""
-    file, name = arguments("step.py", '"your name"')
-    result = findings(handed_in(file, NAMES), name)
-    print(report(result))
-    sys.exit(not passed(result))
+    check_file(NAMES, findings)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ In a terminal:     python checks.py step.py "your name"                  all fiv
                    mpiexec -n 4 python checks.py step.py "your name"     two plans, measured; also with 2
 """
 
-import sys
 from pathlib import Path
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.labs.lab import on_page, save_and_check, save_and_run, say, show
 from lib_dlhpc.labs.attempts import report
-from lib_dlhpc.labs.findings import passed, seed_of
+from lib_dlhpc.labs.findings import seed_of
 from lib_dlhpc.labs.mistakes import Endless, LabError
-from lib_dlhpc.labs.program import Unusable, arguments, end_together, handed_in
+from lib_dlhpc.labs.program import Unusable, arguments, end_together, end_with, handed_in
 from lib_dlhpc.labs.race_the_planner.laws import planner_findings
 from lib_dlhpc.labs.race_the_planner.race import BUDGET, attempt, greedy, race_lines
 from lib_dlhpc.labs.race_the_planner.real_plans import (
@@ -32,8 +32,6 @@ NAMES = ("planner", "bet")
 
 def tracks(name):
     """Return the tracks that are shown, in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     lines = []
     for track in tracks_of(seed_of(name)):
         e, size = track.experiment, track.experiment.model.options
@@ -57,7 +55,6 @@ def greedy_regret(name):
 def race(planner, name):
     """Return the race on the shown tracks as a table."""
     from lib_dlhpc.explore.blocks.panels import table_html
-    from lib_dlhpc.explore.labs.lab import on_page, say
 
     try:
         table = table_html(race_lines(planner, tracks_of(seed_of(name))))
@@ -69,8 +66,6 @@ def race(planner, name):
 
 def check_planner(planner, name):
     """Return the findings on the shown tracks for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(planner_findings(planner, tracks_of(seed_of(name))), "Your planner")
 
 
@@ -82,25 +77,15 @@ def findings(given, name):
 
 def hand_in(planner, bet, name):
     """Save the cells as step.py and say what of all holds."""
-    from lib_dlhpc.explore.labs.lab import save, say
-
-    try:
-        save(planner, HERE / "step.py", bet)
-        return say(report(findings({"planner": planner}, name)))
-    except (LabError, SpecError) as error:
-        return say(str(error))
+    return save_and_check(HERE, NAMES, findings, name, (planner, bet))
 
 
 def on_ranks(planner, bet, name, ranks=4):
     """Save the cells as step.py and run both plans on MPI ranks of this machine."""
-    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
-
-    try:
-        picks(planner, bet, here(ranks))  # before anything is started
-        file = save(planner, HERE / "step.py", bet)
-        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
-    except (LabError, SpecError) as error:
-        return say(str(error))
+    rows = _rows({"planner": planner, "bet": bet}, ranks)  # before anything is started
+    if isinstance(rows, str):
+        return say(rows)
+    return save_and_run(HERE, name, (planner, bet), ranks)
 
 
 def main():
@@ -111,9 +96,7 @@ def main():
     file, name = arguments("step.py", '"your name"')
     given = handed_in(file, NAMES)
     if comm.size == 1:
-        result = findings(given, name)
-        print(report(result))
-        sys.exit(not passed(result))
+        end_with(findings(given, name))
     rows = comm.bcast(_rows(given, comm.size) if comm.rank == 0 else None)
     if isinstance(rows, str):
         raise Unusable(rows)

@@ -5,14 +5,11 @@ In the notebook:   task(NAME), check_step(cache, step, NAME), check_schedule(sch
 In a terminal:     python checks.py step.py "your name"     all fifteen, no clock
 """
 
-import sys
 from pathlib import Path
 
-from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.attempts import report
-from lib_dlhpc.labs.findings import passed, seed_of
-from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.program import arguments, end_together, handed_in
+from lib_dlhpc.explore.labs.lab import save_and_check, say, show
+from lib_dlhpc.labs.findings import seed_of
+from lib_dlhpc.labs.program import check_file, end_together
 from lib_dlhpc.labs.serve_the_model.batching import loads_of, schedule_findings
 from lib_dlhpc.labs.serve_the_model.formulas import cache_finding, step_findings
 from lib_dlhpc.labs.serve_the_model.plans import BUDGET, MARGIN, forecast_findings, plan_findings
@@ -30,8 +27,6 @@ def task_of(name):
 
 def task(name):
     """Return the learner's service in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     own = task_of(name)
     size, gpu = size_of(own), gpu_of(own)
     return say(
@@ -55,22 +50,22 @@ def growth(name):
 
 def check_step(cache, step, name):
     """Return the findings on the bytes of the cache and the seconds of a step for the page."""
-    return _shown(step_laws(cache, step, name), "Your step")
+    return show(step_laws(cache, step, name), "Your step")
 
 
 def check_schedule(schedule, name):
     """Return the findings on the scheduler for the page."""
-    return _shown(schedule_findings(schedule, loads_of(seed_of(name))), "Your scheduler")
+    return show(schedule_findings(schedule, loads_of(seed_of(name))), "Your scheduler")
 
 
 def check_forecast(forecast, name):
     """Return the findings on the forecast for the page."""
-    return _shown(forecast_findings(forecast, task_of(name)), "Your forecast")
+    return show(forecast_findings(forecast, task_of(name)), "Your forecast")
 
 
 def check_choice(choose, name):
     """Return the findings on the choice for the page, on the service that is shown."""
-    return _shown(plan_findings(choose, tasks_of(seed_of(name))), "Your plan")
+    return show(plan_findings(choose, tasks_of(seed_of(name))), "Your plan")
 
 
 def step_laws(cache, step, name):
@@ -90,27 +85,12 @@ def findings(given, name):
 
 def hand_in(name, *functions):
     """Save the cells as step.py and say what of all holds."""
-    from lib_dlhpc.explore.labs.lab import save, say
-
-    try:
-        save(functions[0], HERE / "step.py", *functions[1:])
-        return say(report(findings(dict(zip(NAMES, functions, strict=True)), name)))
-    except (LabError, SpecError) as error:
-        return say(str(error))
-
-
-def _shown(found, title):
-    from lib_dlhpc.explore.labs.lab import show
-
-    return show(found, title)
+    return save_and_check(HERE, NAMES, findings, name, functions)
 
 
 def main():
     """Check step.py."""
-    file, name = arguments("step.py", '"your name"')
-    result = findings(handed_in(file, NAMES), name)
-    print(report(result))
-    sys.exit(not passed(result))
+    check_file(NAMES, findings)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ In a terminal:     python checks.py step.py "your name"                  emulate
                    mpiexec -n 4 python checks.py step.py "your name"     shards and ring on real ranks; also 2 or 3
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
 
+from lib_dlhpc.explore.labs.lab import save_and_run, say, show
 from lib_dlhpc.labs.attempts import report
-from lib_dlhpc.labs.findings import broken, kept, later, passed, seed_of
+from lib_dlhpc.labs.findings import broken, kept, later, seed_of
 from lib_dlhpc.labs.lay_out_a_language_model import ring_attention as rings
 from lib_dlhpc.labs.lay_out_a_language_model import sharded_units as shards
 from lib_dlhpc.labs.lay_out_a_language_model.layout_laws import (
@@ -28,7 +28,7 @@ from lib_dlhpc.labs.lay_out_a_language_model.sharded_laws import (
     weights_off,
 )
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.program import arguments, emulated_first, end_together, handed_in
+from lib_dlhpc.labs.program import arguments, emulated_first, end_together, end_with, handed_in
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 HERE = Path(__file__).parent
@@ -140,36 +140,26 @@ def findings(given, name):
 
 def check_step(step, name):
     """Return the findings on the step for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(step_findings(step, name), "Your step on shards")
 
 
 def check_ring(zigzag, ring_attention, name):
     """Return the findings on the ring for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(ring_findings(zigzag, ring_attention, name), "Your ring")
 
 
 def check_memory(memory, name):
     """Return the findings on the bytes of a device for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(memory_findings(memory, run_of(name)), "Your bytes on a device")
 
 
 def check_layout(choose, name):
     """Return the findings on the layout for the page."""
-    from lib_dlhpc.explore.labs.lab import show
-
     return show(layout_findings(choose, run_of(name)), "Your layout")
 
 
 def run(name):
     """Return the learner's run in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     own = run_of(name)
     model, machine = own.model, own.machine
     return say(
@@ -193,18 +183,11 @@ def work_of_last(ranks=RANKS, tokens=64):
 
 def on_ranks(name, *functions, ranks=RANKS):
     """Save the cells as step.py and run step and ring on MPI ranks, once they are right."""
-    from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.explore.labs.lab import run_ranks, save, say
-
     step, zigzag, ring_attention, *_ = functions
     found = [*step_findings(step, name), *ring_findings(zigzag, ring_attention, name)]
     if not all(each.right for each in found if each.law in (SHARDED, ZIGZAG, RING)):
         return say("Not yet: the results on emulated ranks have to be right first.")
-    try:
-        file = save(step, HERE / "step.py", *functions[1:])
-        return say(run_ranks(HERE / "checks.py", str(file), name, ranks=ranks))
-    except (LabError, SpecError) as error:
-        return say(str(error))
+    return save_and_run(HERE, name, functions, ranks)
 
 
 def main():
@@ -215,9 +198,7 @@ def main():
     file, name = arguments("step.py", '"your name"')
     given = handed_in(file, NAMES if comm.size == 1 else NAMES[:3])
     if comm.size == 1:
-        result = findings(given, name)
-        print(report(result))
-        sys.exit(not passed(result))
+        end_with(findings(given, name))
     (task,), (ring,) = sharded_tasks(name, (comm.size,)), ring_tasks(name, (comm.size,))
     places = rings.positions_of(given["zigzag"], ring.tokens, ring.ranks)
     emulated_first(comm, lambda: shards.run_emulated(given["step"], task))

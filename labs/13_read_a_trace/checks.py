@@ -6,14 +6,11 @@ In the notebook:   traces(NAME), steps(NAME), runs(NAME), plot(NAME, 0), check_a
 In a terminal:     python checks.py step.py "your name"     all thirteen, on hidden traces too
 """
 
-import sys
 from pathlib import Path
 
-from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.attempts import report
-from lib_dlhpc.labs.findings import passed, seed_of
-from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.program import arguments, end_together, handed_in
+from lib_dlhpc.explore.labs.lab import save_and_check, say, show
+from lib_dlhpc.labs.findings import seed_of
+from lib_dlhpc.labs.program import check_file, end_together
 from lib_dlhpc.labs.read_a_trace.account_laws import account_findings
 from lib_dlhpc.labs.read_a_trace.path_laws import path_findings
 from lib_dlhpc.labs.read_a_trace.traces import (
@@ -39,8 +36,6 @@ LONGER = 1  # the run of those shown in which a rank computes longer
 
 def traces(name):
     """Return the learner's traces in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     seed = seed_of(name)
     lines = [f"steps[{k}]: {one.words}" for k, one in enumerate(steps_of(seed))]
     lines += [f"runs[{k}]: {one.words}" for k, one in enumerate(runs_of(seed))]
@@ -72,29 +67,29 @@ def saved_percent(name):
 
 def check_account(account, name):
     """Return the findings on the account for the page."""
-    return _shown(account_findings(account, steps_of(seed_of(name))), "Your account")
+    return show(account_findings(account, steps_of(seed_of(name))), "Your account")
 
 
 def check_waits(late_senders, collective_waits, name):
     """Return the findings on the waits for the page."""
     found = wait_findings(late_senders, collective_waits, runs_of(seed_of(name)))
-    return _shown(found, "Your waits")
+    return show(found, "Your waits")
 
 
 def check_culprit(culprit, name):
     """Return the findings on the late rank for the page."""
-    return _shown(culprit_findings(culprit, runs_of(seed_of(name))), "Your culprit")
+    return show(culprit_findings(culprit, runs_of(seed_of(name))), "Your culprit")
 
 
 def check_path(critical_path, dominates, name):
     """Return the findings on the critical path for the page."""
     found = path_findings(critical_path, dominates, runs_of(seed_of(name)))
-    return _shown(found, "Your critical path")
+    return show(found, "Your critical path")
 
 
 def check_what_if(what_if, name):
     """Return the findings on the forecast for the page."""
-    return _shown(what_if_findings(what_if, runs_of(seed_of(name))), "Your forecast")
+    return show(what_if_findings(what_if, runs_of(seed_of(name))), "Your forecast")
 
 
 def findings(given, name):
@@ -115,27 +110,12 @@ def findings(given, name):
 
 def hand_in(name, *functions):
     """Save the cells as step.py and say what of all holds."""
-    from lib_dlhpc.explore.labs.lab import save, say
-
-    try:
-        save(functions[0], HERE / "step.py", *functions[1:])
-        return say(report(findings(dict(zip(NAMES, functions, strict=True)), name)))
-    except (LabError, SpecError) as error:
-        return say(str(error))
-
-
-def _shown(found, title):
-    from lib_dlhpc.explore.labs.lab import show
-
-    return show(found, title)
+    return save_and_check(HERE, NAMES, findings, name, functions)
 
 
 def main():
     """Check step.py."""
-    file, name = arguments("step.py", '"your name"')
-    result = findings(handed_in(file, NAMES), name)
-    print(report(result))
-    sys.exit(not passed(result))
+    check_file(NAMES, findings)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,12 @@ In the notebook:   task(NAME), playground(), check_matmul(matmul, matmul_moved, 
 In a terminal:     python checks.py step.py "your name"     all fourteen, on hidden shapes too
 """
 
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError
-from lib_dlhpc.labs.attempts import report
-from lib_dlhpc.labs.findings import passed, seed_of
+from lib_dlhpc.explore.labs.lab import save_and_check, say, show
+from lib_dlhpc.labs.findings import seed_of
 from lib_dlhpc.labs.fuse_attention.attention_laws import attention_findings, attentions_of
 from lib_dlhpc.labs.fuse_attention.backward_laws import backward_findings
 from lib_dlhpc.labs.fuse_attention.chip import Chip, Matrix
@@ -24,8 +22,7 @@ from lib_dlhpc.labs.fuse_attention.tile_laws import (
     softmaxes_of,
 )
 from lib_dlhpc.labs.fuse_attention.time_laws import time_findings, timed_of, words_of
-from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.program import arguments, end_together, handed_in
+from lib_dlhpc.labs.program import check_file, end_together
 
 HERE = Path(__file__).parent
 NAMES = (
@@ -36,8 +33,6 @@ NAMES = (
 
 def task(name):
     """Return the learner's shapes and devices in words."""
-    from lib_dlhpc.explore.labs.lab import say
-
     seed = seed_of(name)
     lines = [f"matmul: {each.words}" for each in matmuls_of(seed)]
     lines += [f"softmax: {each.words}" for each in softmaxes_of(seed)]
@@ -59,29 +54,29 @@ def growth(name):
 
 def check_matmul(matmul, moved, name):
     """Return the findings on the matmul for the page."""
-    return _shown(matmul_findings(matmul, moved, matmuls_of(seed_of(name))), "Your matmul")
+    return show(matmul_findings(matmul, moved, matmuls_of(seed_of(name))), "Your matmul")
 
 
 def check_softmax(softmax, name):
     """Return the findings on softmax for the page."""
-    return _shown(softmax_findings(softmax, softmaxes_of(seed_of(name))), "Your softmax")
+    return show(softmax_findings(softmax, softmaxes_of(seed_of(name))), "Your softmax")
 
 
 def check_attention(attention, moved, name):
     """Return the findings on attention for the page."""
     found = attention_findings(attention, moved, attentions_of(seed_of(name)))
-    return _shown(found, "Your attention")
+    return show(found, "Your attention")
 
 
 def check_seconds(seconds, longest, name):
     """Return the findings on the roofline for the page."""
-    return _shown(time_findings(seconds, longest, timed_of(seed_of(name))), "Your roofline")
+    return show(time_findings(seconds, longest, timed_of(seed_of(name))), "Your roofline")
 
 
 def check_backward(backward, name):
     """Return the findings on the gradients for the page, which are not graded."""
     found = backward_findings(backward, attentions_of(seed_of(name)))
-    return _shown(found, "Your backward")
+    return show(found, "Your backward")
 
 
 def findings(given, name):
@@ -104,27 +99,12 @@ def findings(given, name):
 
 def hand_in(name, *functions):
     """Save the cells as step.py and say what of all holds."""
-    from lib_dlhpc.explore.labs.lab import save, say
-
-    try:
-        save(functions[0], HERE / "step.py", *functions[1:])
-        return say(report(findings(dict(zip(NAMES, functions, strict=True)), name)))
-    except (LabError, SpecError) as error:
-        return say(str(error))
-
-
-def _shown(found, title):
-    from lib_dlhpc.explore.labs.lab import show
-
-    return show(found, title)
+    return save_and_check(HERE, NAMES, findings, name, functions)
 
 
 def main():
     """Check step.py."""
-    file, name = arguments("step.py", '"your name"')
-    result = findings(handed_in(file, NAMES), name)
-    print(report(result))
-    sys.exit(not passed(result))
+    check_file(NAMES, findings)
 
 
 if __name__ == "__main__":

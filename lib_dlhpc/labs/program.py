@@ -8,9 +8,11 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from time import sleep
-from typing import Any
+from typing import Any, NoReturn
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.labs.attempts import report
+from lib_dlhpc.labs.findings import Finding, passed
 from lib_dlhpc.labs.mistakes import LabError
 
 UNUSABLE = 2  # exit status where nothing could be checked
@@ -75,6 +77,23 @@ def handed_in(path: str, names: Sequence[str]) -> dict[str, Any]:
     if missing:
         raise Unusable(f"{path} does not define {', '.join(missing)}.")
     return given
+
+
+def check_file(
+    names: Sequence[str], findings: Callable[[dict[str, Any], str], Sequence[Finding]]
+) -> NoReturn:
+    """Check the file of the command line: findings(its definitions, name) says what holds.
+
+    Raises Unusable for other arguments, and for a file that lacks one of the names.
+    """
+    file, name = arguments("step.py", '"your name"')
+    end_with(findings(handed_in(file, names), name))
+
+
+def end_with(findings: Sequence[Finding], title: str = "") -> NoReturn:
+    """Record and print the findings; exit with 0 if all laws hold, else with 1."""
+    print(report(findings, title))
+    sys.exit(not passed(findings))
 
 
 def emulated_first(comm: Any, run: Callable[[], object]) -> None:

@@ -274,7 +274,7 @@ def test_a_run_is_compared_with_its_prediction_and_not_before(own, solved, names
     shown = own.submit(name, 8, 2, *functions).value
     for job in jobs_of(machine)[:2]:
         assert f'"{job.name}" on 8 ranks of 2 nodes' in shown
-    assert "does not hold what was measured" in shown and shown.count("repaired off") == 2
+    assert "does not hold what was measured" in shown and shown.count(">repaired off<") == 2
     functions[2] = changed(solved, "terms", (' + fit["half"]', ""))
     assert "nothing runs before it is predicted" in own.submit(name, 8, 2, *functions).value
 
@@ -353,7 +353,7 @@ def there(own, require, monkeypatch, tmp_path):
 def test_the_same_on_this_machine(there, solved):
     three = solved.fit_messages, solved.fit_products, solved.terms
     shown = there.measured("local").value
-    assert shown.count("message") == 1 and "MFLOP" in shown and shown.count("<tr>") > 20
+    assert shown.count(">message<") == 1 and "MFLOP" in shown and shown.count("<tr>") > 20
     first, run = there.run("local", None, 2, *three).children
     assert "Predicted by your terms on 2 ranks: compute" in first.value
     assert run.wait().step["measured"] > 0

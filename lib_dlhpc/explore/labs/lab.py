@@ -3,6 +3,8 @@
 show(findings)                        what holds and what does not
 save(step, Path("step.py"))           the whole cell that defines `step`
 run_ranks(Path("checks.py"), ...)     what `mpiexec -n 4 python checks.py ...` prints
+
+Checks import this in a terminal and on ranks, too, so widgets are imported where they are made.
 """
 
 import linecache
@@ -12,15 +14,16 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ipywidgets
-
-from lib_dlhpc.explore.blocks.style import PAGE_STYLE
-from lib_dlhpc.labs.attempts import attempted
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.labs.attempts import attempted, report
 from lib_dlhpc.labs.findings import Finding, mark, summary
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.launch.mpi import run_to_end
+
+if TYPE_CHECKING:
+    import ipywidgets
 
 PATIENCE = 180  # s until ranks that do not end are given up
 EDGE = {True: "#009e73", False: "#d55e00", None: "#888"}  # never the only sign
@@ -29,7 +32,7 @@ LINES = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
 SAID = {True: "holds", False: "does not hold", None: "not looked at yet"}
 
 
-def show(findings: Sequence[Finding], title: str = "", below: str = "") -> ipywidgets.HTML:
+def show(findings: Sequence[Finding], title: str = "", below: str = "") -> "ipywidgets.HTML":
     """Record the findings as an attempt; return them as a list on the page. below: one more sentence, as text."""
     below = " ".join(filter(None, (below, attempted(findings, title))))
     items = "".join(
@@ -44,16 +47,49 @@ def show(findings: Sequence[Finding], title: str = "", below: str = "") -> ipywi
     return on_page(f"{head}{listed}<p>{escape(summary(findings))}</p>{last}")
 
 
-def say(words: str) -> ipywidgets.HTML:
+def say(words: str) -> "ipywidgets.HTML":
     """Return text, lines kept, as a widget."""
     return on_page(f'<pre role="status" style="{LINES}">{escape(words)}</pre>')
 
 
-def on_page(html: str) -> ipywidgets.HTML:
+def on_page(html: str) -> "ipywidgets.HTML":
     """Return HTML in the looks of the other results."""
+    import ipywidgets
+
+    from lib_dlhpc.explore.blocks.style import PAGE_STYLE
+
     page = ipywidgets.HTML(f"{PAGE_STYLE}{html}")
     page.add_class("dlhpc-results")
     return page
+
+
+def save_and_check(
+    folder: Path,
+    names: Sequence[str],
+    findings: Callable[[dict[str, Any], str], Sequence[Finding]],
+    name: str,
+    functions: Sequence[Callable[..., Any]],
+) -> "ipywidgets.HTML":
+    """Save the cells of the functions as step.py of a lab's folder; return what holds as text on the page.
+
+    names: of the functions, in their order; findings(functions by their names, name) says what holds.
+    """
+    try:
+        save(functions[0], folder / "step.py", *functions[1:])
+        return say(report(findings(dict(zip(names, functions, strict=True)), name)))
+    except (LabError, SpecError) as error:
+        return say(str(error))
+
+
+def save_and_run(
+    folder: Path, name: str, functions: Sequence[Callable[..., Any]], ranks: int
+) -> "ipywidgets.HTML":
+    """Save the cells of the functions as step.py of a lab's folder; return what its checks print on MPI ranks."""
+    try:
+        file = save(functions[0], folder / "step.py", *functions[1:])
+        return say(run_ranks(folder / "checks.py", str(file), name, ranks=ranks))
+    except (LabError, SpecError) as error:
+        return say(str(error))
 
 
 def save(function: Callable[..., Any], path: Path, *others: Callable[..., Any]) -> Path:
