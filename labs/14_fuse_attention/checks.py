@@ -34,10 +34,15 @@ NAMES = (
 def task(name):
     """Return the learner's shapes and devices in words."""
     seed = seed_of(name)
-    lines = [f"matmul: {each.words}" for each in matmuls_of(seed)]
-    lines += [f"softmax: {each.words}" for each in softmaxes_of(seed)]
-    lines += [f"attention: {each.words}" for each in attentions_of(seed)]
-    return say("\n".join([*lines, words_of(seed)]))
+    kernels = {
+        "matmul": matmuls_of(seed),
+        "softmax": softmaxes_of(seed),
+        "attention": attentions_of(seed),
+    }
+    groups = [
+        "\n".join(f"{kernel}: {each.words}" for each in own) for kernel, own in kernels.items()
+    ]
+    return say("\n\n".join([*groups, words_of(seed)]))
 
 
 def playground(room=40):

@@ -73,7 +73,7 @@ def words_of(seed: int) -> str:
     for each in timed_of(seed)[1::2]:
         gpu = each.gpu
         lines.append(
-            f"{each.words}: {show(gpu['flops'], 'FLOP/s')}, {show(gpu['bandwidth'], 'B/s')},"
+            f"seconds: {each.words}; {show(gpu['flops'], 'FLOP/s')}, {show(gpu['bandwidth'], 'B/s')},"
             f" {show(gpu['memory'], 'B')}; blocks of {each.rows} queries"
         )
     return "\n".join(lines)
