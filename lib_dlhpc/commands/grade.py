@@ -68,7 +68,7 @@ def _grade(options: argparse.Namespace) -> int:
     if options.csv:
         write_marks(Path(options.csv), marks)
     if options.rubrics:
-        _write_rubrics(Path(options.rubrics), options.lab, marks)
+        write_rubrics(Path(options.rubrics), options.lab, marks)
     if options.similar:
         _write_similar(Path(options.similar), options.lab, options.torch, marks)
     rows = [{name: getattr(mark, name) for name in COLUMNS} for mark in marks]
@@ -88,7 +88,7 @@ def _check_new(option: str, file: Path) -> None:
         raise SpecError(f"--{option} {file} exists: expected a new file.")
 
 
-def _write_rubrics(folder: Path, lab: str, marks: Sequence["Mark"]) -> None:
+def write_rubrics(folder: Path, lab: str, marks: Sequence["Mark"]) -> None:
     """Write a page for each learner, named after the folder that was handed in."""
     from lib_dlhpc.labs.grading.labs import folder_of
     from lib_dlhpc.labs.grading.rubric import page, rubric_of

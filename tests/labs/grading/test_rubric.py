@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lib_dlhpc.commands.grade import _write_rubrics
+from lib_dlhpc.commands.grade import write_rubrics
 from lib_dlhpc.labs.findings import broken, kept, later
 from lib_dlhpc.labs.grading.grade import Mark
 from lib_dlhpc.labs.grading.labs import LABS
@@ -85,7 +85,7 @@ def test_the_rubrics_of_a_class_in_pytorch_are_those_of_the_lab(tmp_path, reposi
     monkeypatch.chdir(repository)
     title = "04_pipeline (PyTorch)"
     mark = Mark(tmp_path / "ada", "ada", title, 0, 8, "unreadable", "There is no file.")
-    _write_rubrics(tmp_path / "pages", "4", [mark])
+    write_rubrics(tmp_path / "pages", "4", [mark])
     text = (tmp_path / "pages" / "ada.md").read_text("utf-8")
     for row in rubric_of(repository / "instructor_notes", "04_pipeline"):
         assert f"|  | {row.points} | {row.what} |" in text
