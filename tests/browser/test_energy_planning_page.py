@@ -85,7 +85,7 @@ def test_a_size_beyond_the_law_and_a_budget_that_serving_uses_up_say_so(
     slider(page, 2, "Days").press("Home")
     eventually(lambda: "within what was measured" in wall(page, 2))
     slider(page, 2, "Served tokens").press("End")
-    eventually(lambda: "does not last" in wall(page, 2))
+    eventually(lambda: "does not cover" in wall(page, 2))
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:

@@ -81,13 +81,13 @@ def size_view(setting: Setting) -> View:
     """Return loss and utilization of all sizes within a budget; raises SpecError where none can be trained."""
     own, guess = found_sizes(setting), with_guess(setting)
     beyond, end = own.beyond(own.best), "smallest" if own.best == 0 else "largest"
-    wall = f"Extrapolated: {beyond}. Trust the direction, not the digits. " * bool(beyond)
-    wall += f"The best is the {end} size of the family: there may be a better one." * own.at_an_end
+    wall = f"Extrapolated: {beyond}. Trust the direction, not the digits." * bool(beyond)
+    wall += f" The best is the {end} size of the family: there may be a better one." * own.at_an_end
     charts = {
         "size_loss": losses_state({PREDICTED: own, GUESSED: guess}),
         "size_utilization": utilization_state(own, FIXED),
     }
-    return View(size_words(setting), wall, charts)
+    return View(size_words(setting), wall.strip(), charts)
 
 
 def size_words(setting: Setting) -> str:

@@ -196,7 +196,7 @@ def test_hollow_marks_and_the_wall_are_beyond_what_was_measured() -> None:
     measured = points["measured"][: len(own.family)]
     assert measured == [not own.beyond(row) for row in range(len(own.family))]
     assert size_view(Size()).wall == ""
-    assert "52.3 billion weights, measured were" in size_view(Size(days=90)).wall
+    assert "52.3 billion weights are outside the fitted range" in size_view(Size(days=90)).wall
 
 
 def test_a_size_that_does_not_fit_is_in_no_line_of_the_table() -> None:
@@ -214,7 +214,7 @@ def test_more_days_and_a_faster_network_never_raise_the_lowest_loss() -> None:
 
 
 def test_a_budget_that_serving_uses_up_says_so() -> None:
-    with pytest.raises(SpecError, match="does not last"):
+    with pytest.raises(SpecError, match="does not cover"):
         size_view(Size(gpus=8, days=1, served=3e12))
 
 

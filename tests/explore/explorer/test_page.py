@@ -297,7 +297,7 @@ def test_explanations_are_made_only_when_asked_for():
     page = Explorer()
     assert page.words["why"].value == ""
     page.every.value = True
-    assert page.words["why"].value.count("<details") == 9
+    assert page.words["why"].value.count("<details") == 10
 
 
 def test_the_charts_on_demand_follow():
