@@ -290,7 +290,7 @@ def test_predictions_with_experts_are_as_far_off_as_the_page_says(repository: Pa
         and f"{worst.error:.0%}" == "109%"
     )
     with_experts = [*experts, *found["gb200", True]]
-    assert sum(row.error > 0 for row in with_experts) > 0.7 * len(with_experts)  # "too fast"
+    assert sum(row.error > 0 for row in with_experts) >= 0.7 * len(with_experts)  # "too fast"
 
 
 def test_a_token_reaches_at_most_four_of_eight_nodes(repository: Path) -> None:
@@ -307,4 +307,7 @@ def test_the_notes_say_how_much_faster_links_and_exchange_of_a_rack_are(reposito
     waits = [domain.predicted(domain.Setting(), each).waits for each in (domain.NODES, domain.RACK)]
     said = " ".join(text.split())
     assert f"NVLink is {links:.0f} times as fast as a NIC" in said
-    assert f"exposed all-to-all of 64 expert ranks {waits[0] / waits[1]:.1f} times" in said
+    assert (
+        f"exposed all-to-all of 64 expert ranks gets only {waits[0] / waits[1]:.1f} times as fast"
+        in said
+    )

@@ -90,7 +90,7 @@ def test_a_guess_promises_less_and_chooses_a_smaller_size():
     assert guess.loss.min() > found_sizes(Size()).loss.min()
     assert [
         round(100 * each.utilization) for each in (found_sizes(Size()).family[0], best(Size()))
-    ] == [45, 59]
+    ] == [55, 66]
 
 
 def test_served_tokens_over_train_and_a_slow_network_moves_the_size():
@@ -99,11 +99,11 @@ def test_served_tokens_over_train_and_a_slow_network_moves_the_size():
     assert served.tokens[served.best] > 250 * served.family[served.best].weights
     fast, slow = best(Size(gpus=512)), best(Size(SLOW, 512))
     assert [billions(each.weights) for each in (fast, slow)] == [35.09, 22.14]
-    assert [round(100 * each.utilization) for each in (fast, slow)] == [60, 18]
+    assert [round(100 * each.utilization) for each in (fast, slow)] == [65, 20]
     used = [each.utilization for each in found_sizes(Size(SLOW, 512)).family]
-    assert [round(100 * used[0]), round(100 * used[-1])] == [6, 24]
+    assert [round(100 * used[0]), round(100 * used[-1])] == [8, 25]
     mfu = [each.utilization for each in found_sizes(Size()).family]
-    assert [round(100 * min(mfu)), round(100 * max(mfu))] == [45, 62]
+    assert [round(100 * each) for each in (mfu[0], min(mfu), max(mfu))] == [55, 53, 67]
 
 
 def test_6n_leaves_out_5_to_23_percent():
