@@ -170,7 +170,7 @@ def split_table(rows: Iterable[Row], answers: dict[str, list[str]]) -> Iterator[
         own, *theirs = errors(row, answers[row.id])
         split = row.group not in WHOLE or row.experiment.strategy.is_split
         if split and any(off is not None for off in theirs):
-            cells = ["-" if off is None else f"{off:+.1%}" for off in (own, *theirs)]
+            cells = ["-" if off is None else f"{off:+z.1%}" for off in (own, *theirs)]
             yield f"| {row.id} | {row.published:,g} {row.unit} | {' | '.join(cells)} |"
 
 

@@ -27,6 +27,23 @@ def test_an_error_names_the_file_and_leaves_nothing(tmp_path, named):
     assert [each.name for each in tmp_path.iterdir()] == ["out.npz"] and path.read_text() == "old"
 
 
+@pytest.mark.parametrize("name", [".", "/"])
+def test_a_path_without_a_name_is_refused(name):
+    with pytest.raises(IsADirectoryError), files.replacing(Path(name)):
+        raise AssertionError("nothing is written")
+
+
+def test_a_folder_replaces_a_folder(tmp_path):
+    old = tmp_path / "run"
+    old.mkdir()
+    (old / "old").touch()
+    with files.replacing(old) as new:
+        new.mkdir()
+        (new / "new").touch()
+    assert [each.name for each in old.iterdir()] == ["new"]
+    assert [each.name for each in tmp_path.iterdir()] == ["run"]
+
+
 def test_a_folder_is_never_replaced_by_a_file(tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "dear").write_text("kept")

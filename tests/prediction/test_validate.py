@@ -44,7 +44,7 @@ ENTRIES = [(name, entry) for name, table in FAMILIES.items() for entry in entrie
 
 
 def test_a_row_is_met_or_its_miss_has_a_reason():
-    failed = {row.id: f"{row.error:+.1%}" for row in scored() if row.verdict == "FAIL"}
+    failed = {row.id: f"{row.error:+z.1%}" for row in scored() if row.verdict == "FAIL"}
     assert failed == {}
     for row in scored():
         if row.verdict == "miss":

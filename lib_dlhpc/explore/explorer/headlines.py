@@ -140,7 +140,7 @@ def _difference(now: Headline, a: Headline) -> str:
     ratio = now.value / a.value
     text = f"{ratio - 1:+z.1%}" if 0.5 < ratio < 2 else f"× {ratio:.3g}"
     if now.name == "MFU":
-        text = f"{(now.value - a.value) * 100:+.1f} points"
+        text = f"{(now.value - a.value) * 100:+z.1f} points"
     word = "better" if (ratio > 1) == (now.name in MORE_IS_BETTER) else "worse"
     sign = "▲" if ratio > 1 else "▼"
     return f' <i class="{word}" title="{word} than A"><span aria-hidden="true">{sign}</span> {text}</i>'

@@ -76,7 +76,7 @@ def test_the_rate_of_one_rank_is_what_the_prediction_starts_from() -> None:
     setting = Setting(2)
     rates = {Setting(1): 5e4, setting: 8e4}
     error = float(predict(with_rate(experiment(setting), 5e4)).throughput) / 8e4 - 1
-    assert f"{error:+.0%}" in result_html(setting, {"forward": 1e-3}, rates)
+    assert f"{error:+z.0%}" in result_html(setting, {"forward": 1e-3}, rates)
 
 
 def test_a_table_three_ways_leaves_out_what_nobody_has_and_sums_what_each_has() -> None:

@@ -13,7 +13,7 @@ def test_a_published_run_carries_its_error(run):
     prediction = predict(run.experiment)
     error = float(prediction.time_to_train) / run.published_time - 1
     words, _, level = trust(prediction, run)
-    assert words == f"{error:+.1%}"
+    assert words == f"{error:+z.1%}"
     assert level == ("good" if abs(error) <= 0.1 else "fair" if abs(error) <= 0.25 else "poor")
 
 

@@ -316,7 +316,7 @@ def test_the_table_shows_each_publication_with_its_error() -> None:
     html = published_table().value
     assert html.count("<tr>") == 1 + len(comparisons())
     for _, shape, published, found, _ in comparisons():
-        assert shape.format(published) in html and f"{found / published - 1:+.0%}" in html
+        assert shape.format(published) in html and f"{found / published - 1:+z.0%}" in html
 
 
 def test_the_ledger_halves_what_keeping_every_output_takes() -> None:

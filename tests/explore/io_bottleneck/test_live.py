@@ -160,7 +160,7 @@ def test_errors_and_what_is_not_predicted_are_shown():
     html = result_html(Setting(), OUTCOME)
     for way in WAYS:
         predicted, _, real = rates(Setting(), OUTCOME, way)
-        assert f"{predicted / real - 1:+.0%}" in html
+        assert f"{predicted / real - 1:+z.0%}" in html
 
 
 def test_a_busy_machine_is_reported(monkeypatch):

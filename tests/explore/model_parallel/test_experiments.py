@@ -412,7 +412,7 @@ def test_predictions_start_from_the_rate_of_one_rank_and_losses_are_held_against
     assert "the same to the bit" in came_out(two, ran, runs)
     assert "differ by 1e-06" in came_out(two, Ran(4e3, 0.5000005), runs)
     error = float(predict(with_rate(experiment(two), 5e3)).throughput) / 4e3 - 1
-    assert f"{error:+.0%}" in result_html(two, {"forward": 1e-3}, runs)
+    assert f"{error:+z.0%}" in result_html(two, {"forward": 1e-3}, runs)
 
 
 def test_each_term_has_its_error_and_terms_that_nobody_has_are_left_out() -> None:
