@@ -196,7 +196,7 @@ def test_every_number_opens_to_formula_inputs_and_source(page: Any, eventually: 
     opener.focus()
     page.keyboard.press("Enter")
     folds = page.locator(".dlhpc-why")
-    eventually(lambda: folds.count() == 9)
+    eventually(lambda: folds.count() == 10)
     folds.first.locator("summary").click()
     tells(folds.first, "Formula", "P100", "Assumes")
     opener.click()

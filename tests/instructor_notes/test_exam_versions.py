@@ -575,7 +575,7 @@ def test_12_train_a_language_model(questions):
         fast, stays = matmuls * moved / 100 / 2, matmuls * (1 - moved / 100)
         return 100 / (fast + stays + 100 - matmuls + casts)
 
-    step = "spends {}%", "those of {}%", "add {}%"
+    step = "spends {}%", "take {}% of", "add {}%"
     is_right(questions, name, "four bits", narrow, *step)
     passes = "each {} ms", "and {} ms for those", "{} ms for gradients"
     is_right(
