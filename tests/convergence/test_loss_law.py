@@ -92,7 +92,7 @@ def test_what_each_law_predicts_for_llama_3_405b():
     [(13e9, 2e12, 6.97e9, 2.1, 0.17), (30e9, 1e13, 13.6e9, 2.84, 0.28)],
 )
 def test_the_examples_of_sardana(weights, served, smaller, data, saved):
-    """Figure 1: a smaller model of the quality of 13 and of 30 G weights, for so many served tokens."""
+    """Figure 1: a smaller model of the quality of 13 and of 30 G weights, with `served` tokens."""
     law = SARDANA
     share = (law.alpha + law.beta) / law.beta
     plain = law.split(1e23 * (weights / law.split(1e23).weights) ** share)
