@@ -12,7 +12,7 @@ import contextlib
 import os
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from lib_dlhpc import __version__
 from lib_dlhpc.commands.output import notes_of
@@ -128,12 +128,27 @@ class _Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse unknown options here, where the command's own are known, not in the parser of all commands."""
+        self._words = list(args or ())
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            names = [each.partition("=")[0] for each in unknown if each.startswith("-")]
-            hint = "".join(suggest(each, self._option_string_actions, 0.75) for each in names[:1])
+            hint = self._hint(unknown)
             self.error(f"unrecognized arguments: {' '.join(unknown)}{'.' if hint else ''}{hint}")
         return options, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """End with the usage; of a missing argument, with the misspelled option or the commands to choose from."""
+        if message.startswith("the following arguments are required"):
+            verbs = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))
+            names = ", ".join(verb.dest for each in verbs for verb in each._get_subactions())
+            hint = self._hint(self._words) or (f" Choose from {names}." if names else "")
+            message = f"{message}.{hint}" if hint else message
+        super().error(message)
+
+    def _hint(self, words: Sequence[str]) -> str:
+        """Return a sentence with the option nearest to the first unknown one, or an empty string."""
+        names = [each.partition("=")[0] for each in words if each.startswith("-")]
+        unknown = [each for each in names if each not in self._option_string_actions]
+        return "".join(suggest(each, self._option_string_actions, 0.75) for each in unknown[:1])
 
 
 class _Grouped(argparse.RawDescriptionHelpFormatter):

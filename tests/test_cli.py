@@ -113,6 +113,8 @@ def test_an_error_is_reported_in_one_line_and_exits_2(arguments, words, capsys):
         ("predict goyal-2017 --sav=x.toml", None, None),  # an abbreviation, as argparse allows
         ("sweep goyal-2017 --over strategy.nodes=1-4 --outt=3", None, "dlhpc sweep"),
         ("trace steps x --jsno", "--json", "dlhpc trace steps"),
+        ("--verison", "--version", "dlhpc [-h]"),
+        ("predict --hlp", "--help", "dlhpc predict"),
     ],
 )
 def test_a_mistyped_word_names_the_nearest(line, nearest, usage, capsys, tmp_path, monkeypatch):
@@ -125,6 +127,13 @@ def test_a_mistyped_word_names_the_nearest(line, nearest, usage, capsys, tmp_pat
     said = capsys.readouterr().err
     assert end.value.code == 2 and said.startswith(f"usage: {usage}")
     assert said.rstrip().endswith(f"Did you mean {nearest!r}?") == (nearest is not None)
+
+
+def test_without_a_verb_the_verbs_are_named(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["serve"])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.endswith("VERB. Choose from predict, simulate, run.\n")
 
 
 @pytest.mark.parametrize("option", ["--by=device_hour", "--format=cvs"])
