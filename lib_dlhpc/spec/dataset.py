@@ -1,11 +1,16 @@
 """Dataset: how many samples, in how many files, of how many bytes."""
 
+import dataclasses
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.schema import number, read_table, resolve, text, whole
 
 
@@ -35,13 +40,46 @@ class Dataset:
         return self.samples - np.round(self.samples * self.test_share)
 
 
-def read_dataset(value: Any, path: str = "dataset") -> Dataset:
-    """Build a Dataset from a catalog name or a table; raises SpecError."""
+SIZES = {"samples", "sample_shape"}  # fields: where a table states one of them, nothing is cut
+
+
+def read_dataset(value: Any, path: str = "dataset", shape: tuple[int, ...] = ()) -> Dataset:
+    """Build a Dataset from a catalog name or a table; raises SpecError. shape: of a model's samples; see `cut`."""
     table = resolve("datasets", value, path)
-    shape = table.get("sample_shape", [])
-    if not isinstance(shape, list) or not all(type(n) is int and n > 0 for n in shape):
+    own = table.get("sample_shape", [])
+    if not isinstance(own, list) or not all(type(n) is int and n > 0 for n in own):
         raise SpecError(
-            f"{path}.sample_shape = {shape!r}: expected whole numbers such as [3, 224, 224]."
+            f"{path}.sample_shape = {own!r}: expected whole numbers such as [3, 224, 224]."
         )
-    dataset: Dataset = read_table(Dataset, table, path, given={"sample_shape": tuple(shape)})
-    return dataset
+    dataset: Dataset = read_table(Dataset, table, path, given={"sample_shape": tuple(own)})
+    return dataset if isinstance(value, Mapping) and SIZES & value.keys() else cut(dataset, shape)
+
+
+def cut(dataset: Dataset, shape: tuple[int, ...]) -> Dataset:
+    """Return a text in files cut into samples of a model's sequence, the last one dropped; other data as they are."""
+    stored = np.all(np.greater(dataset.files, 1))  # one array in memory is drawn at any length
+    if not stored or not len(dataset.sample_shape) == len(shape) == 1:
+        return dataset
+    samples = dataset.samples * dataset.sample_shape[0] // shape[0]
+    samples = max(samples, 1) if isinstance(samples, int) else np.maximum(samples, 1)
+    return dataclasses.replace(dataset, samples=samples, sample_shape=shape)
+
+
+def usual_dataset(shape: tuple[int, ...]) -> str:
+    """Return the catalog's data set for a model: samples of the same size, or else of the same number of dimensions."""
+    if (wanted := math.prod(shape)) in _sample_sizes():
+        return _sample_sizes()[wanted]
+    usual = {1: "webtext", 3: "imagenet", 4: "cosmoflow"}
+    if len(shape) not in usual:
+        raise SpecError(
+            f"dataset is missing, and the catalog has none of shape {list(shape)}; legal:"
+            f" {', '.join(catalog.names('datasets'))}."
+        )
+    return usual[len(shape)]
+
+
+@cache
+def _sample_sizes() -> dict[int, str]:
+    """Return data sets by elements of a sample; of several, the first by name."""
+    shapes = {name: read_dataset(name).sample_shape for name in catalog.names("datasets")}
+    return {math.prod(shape): name for name, shape in reversed(shapes.items()) if shape}

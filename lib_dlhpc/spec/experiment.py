@@ -1,7 +1,6 @@
 """Experiment: the complete description of a training run, in one frozen object and one TOML file."""
 
 import dataclasses
-import math
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ from lib_dlhpc.spec.adapters import as_trained
 from lib_dlhpc.spec.calibration import Calibration as Calibration
 from lib_dlhpc.spec.calibration import after_change
 from lib_dlhpc.spec.consistency import check_consistency
-from lib_dlhpc.spec.dataset import Dataset, read_dataset
+from lib_dlhpc.spec.dataset import SIZES, Dataset, cut, read_dataset, usual_dataset
 from lib_dlhpc.spec.machine import DEFAULT_HOST_LINK, Machine, read_device, read_link, read_machine
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks import build
@@ -103,8 +102,9 @@ class Experiment:
 
     def _read(self, section: str, value: Any) -> Any:
         """Return a section from its catalog name or table, or its default."""
-        if section == "dataset" and value is None:
-            value = usual_dataset(self.model)
+        if section == "dataset":
+            shape = self.model.input_shape
+            return read_dataset(usual_dataset(shape) if value is None else value, shape=shape)
         if section == "machine" and value is None:
             raise SpecError(f"machine is missing; legal: {', '.join(catalog.names('machines'))}.")
         if section in _READERS:
@@ -184,6 +184,10 @@ class Experiment:
             by_section.setdefault(section, {})[rest] = value
         nouns = {name: _changed(self, name, inner) for name, inner in by_section.items()}
         experiment = dataclasses.replace(self, **nouns)
+        data, shape = by_section.get("dataset", {}), self.model.input_shape
+        if not SIZES & data.keys() and ("name" in data or self.dataset.sample_shape == shape):
+            fitted = cut(experiment.dataset, experiment.model.input_shape)
+            experiment = dataclasses.replace(experiment, dataset=fitted)
         if "calibration" in by_section:
             experiment = dataclasses.replace(experiment, warnings=())
         else:
@@ -268,26 +272,6 @@ def read_model(value: Any, path: str = "model") -> Model:
         return build(family, table, name=name)
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
-
-
-def usual_dataset(model: Model) -> str:
-    """Return the catalog's data set for a model: samples of the same size, or else of the same number of dimensions."""
-    if (wanted := math.prod(model.input_shape)) in _sample_sizes():
-        return _sample_sizes()[wanted]
-    usual = {1: "webtext", 3: "imagenet", 4: "cosmoflow"}
-    if len(model.input_shape) not in usual:
-        raise SpecError(
-            f"dataset is missing, and the catalog has none of shape {list(model.input_shape)}; legal:"
-            f" {', '.join(catalog.names('datasets'))}."
-        )
-    return usual[len(model.input_shape)]
-
-
-@cache
-def _sample_sizes() -> dict[int, str]:
-    """Return data sets by elements of a sample; of several, the first by name."""
-    shapes = {name: read_dataset(name).sample_shape for name in catalog.names("datasets")}
-    return {math.prod(shape): name for name, shape in reversed(shapes.items()) if shape}
 
 
 def loads(source: str) -> Experiment:
@@ -381,7 +365,7 @@ def _entry(kind: str, name: str) -> dict[str, Any]:
         return _machine_table(read_machine(name))
     if kind == "links":
         return to_table(read_link(name, "link"))
-    return to_table({"datasets": read_dataset, "devices": read_device}[kind](name))
+    return to_table(read_dataset(name) if kind == "datasets" else read_device(name))
 
 
 def to_tables(experiment: Experiment) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """Laws of a Dataset: bytes a sample follow, and a wrong shape is named."""
 
+import numpy as np
 import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.dataset import read_dataset
+from lib_dlhpc.spec.experiment import Experiment, dumps, loads
 
 
 @pytest.mark.parametrize("name", catalog.names("datasets"))
@@ -32,3 +34,31 @@ def test_what_is_missing_is_named(missing):
     del table[missing]
     with pytest.raises(SpecError, match=rf"dataset\.{missing}: missing.*samples, bytes"):
         read_dataset(table)
+
+
+def test_a_stored_text_is_cut_to_the_models_sequence():
+    """An epoch reads each token once, whatever the sequence; data that a table describes are as the table says."""
+    text = read_dataset("webtext")
+    for model, sequence in (("gpt2-1.5b", 1024), ("llama3-8b", 8192)):
+        cut = Experiment(model=model, machine="summit").dataset
+        assert cut.sample_shape == (sequence,) and cut.bytes == text.bytes
+        assert 0 <= text.samples * 1024 - cut.samples * sequence < sequence
+    own = {"name": "webtext", "samples": 1000, "sample_shape": [1024]}
+    assert Experiment(model="llama3-8b", machine="summit", dataset=own).dataset.samples == 1000
+    made = Experiment(model="llama-tiny", machine="laptop", dataset="words").dataset
+    assert made == read_dataset("words")
+
+
+def test_a_text_stays_cut_where_the_model_or_the_text_changes():
+    llama = Experiment(model="llama3-8b", machine="summit", dataset={"name": "webtext"})
+    longer = llama.set({"model.sequence": 2 * 8192})
+    assert longer.dataset.samples == llama.dataset.samples // 2
+    assert loads(dumps(longer)) == longer
+    assert longer.set({"model.sequence": 8192}) == llama
+    assert llama.set({"dataset.files": 200}).dataset.samples == llama.dataset.samples
+    many = llama.set({"dataset.samples": np.array([10, 20])}).set({"model.sequence": 4096})
+    assert list(many.dataset.samples) == [20, 40]
+    books = llama.set({"dataset.name": "wikipedia-books"})
+    assert books == Experiment(model="llama3-8b", machine="summit", dataset="wikipedia-books")
+    own = llama.set({"dataset.name": "wikipedia-books", "dataset.samples": 7})
+    assert own.dataset.samples == 7
