@@ -6,13 +6,13 @@ communication buffers. With offloading only the current layer and the one in fli
 are on the device. Fragmentation is not modeled.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.state import MASTER_BYTES
@@ -31,13 +31,9 @@ from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, mean_shards, parts, place, shards, sizes
 from lib_dlhpc.parallel.overlapped import overlaps_passes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_in_fp8
+from lib_dlhpc.prediction.holdings import TERMS, Needs, Ranks, in_passes, ranks_of
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
-from lib_dlhpc.prediction.pipelined import (
-    before_backward,
-    before_mirrored_backward,
-    in_flight,
-    waiting,
-)
+from lib_dlhpc.prediction.pipelined import in_flight
 from lib_dlhpc.schedules.ring_collectives import PIECE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -46,19 +42,6 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
-
-Floats = NDArray[np.float64]
-TERMS = (
-    "weights",
-    "master weights",
-    "gradients",
-    "optimizer state",
-    "activations",
-    "working set",
-    "input batch",
-    "communication buffer",
-    "driver and workspace",
-)
 
 
 @dataclass(frozen=True)
@@ -103,16 +86,9 @@ def peak(experiment: Experiment) -> Moment:
 
 @lru_cache(maxsize=8)  # a planner looks whether a layout fits, and then predicts it
 def _peak(key: Keyed[Experiment]) -> Moment:
-    experiment, strategy = key.value, key.value.strategy
-    stages = sizes(experiment).pipeline
-    one_of_each = _one_of_each(experiment, strategy.schedule)
-    seen, found = set[int](), list[Moment]()
-    for rank, needs in enumerate(_needs_of_ranks(experiment)):
-        for one in needs:
-            if not (one_of_each and id(one) in seen):
-                seen.add(id(one))
-                found += _of_rank(experiment, one, rank, stages)
-    return max(found, key=lambda moment: moment.total)
+    stages = sizes(key.value).pipeline
+    each = (_of_rank(key.value, needs, rank, stages) for rank, needs in _fullest(key.value))
+    return max(chain.from_iterable(each), key=lambda moment: moment.total)
 
 
 def _needs_of_ranks(experiment: Experiment) -> "list[list[Needs]]":
@@ -124,64 +100,30 @@ def _needs_of_ranks(experiment: Experiment) -> "list[list[Needs]]":
     return [[known[id(held)] for held in ranks] for ranks in zip(*chains, strict=True)]
 
 
-def peaks(
-    experiment: Experiment, many: NDArray[np.int64], schedules: NDArray[np.str_]
-) -> dict[str, Floats]:
-    """Return the terms of the highest peak of all ranks, for each number of microbatches with its schedule.
+def holding(experiment: Experiment) -> Ranks:
+    """Return what the ranks of a pipeline hold that may have the highest peak; the experiment holds no arrays.
 
-    The experiment holds no arrays and does not offload; stages are cut as with its own microbatches, and backward
-    passes have as many parts as with its own schedule. B, (microbatches,) each.
+    Of ranks with the same parts the first, where that has most. Raises SpecError where the network cannot be split so.
     """
-    places = dict[int, tuple[Needs, list[int]]]()
+    return _holding(Keyed(experiment, id(experiment)))
+
+
+@lru_cache(maxsize=4096)  # the cuts of a space, with all ways to shard and to recompute
+def _holding(key: Keyed[Experiment]) -> Ranks:
+    return ranks_of(key.value, [*_fullest(key.value)])
+
+
+def _fullest(experiment: Experiment) -> Iterator[tuple[int, Needs]]:
+    """Yield ranks of which one has the highest peak, with what they hold."""
+    # Then the first has the most passes in flight, and nothing else waits.
+    strategy = experiment.strategy
+    one_of_each = strategy.schedule not in SPLIT_BACKWARD and strategy.offload == "none"
+    seen = set[int]()
     for rank, needs in enumerate(_needs_of_ranks(experiment)):
         for one in needs:
-            places.setdefault(id(one), (one, []))[1].append(rank)
-    found = np.empty((len(TERMS), len(many)))
-    for schedule in {*schedules.tolist()}:
-        some, first = schedules == schedule, _one_of_each(experiment, schedule)
-        each = [
-            _held(experiment, one, ranks[:1] if first else ranks, many[some], schedule)
-            for one, ranks in places.values()
-        ]
-        every = np.concatenate(each, axis=1)
-        fullest = every.sum(axis=0).argmax(axis=0)
-        found[:, some] = every[:, fullest, np.arange(len(fullest))]
-    return dict(zip(TERMS, found, strict=True))
-
-
-def _held(
-    experiment: Experiment, needs: "Needs", ranks: list[int], many: NDArray[np.int64], schedule: str
-) -> Floats:
-    """Return what ranks hold in the backward pass where they hold most, (terms, ranks, microbatches)."""
-    at = np.array(ranks)[:, None] if len(ranks) > 1 else ranks[0]
-    place = at, sizes(experiment).pipeline
-    keeps, extra, _, between = _bytes(experiment, needs, place, many, schedule)
-    found = np.empty((len(TERMS), len(ranks), len(many)))
-    found[:] = np.array([*needs.fixed.values()])[:, None, None]
-    found[TERMS.index("activations")] = keeps
-    found[TERMS.index("working set")] = extra
-    found[TERMS.index("communication buffer")] += between
-    return found
-
-
-def _one_of_each(experiment: Experiment, schedule: str) -> bool:
-    """Return whether of ranks with the same parts the first has the most passes in flight, and nothing else waits."""
-    return schedule not in SPLIT_BACKWARD and experiment.strategy.offload == "none"
-
-
-class Needs(NamedTuple):
-    """What a rank holds with these parts, whatever its place in the pipeline."""
-
-    stored: Floats  # B of a sample that each part stores
-    beside: Floats  # B of a sample by which the backward pass of each part exceeds that
-    whole: Floats  # the same of a pass whose weight gradients are in its turn
-    waiting: Floats  # B of a sample of each part that wait for weight gradients
-    resident: tuple[float, float]  # B of a sample if activations are offloaded: stored, working set
-    before: float  # elements of a sample that a part receives from the stage before it
-    after: float  # and sends to the next
-    summed: float = 0.0  # B of the largest gradient of a pass, to be accumulated
-    fixed: Mapping[str, float] = {}  # B by term
-    away: float = 0.0  # B offloaded of the state
+            if not (one_of_each and id(one) in seen):
+                seen.add(id(one))
+                yield rank, one
 
 
 def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs:
@@ -233,7 +175,7 @@ def _activations(
 def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tuple[Moment, ...]:
     strategy = experiment.strategy
     many, chunks = int(strategy.microbatches), int(strategy.chunks)
-    found = _bytes(experiment, needs, (rank, stages), np.array([many]), strategy.schedule)
+    found = in_passes(ranks_of(experiment, [(rank, needs)]), np.array([many]), strategy.schedule)
     keeps, extra, away, between = (float(each[0]) for each in found)
     passes = int(in_flight(rank, stages, many, strategy.schedule, chunks))
     buffer = needs.fixed["communication buffer"] + between
@@ -249,68 +191,6 @@ def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tu
         moment(f"{where}in a backward pass, with {some}", keeps, extra),
         moment(f"{where}in the update", 0.0, 0.0),
     )
-
-
-def _bytes(
-    experiment: Experiment,
-    needs: Needs,
-    at: tuple[Any, int],
-    many: NDArray[np.int64],
-    schedule: str,
-) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return for each number of microbatches the B of activations, of the working set, that are offloaded, and of the
-    buffers of messages between stages; at: rank and stages; of several ranks, (ranks, 1), arrays are of each."""
-    strategy, (rank, stages) = experiment.strategy, at
-    batch = np.ceil(strategy.batch / many)
-    later = waiting(rank, stages, many, schedule)
-    if schedule == "interleaved":
-        kept, extra = _of_chunks(needs, rank, stages, many, int(strategy.chunks))
-    elif strategy.mirrored:
-        kept, extra = (each + 0.0 * many for each in _of_copies(needs, rank, stages))
-    else:
-        kept = (in_flight(rank, stages, many, schedule) - later) * needs.stored[0]
-        extra = needs.beside[0] + 0.0 * kept
-    keeps, extra = batch * (kept + later * needs.waiting[0]), batch * extra
-    away = needs.away + 0 * kept
-    if strategy.offload != "none":
-        near, moved = needs.resident
-        near = np.minimum(keeps, batch * near)
-        extra, away, keeps = batch * moved, away + keeps - near, near
-    # Each is sent from a copy and received into one; gradients are copied once more. At the peak of a last
-    # stage its previous gradient is in flight and its next input is expected, except in GPipe.
-    last = 1 if schedule == "gpipe" else np.minimum(3, many)
-    between = (2 if needs.after else last) * needs.before + 3 * needs.after
-    between = between * batch * BYTES[strategy.precision] * (stages > 1)
-    return keeps, extra + needs.summed * (many > 1), away, between
-
-
-def _of_chunks(
-    needs: Needs, rank: int, stages: int, many: NDArray[np.int64], chunks: int
-) -> tuple[Floats, Floats]:
-    """Return the B of a sample that an interleaved rank keeps when it has most, and the working set of that pass."""
-    found = dict[int, tuple[float, float]]()
-    # A rank is less than two groups of microbatches, one for each stage, ahead: after three of them its passes repeat.
-    enough = np.minimum(many, 3 * stages).tolist()
-    for each in {*enough}:
-        counts, back = before_backward(rank, stages, each, chunks)
-        held = counts @ needs.stored
-        fullest = (held + needs.beside[back]).argmax()
-        found[each] = held[fullest], needs.beside[back[fullest]]
-    kept, extra = np.array([found[each] for each in enough]).T
-    return kept, extra
-
-
-def _of_copies(needs: Needs, rank: Any, stages: int) -> tuple[Any, Any]:
-    """Return the same of a rank with a stage of each copy of the network, or of several ranks, (ranks, 1)."""
-    found = []
-    for each in np.ravel(rank).tolist():
-        counts, later, back, whole = before_mirrored_backward(each, stages)
-        held = counts @ needs.stored + later @ needs.waiting
-        extra = np.where(whole, needs.whole[back], needs.beside[back])
-        fullest = (held + extra).argmax()
-        found.append((held[fullest], extra[fullest]))
-    kept, extra = np.array(found).T
-    return (kept[:, None], extra[:, None]) if np.ndim(rank) else (kept[0], extra[0])
 
 
 def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], float]:

@@ -69,20 +69,20 @@ def pipeline_time(ranks: Ranks, microbatches: int, schedule: str, chunks: int = 
     return _one_by_one(ranks, microbatches)
 
 
-def in_flight(rank: int, ranks: int, microbatches: Any, schedule: str, chunks: int = 1) -> Any:
+def in_flight(rank: Any, ranks: Any, microbatches: Any, schedule: str, chunks: int = 1) -> Any:
     """Return the most passes of a chunk that are in flight on a rank: microbatches times chunks; arrays give arrays."""
     if schedule == "gpipe":
         return microbatches
     if schedule == "interleaved":
         ahead = 2 * (ranks - rank - 1) + (chunks - 1) * ranks + 1
         return np.minimum(microbatches * chunks, ahead)
-    if schedule == "dualpipe" and ranks > 1:  # of both directions
+    if schedule == "dualpipe" and np.all(np.greater(ranks, 1)):  # of both directions
         return np.minimum(microbatches, ranks + 1)
     kept = np.minimum(microbatches, ranks - rank)
     return kept + waiting(rank, ranks, microbatches, schedule)
 
 
-def waiting(rank: int, ranks: int, microbatches: Any, schedule: str) -> Any:
+def waiting(rank: Any, ranks: Any, microbatches: Any, schedule: str) -> Any:
     """Return the microbatches on a rank, beside those of 1F1B, that wait for their weight gradients."""
     late = np.minimum(rank, np.maximum(0, microbatches - ranks + rank))
     return late if schedule == "zb-h1" else 0

@@ -9,16 +9,19 @@ when that stream is free again are max(s + a, f + b), with constants a and b (Ba
 Linearity"). All other streams are free when it starts.
 """
 
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program.calls import PASSES
 from lib_dlhpc.program.fold import Queue, Shape, Span
 from lib_dlhpc.program.instructions import Collective, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.program import Block, Chunk, Floats, Prices, Program
+from lib_dlhpc.schedules.pipeline import Pipeline
 
 # What the table of a chunk has: s of each pass, and of the last one from its start and from when the stream is free to
 # its end and until the stream is free again; s that a message occupies a port, and until it arrives.
@@ -26,17 +29,28 @@ COLUMNS = (*PASSES, "end", "end behind", "free", "free behind", "busy", "takes")
 LAST, SENDS = slice(3, 7), slice(7, 9)
 
 
-class Timed(NamedTuple):
-    """The passes of a program.
+class Row(NamedTuple):
+    """A row of what follows the passes: what its ranks do, which they are, and their seconds, (places, 1)."""
 
-    table: s, (COLUMNS, places, chunks, samples). work: s of a microbatch, (forward, backward, recomputed; places,
-    samples). limited: what arithmetic and memory limit of that, s, (forward or backward, limit, places, samples).
+    what: type
+    places: NDArray[np.int64]
+    seconds: Floats
+
+
+class Timed(NamedTuple):
+    """The passes of a program, of each stage that differs from others, and what follows them.
+
+    table: s, (COLUMNS, stages, chunks, samples). work: s of a microbatch, (forward, backward, recomputed; stages,
+    samples). limited: what arithmetic and memory limit of that, s, (forward or backward, limit, stages, samples).
+    stage: that of each place. schedule: the pipeline.
     """
 
-    step: Program
     table: Floats
     work: Floats
     limited: Floats
+    stage: NDArray[np.int64]
+    rows: tuple[Row, ...]
+    schedule: Pipeline
 
 
 def timed(step: Program, samples: int, factor: float, stream: str) -> Timed:
@@ -44,35 +58,33 @@ def timed(step: Program, samples: int, factor: float, stream: str) -> Timed:
 
     stream: that on which a pass may leave something behind.
     """
-    stages, place = [stage for stage, _ in step.distinct], np.zeros(step.schedule.ranks, np.int64)
-    for number, (_, places) in enumerate(step.distinct):
-        place[list(places)] = number
-    table = np.array(
-        [[_columns(chunk, samples, factor, stream) for chunk in stage] for stage in stages]
-    )
-    sends = np.array([[_sends(chunk, samples) for chunk in stage] for stage in step.stages])
-    work, limited = zip(*(_work(stage, samples) for stage in stages), strict=True)
+    stages = dict[int, tuple[int, tuple[Chunk, ...]]]()
+    for each in step.stages:
+        stages.setdefault(id(each), (len(stages), each))
+    work, limited = zip(*(_work(each, samples) for _, each in stages.values()), strict=True)
+    table = [
+        [_columns(chunk, samples, factor, stream) for chunk in each] for _, each in stages.values()
+    ]
     return Timed(
-        step,
-        np.moveaxis(np.concatenate([table[place], sends], axis=2), 2, 0),
-        np.stack(work, axis=1)[:, place],
-        np.stack(limited, axis=2)[:, :, place],
+        np.moveaxis(np.array(table), 2, 0),
+        np.stack(work, axis=1),
+        np.stack(limited, axis=2),
+        np.array([stages[id(each)][0] for each in step.stages]),
+        tuple(_rows(step, stream)),
+        step.schedule,
     )
 
 
 def _columns(chunk: Chunk, samples: int, factor: float, stream: str) -> Floats:
     """Return the column of a chunk in the table, (COLUMNS, samples)."""
-    found = np.zeros((SENDS.start, samples))
+    found = np.zeros((len(COLUMNS), samples))
     for number, block in enumerate((chunk.forward, chunk.backward, chunk.weights)):
         if block is not None:
             found[number] = _taken(Keyed(block, id(block)), samples, factor, stream)[0][0]
     end, free = _taken(Keyed(chunk.last, id(chunk.last)), samples, factor, stream)
     found[LAST] = end[0], end[1], free[0], free[1]
+    found[SENDS.start], found[SENDS.start + 1] = chunk.sends.bandwidth, chunk.sends.total
     return found
-
-
-def _sends(chunk: Chunk, samples: int) -> list[Floats]:
-    return [each + np.zeros(samples) for each in (chunk.sends.bandwidth, chunk.sends.total)]
 
 
 def _work(stage: tuple[Chunk, ...], samples: int) -> tuple[Floats, Floats]:
@@ -130,27 +142,36 @@ def _with_moves(shape: Shape, costs: Floats) -> Floats:
     return np.array([each + np.zeros(costs.shape[1]) for each in seconds])
 
 
-def finished(step: Program, clock: Floats, free: Floats, factor: float, stream: str) -> Floats:
-    """Return when the last rank is through what follows the passes, (lanes,). stream: as in `timed`."""
-    clock, free = clock.copy(), free.copy()
+def _rows(step: Program, stream: str) -> Iterator[Row]:
+    """Yield the rows of what follows the passes that take time; stream: as in `timed`."""
     prices = step.stages[0][0].last.prices[0]
     for row in step.end:
-        first = next((each for each in row if each is not None), None)
         places = [place for place, each in enumerate(row) if each is not None]
-        if isinstance(first, Meet):
-            clock[:] = clock.max(axis=0)
-        elif isinstance(first, Swap):
-            clock[places] = clock[places].max(axis=0) + float(first.cost.total)
-        elif isinstance(first, Wait) and first.stream == stream:
-            clock = np.maximum(clock, free)
-        elif isinstance(first, Update | Collective | Move):
-            seconds = np.array([[_seconds(row[place], prices)] for place in places])
-            if isinstance(first, Update):
-                clock[places] += factor * seconds
-            else:
-                free[places] = np.maximum(clock, free)[places] + seconds
-    return clock.max(axis=0)
+        first = row[places[0]]
+        if isinstance(first, Wait) and first.stream != stream:
+            continue
+        seconds = [[_seconds(row[place], prices)] for place in places]
+        yield Row(type(first), np.array(places), np.array(seconds))
 
 
 def _seconds(what: Any, prices: Prices) -> float:
-    return float(prices.priced(what).seconds if isinstance(what, Collective) else what.seconds)
+    if isinstance(what, Collective):
+        return float(prices.priced(what).seconds)
+    return float(what.cost.total if isinstance(what, Swap) else getattr(what, "seconds", 0.0))
+
+
+def finished(rows: Sequence[Row], clock: Floats, free: Floats, factor: float) -> Floats:
+    """Return when the last rank is through what follows the passes, (lanes,)."""
+    clock, free = clock.copy(), free.copy()
+    for what, places, seconds in rows:
+        if what is Meet:
+            clock[:] = clock.max(axis=0)
+        elif what is Wait:
+            clock = np.maximum(clock, free)
+        elif what is Swap:
+            clock[places] = clock[places].max(axis=0) + seconds
+        elif what is Update:
+            clock[places] += factor * seconds
+        else:
+            free[places] = np.maximum(clock, free)[places] + seconds
+    return clock.max(axis=0)

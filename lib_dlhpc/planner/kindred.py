@@ -1,0 +1,95 @@
+"""Layouts with the same passes, grouped: they differ in their microbatches and in the schedule of the same passes.
+
+What is known of a group is remembered: the next question about the same run may ask for more of its layouts.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.keyed import Keyed
+from lib_dlhpc.layout import stage_cut
+from lib_dlhpc.parallel.overlapped import overlaps_passes
+from lib_dlhpc.planner.space import Columns, alike, changes_of
+from lib_dlhpc.spec.experiment import Experiment
+
+Rows = NDArray[np.intp]
+# What passes do not depend on, but where backward is in two parts, stages are held twice, and for where they are cut.
+PIPELINE = ("microbatches", "schedule")
+
+
+class Kin(NamedTuple):
+    """Layouts with the same passes: one with them, which rows they are, and of each its microbatches and schedule."""
+
+    one: Experiment
+    rows: Rows
+    many: NDArray[np.int64]
+    schedules: NDArray[Any]
+
+    def only(self, some: NDArray[np.bool_]) -> "Kin":
+        """Return some of them."""
+        return self._replace(
+            rows=self.rows[some], many=self.many[some], schedules=self.schedules[some]
+        )
+
+
+class Family:
+    """Layouts that differ in PIPELINE alone: `first` is one of them."""
+
+    def __init__(self, first: Experiment) -> None:
+        self.first = first
+        self._known: dict[tuple[int, str], Experiment] = {}
+        self._cuts: dict[tuple[tuple[int, ...], bool, bool], Experiment] = {}
+
+    @property
+    def has_lanes(self) -> bool:
+        """Whether the layouts are walked many at once; others are predicted one by one."""
+        s = self.first.strategy
+        plain = s.spatial == 1 and s.offload == "none" and s.gather == "usual"
+        return s.is_split and plain and not overlaps_passes(self.first)
+
+    def like(self, many: int, schedule: str) -> Experiment:
+        """Return a layout with the same passes: stages are cut alike, and backward is as often in two.
+
+        The same object for all that are alike. Raises SpecError for a network that cannot be cut so.
+        """
+        if (many, schedule) not in self._known:
+            strategy = replace(self.first.strategy, microbatches=many, schedule=schedule)
+            each = replace(self.first, strategy=strategy)
+            how = stage_cut(each), strategy.splits_backward, strategy.mirrored
+            self._known[many, schedule] = self._cuts.setdefault(how, each)
+        return self._known[many, schedule]
+
+    def kin(self, rows: Rows, columns: Columns) -> Iterator[Kin]:
+        """Yield some rows of columns by their passes."""
+        many, schedules = (columns[name][rows] for name in PIPELINE)
+        found = defaultdict[int, list[int]](list)
+        each = [self.like(*one) for one in zip(many.tolist(), schedules.tolist(), strict=True)]
+        for at, one in enumerate(each):
+            found[id(one)].append(at)
+        for some in found.values():
+            yield Kin(each[some[0]], rows[some], many[some], schedules[some])
+
+
+def families(experiment: Experiment, columns: Columns) -> Iterator[tuple[Rows, Family | SpecError]]:
+    """Yield the rows of each family; and why, where the layouts are not legal."""
+    every = Keyed(experiment, id(experiment))
+    shared = [name for name in columns if name not in PIPELINE]
+    for rows in alike([columns[name] for name in shared]):
+        values = tuple(columns[name][rows[0]].item() for name in shared)
+        try:
+            first = Keyed(changes_of(columns, rows[0]), *shared, *values)
+            yield rows, _family(every, first)
+        except SpecError as error:
+            yield rows, error
+
+
+@lru_cache(maxsize=4096)
+def _family(every: Keyed[Experiment], first: Keyed[dict[str, Any]]) -> Family:
+    return Family(every.value.set(first.value))
