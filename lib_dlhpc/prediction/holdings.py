@@ -52,47 +52,35 @@ class Needs(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """Ranks of pipelines, a column each: (ranks,), fixed (terms, ranks); bytes are those of a sample."""
+    """Ranks of pipelines, a column each.
+
+    needs: (ranks,). fixed: B, (terms, ranks). numbers: (12, ranks): rank, stages, chunks, batch, B of an element; of a
+    first part B of a sample that it stores, by which its backward pass exceeds that, that wait; elements of a sample
+    that are received and sent; B of the largest gradient, B offloaded of the state.
+    """
 
     needs: NDArray[np.object_]
-    fixed: Floats  # B
-    rank: NDArray[np.int64]
-    stages: NDArray[np.int64]
-    chunks: NDArray[np.int64]
-    batch: Floats
-    size: NDArray[np.int64]  # B of an element
-    stored: Floats  # by the first part
-    beside: Floats
-    waiting: Floats
-    before: Floats  # elements
-    after: Floats
-    summed: Floats  # B
-    mirrored: bool = False
-    offloads: bool = False
-
-    def take(self, some: NDArray[np.intp]) -> "Ranks":
-        """Return some of them."""
-        return Ranks(*(each[..., some] for each in self[:-2]), *self[-2:])
+    fixed: Floats
+    numbers: Floats
+    mirrored: bool
+    offloads: bool
 
 
 def ranks_of(experiment: Experiment, each: Sequence[tuple[int, Needs]]) -> Ranks:
     """Return ranks of a scalar experiment with what they hold."""
     s = experiment.strategy
-    needs = np.empty(len(each), object)
-    needs[:] = [one for _, one in each]
-    numbers = [
-        (one.stored[0], one.beside[0], one.waiting[0], one.before, one.after, one.summed)
-        for _, one in each
-    ]
-    same = sizes(experiment).pipeline, int(s.chunks), s.batch, BYTES[s.precision]
+    same = sizes(experiment).pipeline, s.chunks, s.batch, BYTES[s.precision]
+    needs, numbers = np.empty(len(each), object), []
+    for at, (rank, one) in enumerate(each):
+        first = one.stored[0], one.beside[0], one.waiting[0]
+        needs[at] = one
+        numbers.append((rank, *same, *first, one.before, one.after, one.summed, one.away))
     return Ranks(
         needs,
         np.array([[*one.fixed.values()] for _, one in each]).T,
-        np.array([rank for rank, _ in each]),
-        *(np.full(len(each), one) for one in same),
-        *np.array(numbers, float).T,
-        mirrored=s.mirrored,
-        offloads=s.offload != "none",
+        np.array(numbers, float).T,
+        s.mirrored,
+        s.offload != "none",
     )
 
 
@@ -101,26 +89,24 @@ def in_passes(
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return for each rank, with so many microbatches, the B of activations where it has most, of the working set, that
     are offloaded, and of the buffers of messages between stages."""
-    later = waiting(ranks.rank, ranks.stages, many, schedule)
+    rank, stages, _, batch, size, stored, beside, waits, before, after, summed, gone = ranks.numbers
+    later = waiting(rank, stages, many, schedule)
     if schedule == "interleaved" or ranks.mirrored:
         kept, extra = _of_parts(ranks, many)
     else:
-        kept = (in_flight(ranks.rank, ranks.stages, many, schedule) - later) * ranks.stored
-        extra = ranks.beside
-    batch = np.ceil(ranks.batch / many)
-    keeps, extra = batch * (kept + later * ranks.waiting), batch * extra
-    away = 0.0 * keeps
+        kept, extra = (in_flight(rank, stages, many, schedule) - later) * stored, beside
+    batch = np.ceil(batch / many)
+    keeps, extra, away = batch * (kept + later * waits), batch * extra, gone
     if ranks.offloads:
         near, moved = np.array([needs.resident for needs in ranks.needs]).T
         near = np.minimum(keeps, batch * near)
-        away = keeps - near + [needs.away for needs in ranks.needs]
-        keeps, extra = near, batch * moved
+        extra, away, keeps = batch * moved, gone + keeps - near, near
     # Each is sent from a copy and received into one; gradients are copied once more. At the peak of a last
     # stage its previous gradient is in flight and its next input is expected, except in GPipe.
     last = 1 if schedule == "gpipe" else np.minimum(3, many)
-    between = np.where(ranks.after, 2, last) * ranks.before + 3 * ranks.after
-    between = between * batch * ranks.size * (ranks.stages > 1)
-    return keeps, extra + ranks.summed * (many > 1), away, between
+    between = np.where(after, 2, last) * before + 3 * after
+    between = between * batch * size * (stages > 1)
+    return keeps, extra + summed * (many > 1), away, between
 
 
 def peaks(
@@ -134,30 +120,21 @@ def peaks(
     each: ranks of layouts with the same parts, which do not offload; of: which of these every layout has, with how many
     microbatches, and which schedule.
     """
-    counts, mirrored = (np.array([one(ranks) for ranks in each]) for one in (_count, _is_mirrored))
+    counts, mirrored = np.array([(len(ranks.needs), ranks.mirrored) for ranks in each]).T
     first = np.cumsum(counts) - counts
-    columns = zip(*(ranks[:-2] for ranks in each), strict=True)
-    every = Ranks(*(np.concatenate(column, axis=-1) for column in columns))
+    every = [np.concatenate(one, axis=-1) for one in zip(*(one[:3] for one in each), strict=True)]
     found = np.empty((len(TERMS), len(of)))
-    for schedule in {*schedules.tolist()}:
-        for both in (False, True):
-            some = np.flatnonzero((schedules == schedule) & (mirrored[of] == both))
-            if len(some):
-                own = counts[of[some]]
-                ends = np.cumsum(own)
-                rows = np.repeat(first[of[some]] - ends + own, own) + np.arange(ends[-1])
-                ranks = every.take(rows)._replace(mirrored=both)
-                terms = _terms(ranks, np.repeat(many[some], own), schedule)
-                found[:, some] = terms[:, _fullest(terms.sum(axis=0), ends - own)]
+    kinds = zip(schedules.tolist(), mirrored[of].tolist(), strict=True)
+    for schedule, both in {*kinds}:
+        some = np.flatnonzero((schedules == schedule) & (mirrored[of] == both))
+        own = counts[of[some]]
+        ends = np.cumsum(own)
+        rows = np.repeat(first[of[some]] - ends + own, own) + np.arange(ends[-1])
+        needs, fixed, numbers = (column[..., rows] for column in every)
+        ranks = Ranks(needs, fixed, numbers, bool(both), offloads=False)
+        terms = _terms(ranks, np.repeat(many[some], own), schedule)
+        found[:, some] = terms[:, _fullest(terms.sum(axis=0), ends - own)]
     return found
-
-
-def _count(ranks: Ranks) -> int:
-    return len(ranks.rank)
-
-
-def _is_mirrored(ranks: Ranks) -> bool:
-    return ranks.mirrored
 
 
 def _terms(ranks: Ranks, many: NDArray[np.int64], schedule: str) -> Floats:
@@ -182,8 +159,9 @@ def _of_parts(ranks: Ranks, many: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Return the B of a sample that ranks with several parts keep when they have most, and the working set of that
     pass."""
     # A rank is less than two groups of microbatches, one for each stage, ahead: after three of them its passes repeat.
-    enough = 0 * many if ranks.mirrored else np.minimum(many, 3 * ranks.stages)
-    each = (column.tolist() for column in (ranks.rank, ranks.stages, ranks.chunks, enough))
+    rank, stages, chunks = ranks.numbers[:3].astype(int)
+    enough = 0 * many if ranks.mirrored else np.minimum(many, 3 * stages)
+    each = (column.tolist() for column in (rank, stages, chunks, enough))
     found = [
         _most(Keyed(needs, id(needs.stored), id(needs.beside), id(needs.waiting)), *one)
         for needs, *one in zip(ranks.needs, *each, strict=True)
