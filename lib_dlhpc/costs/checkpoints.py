@@ -42,6 +42,19 @@ class Saving:
         return self.blocked + np.maximum(self.background - interval, 0.0)
 
 
+@dataclass(frozen=True)
+class Checks:
+    """Silent errors and what finds them; seconds, every value may be an array.
+
+    A silent error spoils the state and stops nothing. After each `every` s of training, and the
+    checkpoint then, a check stalls training for `takes` and finds any error since the last one.
+    """
+
+    mtbf: Any  # s of training between two silent errors of all nodes together
+    every: Any  # s of training, a multiple of the checkpoint interval
+    takes: Any
+
+
 def saving(experiment: Experiment) -> Saving:
     """Return what a checkpoint of this experiment costs, in the way that run.checkpoint names.
 

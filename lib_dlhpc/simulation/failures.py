@@ -5,6 +5,8 @@ asynchronously, and the next one waits for that. A failure ends any phase: after
 at the newest checkpoint that was written in full, or, if the nodes' own copies survive, at the newest of all,
 whose write then starts anew. Failures strike at random, or at times that are given; also in a checkpoint
 and in a restart, which then begins anew. What stands in prediction/intervals.py as one formula happens here.
+A silent error stops nothing; the next check finds it, and training is back at the newest checkpoint that
+was checked (prediction/silent.py).
 
 Not simulated: checkpoints between two steps only (the interval is of any length), and what differs between ranks.
 """
@@ -17,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import length
-from lib_dlhpc.costs.checkpoints import Saving, saving
+from lib_dlhpc.costs.checkpoints import Checks, Saving, saving
 from lib_dlhpc.costs.input import start_time
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.simulation.step import simulate
@@ -27,16 +29,17 @@ from lib_dlhpc.timeline import breakdown
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 
-KINDS = ("first start", "training", "repeated work", "checkpoint", "wait", "restart")
-TRAIN, WAIT, SAVE, RESTART, DONE = range(5)  # what a run is doing
-KIND = {WAIT: "wait", SAVE: "checkpoint", RESTART: "restart"}
+KINDS = ("first start", "training", "repeated work", "checkpoint", "wait", "check", "restart")
+TRAIN, WAIT, SAVE, CHECK, RESTART, DONE = range(6)  # what a run is doing
+KIND = {WAIT: "wait", SAVE: "checkpoint", CHECK: "check", RESTART: "restart"}
+NEVER = Checks(np.inf, np.inf, 0.0)
 MOST = 10_000  # failures in a row that fall back on the same checkpoint, until a run is given up
 
 
 class Phase(NamedTuple):
-    """Something that a run did; "write" goes on behind the others."""
+    """Something that a run did; "write" goes on behind the others, a "silent error" takes no time."""
 
-    kind: str  # one of KINDS, or "write"
+    kind: str  # one of KINDS, "write" or "silent error"
     start: float  # s
     stop: float  # s
     done: float  # s of training behind it at `stop`; for a write, in what is written
@@ -110,16 +113,18 @@ def simulate_runs(
     seed: int = 0,
     failures: Sequence[float] | None = None,
     start: float = 0.0,
+    checks: Checks = NEVER,
 ) -> FailureRuns:
     """Simulate `work` s of training with a checkpoint after each `interval` s of it, `runs` times.
 
-    mtbf: mean s between failures; start: s before training, in which none strikes. For the rest see
-    simulate_failures.
+    mtbf: mean s between failures; start: s before training, in which none strikes; checks: silent errors,
+    at random, and what finds them; none by default. For the rest see simulate_failures.
     """
-    _check(work=work, interval=interval, mtbf=mtbf)
+    _check(work=work, interval=interval, mtbf=mtbf, silent_mtbf=checks.mtbf, every=checks.every)
     if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 1:
         raise SpecError(f"runs = {runs!r}: expected a whole number, at least 1.")
-    state = _Runs(work, interval, price, int(runs), start, _Strikes(mtbf, seed, failures))
+    strikes = _Strikes(mtbf, seed, failures)
+    state = _Runs(work, interval, price, int(runs), start, strikes, checks)
     while (state.doing != DONE).any():
         state.advance()
     return FailureRuns(work, state.now, state.seconds, state.failed, tuple(state.phases))
@@ -148,6 +153,10 @@ class _Strikes:
             return np.full(len(now), np.inf)
         return now + self.random.exponential(self.mtbf, len(now))
 
+    def clean_for(self, mtbf: float, runs: int) -> Floats:
+        """Return the s of training until the next silent error."""
+        return np.full(runs, mtbf) if np.isinf(mtbf) else self.random.exponential(mtbf, runs)
+
     def survived(self, share: Any, runs: int) -> Flags:
         """Return in which runs the nodes' own copies are still there."""
         return self.random.random(runs) < share
@@ -164,8 +173,12 @@ class _Runs:
         runs: int,
         start: float,
         strikes: _Strikes,
+        checks: Checks = NEVER,
     ) -> None:
         self.work, self.interval, self.price, self.strikes = work, interval, price, strikes
+        self.checks, self.verified = checks, np.zeros(runs)  # s of training that a check has passed
+        self.spoiled = np.full(runs, np.inf)  # s of training from which on the state is wrong
+        self.clean = strikes.clean_for(checks.mtbf, runs)  # s of training until a silent error
         self.now = np.full(runs, start)
         self.done, self.furthest = np.zeros(runs), np.zeros(runs)  # s of training: now, ever
         self.safe, self.newest = np.zeros(runs), np.zeros(runs)  # written in full; of any level
@@ -177,6 +190,7 @@ class _Runs:
         self.until = self.now + self.goal
         self.strike = strikes.after(self.now)
         self.failed, self.in_a_row = np.zeros(runs, np.int64), np.zeros(runs, np.int64)
+        self.rejected = np.zeros(runs, np.int64)  # checks in a row that found an error
         self.back = np.zeros(runs)  # s of training, the farthest that a failure fell back on
         self.seconds = {kind: np.zeros(runs) for kind in KINDS}
         self.seconds["first start"] += start
@@ -196,6 +210,7 @@ class _Runs:
         self._trained(over & (doing == TRAIN))
         self._save(over & (doing == WAIT))
         self._saved(over & (doing == SAVE))
+        self._checked(over & (doing == CHECK))
         self._restarted(over & (doing == RESTART))
 
     def _publish(self, at: Flags) -> None:
@@ -210,6 +225,7 @@ class _Runs:
         passed = end - self.now
         trains = self.doing == TRAIN
         before = self.done.copy()
+        self._spoil(np.where(trains, passed, 0.0))
         self.done = np.where(trains, np.where(failed, before + passed, self.goal), before)
         again = np.where(trains, np.minimum(self.done, self.furthest) - before, 0.0).clip(
             0.0, passed
@@ -233,6 +249,19 @@ class _Runs:
                     self._note("training", middle, stop, self.done[0], ended)
         self.now = end
 
+    def _spoil(self, trained: Floats) -> None:
+        """Silent errors strike in `trained` s; the first one spoils all state from there on."""
+        if np.isinf(self.checks.mtbf):
+            return
+        hit = trained >= self.clean
+        first = hit & np.isinf(self.spoiled)
+        self.spoiled = np.where(first, self.done + self.clean, self.spoiled)
+        if first[0]:
+            at = self.now[0] + self.clean[0]
+            self._note("silent error", at, at, self.spoiled[0])
+        again = self.strikes.clean_for(self.checks.mtbf, len(hit))
+        self.clean = np.where(hit, again, self.clean - trained)
+
     def _fail(self, at: Flags) -> None:
         """Fall back on a checkpoint and restart; what was a restart begins anew."""
         if not at.any():
@@ -243,6 +272,7 @@ class _Runs:
             self._note("write", self.began, self.now[0], self.newest[0], ended=False)
         self.newest = np.where(hit & ~lucky, self.safe, self.newest)
         self.done = np.where(hit, self.newest, self.done)
+        self.spoiled[hit & (self.spoiled > self.done)] = np.inf  # lost with the work
         self.takes[hit], self.takes[lucky] = self.price.restart, self.price.local_restart
         self.again = np.where(hit, self.newest > self.safe, self.again)
         self.written[hit] = np.inf
@@ -252,6 +282,10 @@ class _Runs:
         self.failed += at
         self.in_a_row = np.where(hit & (self.done > self.back), 0, self.in_a_row + at)
         self.back = np.maximum(self.back, np.where(hit, self.done, 0.0))
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Raise SpecError where a run makes no progress."""
         if self.in_a_row.max() > MOST:
             raise SpecError(
                 f"no progress: {MOST:,} failures in a row fell back on the same checkpoint, with"
@@ -278,8 +312,35 @@ class _Runs:
         """Training goes on, and the checkpoint is safe, or will be."""
         self.newest[at] = self.done[at]
         self._write(at)
+        self._go_on(at)
+
+    def _go_on(self, at: Flags) -> None:
+        """Check if that is due, or train, unless all is done."""
+        due = np.minimum(self.checks.every, self.work) * (1 - 1e-9)
+        checks = at & (self.done == self.newest) & (self.done - self.verified >= due)
+        self.doing[checks] = CHECK
+        self.until[checks] = self.now[checks] + self.checks.takes
+        at = at & ~checks
         self.doing[at & (self.done >= self.work)] = DONE
         self._train(at & (self.done < self.work))
+
+    def _checked(self, at: Flags) -> None:
+        """The state is right, or training falls back on the newest checkpoint that was."""
+        wrong = at & np.isfinite(self.spoiled)
+        right = at & ~wrong
+        self.verified = np.where(right, self.done, self.verified)
+        for state in (self.done, self.newest, self.safe, self.back):
+            state[wrong] = self.verified[wrong]
+        self.spoiled[wrong], self.written[wrong], self.again[wrong] = np.inf, np.inf, False
+        self.takes[wrong] = self.price.restart
+        self.doing[wrong], self.until[wrong] = RESTART, self.now[wrong] + self.price.restart
+        self.rejected = np.where(right, 0, self.rejected + wrong)
+        if self.rejected.max() > MOST:
+            raise SpecError(
+                f"no progress: {MOST:,} checks in a row found an error, after"
+                f" {float(self.checks.every):,.0f} s of training each; check more often."
+            )
+        self._go_on(right)
 
     def _write(self, at: Flags) -> None:
         if self.price.background:
@@ -291,7 +352,7 @@ class _Runs:
 
     def _restarted(self, at: Flags) -> None:
         self._write(at & self.again)
-        self._train(at)
+        self._go_on(at)
 
     def _train(self, at: Flags) -> None:
         self.doing[at] = TRAIN
