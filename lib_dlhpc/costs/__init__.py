@@ -31,6 +31,7 @@ stored_activations.py activations stored for the backward pass
 coupled.py            a batch of a coupled workflow: producer and consumer
 state.py              bytes a parameter: weights, gradients, optimizer state
 checkpoints.py        bytes written, stall of training, and restart time
+spares.py             nodes of a run, spares and replicas: who trains when some are in repair
 offload.py            offloaded bytes, and the link they use
 """
 

@@ -19,6 +19,8 @@ memory_timeline.py
                 memory of a device over a step, layer by layer
 intervals.py    checkpoint intervals: Young, Daly, exact; goodput
 resilience.py   a run with failures: goodput, expected time, best checkpoint interval
+silent.py       silent errors: how often to check, and what is lost
+spares.py       nodes in repair: waiting for spares, or going on with fewer replicas
 io.py           reading(experiment): the rate of each input limit, the bottleneck; volumes, nodes needed
 striping.py     a checkpoint written to striped files: one for all, one per rank, through aggregators
 caching.py      cache hit rates when every epoch reads everything in a new random order

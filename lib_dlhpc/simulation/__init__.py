@@ -24,6 +24,7 @@ caching.py       caches: hits of an epoch by eviction policy
 neighbors.py    a program whose ranks exchange messages with two neighbors, its calls as they are recorded
 coupled.py       a simulation that feeds training, with a buffer between them
 failures.py      a run with checkpoints and failures, many runs at once
+spares.py        a machine whose nodes fail and are repaired
 merging.py       messages that switches add or copy
 messages.py      messages as rows of the Timeline
 chakra/          execution traces of MLCommons Chakra: a program exported, any trace simulated

@@ -114,17 +114,19 @@ def simulate_runs(
     failures: Sequence[float] | None = None,
     start: float = 0.0,
     checks: Checks = NEVER,
+    errors: Sequence[float] | None = None,
 ) -> FailureRuns:
     """Simulate `work` s of training with a checkpoint after each `interval` s of it, `runs` times.
 
-    mtbf: mean s between failures; start: s before training, in which none strikes; checks: silent errors,
-    at random, and what finds them; none by default. For the rest see simulate_failures.
+    mtbf: mean s between failures; start: s before training, in which none strikes; checks: silent errors
+    and what finds them; none by default. errors: the times in s at which a silent one strikes, in place of
+    random ones. For the rest see simulate_failures.
     """
     _check(work=work, interval=interval, mtbf=mtbf, silent_mtbf=checks.mtbf, every=checks.every)
     if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 1:
         raise SpecError(f"runs = {runs!r}: expected a whole number, at least 1.")
-    strikes = _Strikes(mtbf, seed, failures)
-    state = _Runs(work, interval, price, int(runs), start, strikes, checks)
+    strikes, silent = _Strikes(mtbf, seed, failures), _Strikes(checks.mtbf, (seed, 1), errors)
+    state = _Runs(work, interval, price, int(runs), start, strikes, silent, checks)
     while (state.doing != DONE).any():
         state.advance()
     return FailureRuns(work, state.now, state.seconds, state.failed, tuple(state.phases))
@@ -139,7 +141,7 @@ def _check(**seconds: float) -> None:
 class _Strikes:
     """When failures strike: as likely at any moment, or at the times that are given."""
 
-    def __init__(self, mtbf: float, seed: int, times: Sequence[float] | None) -> None:
+    def __init__(self, mtbf: float, seed: Any, times: Sequence[float] | None) -> None:
         self.mtbf, self.random = mtbf, np.random.default_rng(seed)
         self.times = None if times is None else np.append(np.sort(times), np.inf)
 
@@ -152,10 +154,6 @@ class _Strikes:
         if np.isinf(self.mtbf):
             return np.full(len(now), np.inf)
         return now + self.random.exponential(self.mtbf, len(now))
-
-    def clean_for(self, mtbf: float, runs: int) -> Floats:
-        """Return the s of training until the next silent error."""
-        return np.full(runs, mtbf) if np.isinf(mtbf) else self.random.exponential(mtbf, runs)
 
     def survived(self, share: Any, runs: int) -> Flags:
         """Return in which runs the nodes' own copies are still there."""
@@ -173,12 +171,13 @@ class _Runs:
         runs: int,
         start: float,
         strikes: _Strikes,
-        checks: Checks = NEVER,
+        errors: _Strikes,
+        checks: Checks,
     ) -> None:
         self.work, self.interval, self.price, self.strikes = work, interval, price, strikes
         self.checks, self.verified = checks, np.zeros(runs)  # s of training that a check has passed
         self.spoiled = np.full(runs, np.inf)  # s of training from which on the state is wrong
-        self.clean = strikes.clean_for(checks.mtbf, runs)  # s of training until a silent error
+        self.errors, self.error = errors, errors.after(np.full(runs, start))  # the next silent one
         self.now = np.full(runs, start)
         self.done, self.furthest = np.zeros(runs), np.zeros(runs)  # s of training: now, ever
         self.safe, self.newest = np.zeros(runs), np.zeros(runs)  # written in full; of any level
@@ -225,7 +224,7 @@ class _Runs:
         passed = end - self.now
         trains = self.doing == TRAIN
         before = self.done.copy()
-        self._spoil(np.where(trains, passed, 0.0))
+        self._spoil(end)
         self.done = np.where(trains, np.where(failed, before + passed, self.goal), before)
         again = np.where(trains, np.minimum(self.done, self.furthest) - before, 0.0).clip(
             0.0, passed
@@ -249,18 +248,16 @@ class _Runs:
                     self._note("training", middle, stop, self.done[0], ended)
         self.now = end
 
-    def _spoil(self, trained: Floats) -> None:
-        """Silent errors strike in `trained` s; the first one spoils all state from there on."""
-        if np.isinf(self.checks.mtbf):
+    def _spoil(self, end: Floats) -> None:
+        """A silent error in training spoils all state from there on; in other phases it strikes nothing."""
+        hit = self.error <= end
+        if not hit.any():
             return
-        hit = trained >= self.clean
-        first = hit & np.isinf(self.spoiled)
-        self.spoiled = np.where(first, self.done + self.clean, self.spoiled)
+        first = hit & (self.doing == TRAIN) & np.isinf(self.spoiled)
+        self.spoiled = np.where(first, self.done + self.error - self.now, self.spoiled)
         if first[0]:
-            at = self.now[0] + self.clean[0]
-            self._note("silent error", at, at, self.spoiled[0])
-        again = self.strikes.clean_for(self.checks.mtbf, len(hit))
-        self.clean = np.where(hit, again, self.clean - trained)
+            self._note("silent error", self.error[0], self.error[0], self.spoiled[0])
+        self.error = np.where(hit, self.errors.after(end), self.error)
 
     def _fail(self, at: Flags) -> None:
         """Fall back on a checkpoint and restart; what was a restart begins anew."""

@@ -1,0 +1,98 @@
+"""A machine whose nodes fail and are repaired, simulated: a run that waits for spares, or goes on with fewer replicas.
+
+Event by event: a node fails, as likely at any moment and only while it trains; it leaves for repair, for a
+random or a fixed time; a spare takes its place, or, without one, all nodes wait or the other replicas go on.
+"""
+
+from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.costs.spares import Pool
+from lib_dlhpc.errors import SpecError
+
+REPAIRS = ("exponential", "fixed")
+
+
+class _Nodes:
+    """Which nodes are in repair, and when each is back."""
+
+    def __init__(self, pool: Pool, seed: int, repair: str) -> None:
+        if repair not in REPAIRS:
+            raise SpecError(f"repair = {repair!r}: expected one of {', '.join(REPAIRS)}.")
+        self.pool, self.fixed, self.random = pool, repair == "fixed", np.random.default_rng(seed)
+        self.back: list[float] = []  # s, a heap
+
+    @property
+    def training(self) -> int:
+        return int(self.pool.training(len(self.back)))
+
+    def fails_after(self) -> float:
+        """Return the s until the next of those that train fails."""
+        return float(self.random.exponential(self.pool.node_mtbf / self.training))
+
+    def fail(self, now: float) -> None:
+        """Take a node to repair at `now`."""
+        mean = self.pool.repair
+        heappush(self.back, now + (mean if self.fixed else float(self.random.exponential(mean))))
+
+
+def simulate_waiting(
+    pool: Pool,
+    interval: float,
+    saving: Saving,
+    failures: int,
+    seed: int = 0,
+    repair: str = "exponential",
+) -> float:
+    """Return the share of nodes and time that became training until `failures` nodes had failed.
+
+    All nodes train or none. A failure costs the work since the last checkpoint (synchronous, after each
+    `interval` s) and a restart; without a spare the restart waits for a repaired node.
+    """
+    nodes, now, trained = _Nodes(pool, seed, repair), 0.0, 0.0
+    while failures:
+        lasts = nodes.fails_after()
+        up = max(lasts - saving.restart, 0.0)
+        trained += up // (interval + saving.blocked) * interval
+        now += lasts
+        nodes.fail(now)
+        failures -= 1
+        while nodes.back and (nodes.back[0] <= now or not nodes.training):
+            now = max(now, heappop(nodes.back))
+    return trained / now * pool.nodes / (pool.nodes + pool.spares)
+
+
+def simulate_elastic(
+    pool: Pool,
+    stall: float,
+    rejoin: float,
+    failures: int,
+    seed: int = 0,
+    repair: str = "exponential",
+) -> float:
+    """Return the share of nodes and time that became training until `failures` nodes had failed.
+
+    The other replicas go on after `stall` s; one that has lost a node trains again `rejoin` s later.
+    """
+    nodes, now, trained = _Nodes(pool, seed, repair), 0.0, 0.0
+    quiet, absent = 0.0, list[float]()  # when the stall ends; when replicas that restart are there
+    strike = now + nodes.fails_after()
+    while failures:
+        at = min([strike, *nodes.back[:1], *absent[:1]])
+        counted = max(nodes.training - pool.replica * len(absent), 0)
+        trained += counted * max(at - max(now, quiet), 0.0)
+        now = at
+        if absent and absent[0] <= now:
+            heappop(absent)
+            continue
+        if nodes.back and nodes.back[0] <= now:
+            heappop(nodes.back)
+        else:
+            nodes.fail(now)
+            heappush(absent, now + stall + rejoin)
+            quiet, failures = now + stall, failures - 1
+        strike = now + nodes.fails_after() if nodes.training else np.inf
+    return trained / now / (pool.nodes + pool.spares)
