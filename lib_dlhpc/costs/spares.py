@@ -26,7 +26,7 @@ class Pool:
         if self.nodes < 1 or self.spares < 0:
             counts = f"nodes = {self.nodes}, spares = {self.spares}"
             raise SpecError(f"{counts}: expected at least 1 node and 0 spares.")
-        if self.replica < 0 or self.replica and self.nodes % self.replica:
+        if self.replica < 0 or (self.replica and self.nodes % self.replica):
             divisors = f"a divisor of the {self.nodes} nodes"
             raise SpecError(f"replica = {self.replica}: expected 0 or {divisors}.")
         if not (self.node_mtbf > 0 and 0 < self.repair < np.inf):

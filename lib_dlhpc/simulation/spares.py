@@ -5,7 +5,6 @@ random or a fixed time; a spare takes its place, or, without one, all nodes wait
 """
 
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
 

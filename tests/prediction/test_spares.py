@@ -1,6 +1,7 @@
 """Laws of spares and replicas: Erlang's formula, a simulated machine, and what a choice can gain at most."""
 
 from dataclasses import replace
+from itertools import pairwise
 from math import factorial
 
 import numpy as np
@@ -66,7 +67,7 @@ def test_smaller_replicas_leave_more_nodes_in_training(spares):
         elastic_goodput(replace(POOL, spares=spares, replica=size), 60.0, 600.0)
         for size in (64, 32, 16, 8, 4, 2, 1)
     ]
-    assert all(a < b for a, b in zip(found, found[1:], strict=False))
+    assert all(a < b for a, b in pairwise(found))
     busy = 1 - 2.4 / (64 + spares)  # those in repair cannot train
     assert found[-1] < max(busy, 64 / (64 + spares)) + 1e-9
 

@@ -6,7 +6,7 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
-from lib_dlhpc.explore.failures.charts import LOST, PHASES, WAYS
+from lib_dlhpc.explore.failures.charts import CHECKED, LOST, PHASES, WAYS
 from lib_dlhpc.results.palette import CHECKPOINT, SERIES
 
 RED, BLUE = SERIES[1], SERIES[0]
@@ -16,6 +16,16 @@ LINES = {
     "repeated work": (SERIES[1], [2, 2], "triangle-up"),
     "restarts": (SERIES[6], [1, 3], "diamond"),
     "all losses": ("currentColor", [1, 0], "circle"),
+}
+CHECK_LINES = {
+    "checks": (CHECKPOINT, [6, 3], "square"),
+    "silent errors": (SERIES[1], [2, 2], "triangle-up"),
+    "failures": (SERIES[6], [1, 3], "diamond"),
+    "all losses": ("currentColor", [1, 0], "circle"),
+}
+SPARE_LINES = {
+    "fewer replicas go on": (SERIES[0], [1, 0], "circle"),
+    "all wait": (SERIES[1], [6, 3], "square"),
 }
 # Seconds as people say them: a clock has no SI prefixes above its seconds.
 TIME = (
@@ -27,24 +37,13 @@ TIME = (
 TIMES = [*(10.0**k for k in range(-7, 2)), 60, 600, 3600, 6 * 3600, 86400, 10 * 86400, 100 * 86400]
 
 
-@drawing(
-    height=270,
-    left=70,
-    right=128,
-    top=58,
-    lines={"line": "", "x": "interval (s)", "y": "share of the time"},
-    marks={"words": "best interval"},
-    simulated={"x": "simulated at (s)", "y": "mean loss", "low": "10%", "high": "90%"},
-)
-def failures_loss() -> Layers:
-    """Which interval loses the least? (crosses: simulated)"""
-    x = kit.x_axis(
-        "x:Q", "training between two checkpoints", TIME, log=10, values=TIMES, grid=False
-    )
+def losses(interval: str, lines: dict[str, Any]) -> Layers:
+    """Return shares of the time that are lost over an interval, by cause; with crosses where runs were simulated."""
+    x = kit.x_axis("x:Q", interval, TIME, log=10, values=TIMES, grid=False)
     share, decades = "format(datum.value, '.2~%')", [1e-4, 1e-3, 1e-2, 0.1, 1]
     y = kit.y_axis("y:Q", "share of the time that is lost", share, log=10, values=decades)
-    lines, symbols, _ = kit.line_marks(x, y, list(LINES), LINES)
-    color, *_ = kit.line_scales(list(LINES), LINES)
+    drawn, symbols, _ = kit.line_marks(x, y, list(lines), lines)
+    color, *_ = kit.line_scales(list(lines), lines)
     ends = data("ends", x=x, y="place:Q", text="line:N", color=color)
     late = ends.transform_filter("datum.late").mark_text(align="left", dx=8)
     early = ends.transform_filter("!datum.late").mark_text(align="left", dx=8, dy=-6, **HALO)
@@ -61,7 +60,7 @@ def failures_loss() -> Layers:
         marks.mark_rule(strokeDash=[3, 3], opacity=0.7),
         kit.on_top(marks, alt.expr("datum.dy"), align="left", dx=3),
         kit.marker(x),
-        lines.mark_line(strokeWidth=2.2, clip=True),
+        drawn.mark_line(strokeWidth=2.2, clip=True),
         symbols,
         late,
         early,
@@ -72,21 +71,78 @@ def failures_loss() -> Layers:
     )
 
 
+LOSSES: dict[str, Any] = {"height": 270, "left": 70, "right": 128, "top": 58}
+LOSSES |= {
+    "lines": {"line": "", "x": "interval (s)", "y": "share of the time"},
+    "marks": {"words": "best interval"},
+    "simulated": {"x": "simulated at (s)", "y": "mean loss", "low": "10%", "high": "90%"},
+}
+
+
+@drawing(**LOSSES)
+def failures_loss() -> Layers:
+    """Which interval loses the least? (crosses: simulated)"""
+    return losses("training between two checkpoints", LINES)
+
+
+@drawing(**LOSSES)
+def failures_checks() -> Layers:
+    """How often to look for silent errors? (crosses: simulated)"""
+    return losses("training between two checks", CHECK_LINES)
+
+
 @drawing(
-    height=110,
-    left=92,
-    top=18,
-    bars={"run": "run", "kind": "what", "start": "from (s)", "stop": "to (s)"},
+    height=240,
+    left=62,
+    right=150,
+    top=30,
+    lines={"line": "", "x": "spare nodes", "y": "goodput of all nodes"},
+    marks={"words": "spare nodes"},
 )
-def failures_phases() -> Layers:
-    """Where does the time of the run go? (✕: a failure)"""
+def failures_spares() -> Layers:
+    """How many spare nodes? (goodput of all nodes, spares included)"""
+    x = kit.x_axis("x:Q", "spare nodes", kit.WHOLE, grid=False)
+    y = kit.y_axis("y:Q", "goodput of all nodes", kit.PERCENT)
+    marks = data("marks", x=x)
+    return (
+        kit.room("x", "y"),
+        marks.mark_rule(strokeDash=[3, 3], opacity=0.7),
+        kit.on_top(marks, align="left", dx=3),
+        kit.marker(x),
+        *kit.line_marks(x, y, list(SPARE_LINES), SPARE_LINES),
+        *kit.values_beside(x, y),
+    )
+
+
+def phases(looks: dict[str, Any]) -> tuple[list[alt.Chart], list[alt.Chart]]:
+    """Return the bars of runs with the names of these, and where they failed."""
     ticks = alt.expr("sequence(0, 1.0001 * data('room')[1].x, data('room')[1].step)")
-    x = kit.x_axis("start:Q", "time since the start", TIME, grid=False, values=ticks)
+    x = kit.x_axis("start:Q", "time", TIME, grid=False, values=ticks)
     failed = data("strikes", x="x:Q", y=kit.lane("top"))
     bolt = failed.mark_rule(strokeWidth=2, color=RED).encode(y2="bottom:Q")
     sign = failed.mark_text(text="✕", fontWeight="bold", color=RED, dy=-5, fontSize=13)
-    *bars, names = kit.lanes(x, "kind:N", PHASES, 0.5)
-    return *bars, bolt, sign, names
+    return kit.lanes(x, "kind:N", looks, 0.5), [bolt, sign]
+
+
+PHASED: dict[str, Any] = {"height": 110, "left": 92, "top": 18}
+PHASED |= {"bars": {"run": "run", "kind": "what", "start": "from (s)", "stop": "to (s)"}}
+
+
+@drawing(**PHASED)
+def failures_phases() -> Layers:
+    """Where does the time of the run go? (✕: a failure)"""
+    (*bars, names), signs = phases(PHASES)
+    return *bars, *signs, names
+
+
+@drawing(**PHASED)
+def failures_found() -> Layers:
+    """When is a silent error found? (?: it strikes, ✕: a failure)"""
+    (*bars, names), signs = phases(CHECKED)
+    wrong = data("errors", x="x:Q", y=kit.lane("top"))
+    line = wrong.mark_rule(strokeWidth=2.5, strokeDash=[3, 2]).encode(y2="bottom:Q")
+    sign = wrong.mark_text(text="?", fontWeight="bold", dy=-6, fontSize=14)
+    return *bars, *signs, line, sign, names
 
 
 @drawing(

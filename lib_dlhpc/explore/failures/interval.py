@@ -1,18 +1,23 @@
 """How often to save: the cost of checkpoints and of failures, against the interval between two checkpoints."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
-import ipywidgets
 import numpy as np
 
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
-from lib_dlhpc.explore.blocks.charts import State, columns, marked
-from lib_dlhpc.explore.blocks.lines import line_columns
-from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.failures.charts import LOST, phases_state
+from lib_dlhpc.explore.failures.losses import (
+    HOPELESS,
+    RUNS,
+    SEED,
+    Simulated,
+    losses_state,
+    simulated_point,
+    simulating,
+)
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.resilience import Resilience
 from lib_dlhpc.simulation import simulate_runs
@@ -40,15 +45,12 @@ INTERVALS = tuple(
     MINUTE * m for m in (0.5, 1, 2, 5, 10, 15, 20, 30, 45, 60, 120, 180, 360, 720, 1440)
 )
 AT = np.unique([*np.geomspace(10, 2 * DAY, 61), *INTERVALS])  # s
-LEAST = 1e-4  # share of the time, where the chart of losses ends
 # Steps of some seconds: 128 GPUs hold the network, as most runs of this size have it.
 SPLIT: dict[str, Any] = {"tensor": 8, "pipeline": 16, "batch": 32, "microbatches": 32}
 SPLIT |= {"precision": "bf16", "optimizer": "adam"}
 EPOCHS = 10_000  # so long that beginning and end do not count
 SPELL = 54 * DAY  # of Llama 3's count
-FACTORS, RUNS = (0.25, 0.5, 1.0, 2.0, 4.0), 200  # of the best interval, and runs simulated at each
-HOPELESS = 0.9  # share of the time that is lost, above which runs take too long to simulate
-SEED = 9
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the best interval, at which runs are simulated
 PUBLISHED = {
     "llama3-effective-time": ("Llama 3, 54 days: time that became training (at least)", "{:.3g}%"),
     "daly06-opt-24h": ("Daly: saving takes 5 min, a failure a day: best interval", "{:.3g} min"),
@@ -62,7 +64,6 @@ FILES = Slider("File system", "The shared file system, all writers together", RA
 RESTARTS = (0.0, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 BETWEEN = "Training between two checkpoints"
 UNTIL = "From a failure until the state can be read"
-Simulated = Sequence[tuple[float, float, float, float, float]]  # as simulated_points has them
 
 
 class Setting(NamedTuple):
@@ -78,29 +79,14 @@ class Setting(NamedTuple):
 
 def the_interval() -> Bench[Setting]:
     """Return the experiment: what is lost against the interval, failures simulated beside it, and a run's days."""
-    said = ipywidgets.HTML()
-    button = ipywidgets.Button(
-        description=f"Simulate {RUNS} runs",
-        button_style="primary",
-        layout={"width": "auto", "align_self": "flex-start"},
-        tooltip="A second or two: at five intervals, with failures drawn at random",
-    )
 
     def view(setting: Setting) -> View:
-        said.value = ""  # of another setting
         charts = {"failures_loss": loss_view(setting), "failures_phases": phases_view(setting)}
         return View(interval_words(setting), interval_wall(setting), charts)
 
-    def simulate(_: Any) -> None:
-        points = simulated_points(bench.setting)
-        bench.charts["failures_loss"].update(*loss_view(bench.setting, points))
-        said.value = verdict_html(simulated_words(points))
-
-    button.on_click(simulate)
     look = "which line rises and which falls, where they cross, and how flat their sum is there."
-    results = ["failures_loss", button, said, "failures_phases"]
-    bench = Bench(Setting(), view, results, "The run makes progress.", look)
-    return bench
+    charts, fine = ("failures_loss", "failures_phases"), "The run makes progress."
+    return simulating(Setting(), view, loss_view, simulated_points, charts, fine, look)
 
 
 @lru_cache(maxsize=256)
@@ -137,30 +123,10 @@ def shares_at(setting: Setting, intervals: Any) -> dict[str, Any]:
 def loss_view(setting: Setting, simulated: Simulated = ()) -> State:
     """Return the columns of the chart "failures_loss": shares of the time, by cause and in all, over intervals in s."""
     shares, own, now = shares_at(setting, AT), found(setting), setting.interval
-    lost = 1 - shares["training"]
-    curves = {name: shares[name] for name in LOST} | {"all losses": lost}
-    seen = {name: y >= LEAST for name, y in curves.items()}
-    shown = {n: (AT[seen[n]], y[seen[n]]) for n, y in curves.items() if seen[n].any()}
+    curves = {name: shares[name] for name in LOST} | {"all losses": 1 - shares["training"]}
     best = {"Young": float(own.young), "Daly": float(own.daly), "exact": float(own.best)}
-    marks = [(f"{name}: {show(x, 's')}", x) for name, x in best.items() if AT[0] <= x <= AT[-1]]
-    rules = [{"x": x, "words": w, "dy": -4 - 14 * k} for k, (w, x) in enumerate(marks)]
-    bars = [{"x": p[0], "y": p[1], "low": max(p[2], LEAST), "high": p[3]} for p in simulated]
-    here = float(np.interp(np.log(now), np.log(AT), np.nan_to_num(lost, nan=1.0)))
-    right = now > np.sqrt(AT[0] * AT[-1])
-    data = {
-        **line_columns(shown),
-        "marks": columns(rules),
-        "now": marked(f"now: {here:.1%} lost", right, 11, x=now, y=max(here, LEAST)),
-        "simulated": columns(bars),
-        "room": {"y": [LEAST, 1.0], "x": [float(AT[0]), float(AT[-1])]},
-    }
-    data["ends"]["late"] = [x > AT[-1] / 30 for x in data["ends"]["x"]]
-    named = ", ".join(f"{name} {show(x, 's')}" for name, x in best.items())
-    words = f"With a checkpoint every {show(now, 's')} {here:.1%} of the time is lost. Best intervals: {named}."
-    if simulated:
-        each = ", ".join(f"{mean:.1%} at {show(at, 's')}" for at, mean, *_ in simulated)
-        words += f" Simulated runs lost {each}."
-    return data, words
+    data, words = losses_state(AT, curves, best, now, simulated)
+    return data, f"With a checkpoint every {show(now, 's')} {words}"
 
 
 def phases_view(setting: Setting) -> State:
@@ -175,7 +141,7 @@ def phases_view(setting: Setting) -> State:
 
 
 def simulated_points(setting: Setting) -> Simulated:
-    """Return the losses of simulated runs at some intervals: (s, mean, 10%, 90%)."""
+    """Return the losses of simulated runs at some intervals."""
     own, points = found(setting), []
     for factor in FACTORS:
         interval = factor * float(own.best)
@@ -184,20 +150,8 @@ def simulated_points(setting: Setting) -> Simulated:
             continue
         work = max(min(30 * float(own.mtbf), 1500 * interval), 40 * interval)
         runs = simulate_runs(work, interval, own.saving, float(own.mtbf), runs=RUNS, seed=SEED)
-        low, high = np.quantile(1 - work / runs.wall, (0.1, 0.9)).tolist()
-        points.append((interval, 1 - runs.goodput, low, high, predicted))
+        points.append(simulated_point(interval, work, runs.wall, predicted))
     return tuple(points)
-
-
-def simulated_words(points: Simulated) -> str:
-    """Say how far the simulated runs are from the formula."""
-    if not points:
-        return "Not simulated: hardly any run would complete."
-    off = max(abs(mean / predicted - 1) for _, mean, _, _, predicted in points)
-    return (
-        f"<b>Simulated.</b> The mean loss of {RUNS} runs is within {off:.1%} of the formula at each of"
-        f" {len(points)} intervals. Bars: eight of ten runs; a single run may be luckier, or not."
-    )
 
 
 def interval_words(setting: Setting) -> str:

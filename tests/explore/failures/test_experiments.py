@@ -38,10 +38,10 @@ from lib_dlhpc.explore.failures.interval import (
     phases_view,
     shares_at,
     simulated_points,
-    simulated_words,
     the_interval,
 )
 from lib_dlhpc.explore.failures.live import Outcome, fail_here, mtbf_of, rows_of
+from lib_dlhpc.explore.failures.losses import RUNS, simulated_words
 from lib_dlhpc.explore.failures.machine import Alone, Leg, Survived
 from lib_dlhpc.explore.failures.machine import Setting as Machine
 from lib_dlhpc.explore.failures.network import Trunk
@@ -151,7 +151,7 @@ def test_walls_name_the_cause() -> None:
 
 def test_simulating_puts_points_on_the_chart_and_another_setting_takes_them_off() -> None:
     page = the_interval()
-    click(page, f"Simulate {failures.RUNS} runs")
+    click(page, f"Simulate {RUNS} runs")
     figure = page.charts["failures_loss"]
     assert len(figure.data["simulated"]["x"]) == 5 and "Simulated.</b>" in result_text(page)
     controls(page)["Interval"].value = INTERVALS[0]
