@@ -23,8 +23,8 @@ from lesson_page import (
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "09_state_and_failures.ipynb"
-PLOTS = 5
-QUESTIONS = 31
+PLOTS = 8
+QUESTIONS = 48
 MOVES = {
     0: {
         "GPUs": "ArrowLeft",
@@ -41,8 +41,25 @@ MOVES = {
         "Network": "GPT, 1 T weights",
         "Who writes": "the first node",
     },
+    2: {
+        "GPUs": "ArrowLeft",
+        "A node fails": "ArrowLeft",
+        "Repair": "ArrowLeft",
+        "Restart": "ArrowLeft",
+        "Replica": "ArrowRight",
+        "Stall": "ArrowRight",
+        "Spares": "ArrowRight",
+    },
+    4: {
+        "GPUs": "ArrowLeft",
+        "A silent error": "ArrowLeft",
+        "A node fails": "ArrowLeft",
+        "A check takes": "ArrowLeft",
+        "Restart": "ArrowLeft",
+        "Check": "ArrowLeft",
+    },
 }
-GUESSES = {0: "10", 9: "10", 16: "10", 21: "5"}  # a number: that choice of a list
+GUESSES = {0: "10", 9: "10", 16: "8", 23: "10", 28: "12", 35: "5"}  # a number: that choice of a list
 GO = "Train from here"
 
 
@@ -81,18 +98,18 @@ def test_simulated_runs_stand_beside_the_formula(page: Any, eventually: Any) -> 
 
 
 def test_a_version_is_clicked_and_continued(page: Any, eventually: Any) -> None:
-    panel, train = experiment(page, 2), page.get_by_role("button", name=GO)
+    panel, train = experiment(page, 3), page.get_by_role("button", name=GO)
     eventually(lambda: versions(page).count() == 1)
     train.click()
     eventually(lambda: versions(page).count() == 5)
-    before = page.evaluate(DRAWN, 2)
-    choose(page, 2, "Train", "the last layer")
-    slider(page, 2, "Epochs").press("Home")
+    before = page.evaluate(DRAWN, 3)
+    choose(page, 3, "Train", "the last layer")
+    slider(page, 3, "Epochs").press("Home")
     eventually(lambda: "1 epoch, the last layer" in panel.inner_text())
     train.click()
     eventually(lambda: versions(page).count() == 6)
     eventually(lambda: "all of it" in panel.inner_text())
-    eventually(lambda: page.evaluate(DRAWN, 2) != before)
+    eventually(lambda: page.evaluate(DRAWN, 3) != before)
     versions(page).nth(2).click()
     eventually(
         lambda: "from version 3" in panel.inner_text() and "new branch" in panel.inner_text()
@@ -101,11 +118,11 @@ def test_a_version_is_clicked_and_continued(page: Any, eventually: Any) -> None:
     page.keyboard.press("Enter")  # no mouse is needed
     eventually(lambda: "from version 2" in panel.inner_text())
     eventually(lambda: versions(page).nth(1).get_attribute("aria-pressed") == "true")
-    choose(page, 2, "Train", "all layers")
-    slider(page, 2, "Rate").press("End")
+    choose(page, 3, "Train", "all layers")
+    slider(page, 3, "Rate").press("End")
     eventually(lambda: "rate 2" in panel.inner_text())
     train.click()
-    eventually(lambda: "has unlearned" in wall(page, 2))
+    eventually(lambda: "has unlearned" in wall(page, 3))
     has(versions(page), 7)
     tells(panel, "branch-2")
 
@@ -113,7 +130,7 @@ def test_a_version_is_clicked_and_continued(page: Any, eventually: Any) -> None:
 def test_a_run_that_is_killed_leaves_the_page_usable_and_ends_with_the_same_weights(
     page: Any, eventually: Any
 ) -> None:
-    panel = experiment(page, 3)
+    panel = experiment(page, 5)
     begins = passing(page, "First undisturbed")
     panel.get_by_role("button", name="Let it fail").click()
     eventually(begins)
@@ -124,7 +141,7 @@ def test_a_run_that_is_killed_leaves_the_page_usable_and_ends_with_the_same_weig
 
 
 def test_a_run_can_be_cancelled(page: Any) -> None:
-    can_be_cancelled(experiment(page, 3), "Let it fail")
+    can_be_cancelled(experiment(page, 5), "Let it fail")
 
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:

@@ -20,11 +20,23 @@ from lib_dlhpc.explore.failures.interval import (
 from lib_dlhpc.explore.failures.live import EXAMPLE, expected, mtbf_of, total_of
 from lib_dlhpc.explore.failures.machine import Setting as Failing
 from lib_dlhpc.explore.failures.network import WIDTHS, Learner
+from lib_dlhpc.explore.failures.silent import Setting as Checking
+from lib_dlhpc.explore.failures.silent import found as checks_of
+from lib_dlhpc.explore.failures.spares import (
+    ELASTIC,
+    WAIT,
+    best_spares,
+    goodput_of,
+    in_repair_of,
+    pool_of,
+)
+from lib_dlhpc.explore.failures.spares import Setting as Spared
 from lib_dlhpc.explore.failures.versions import last_layer_bytes
 from lib_dlhpc.explore.failures.ways import BEST, WAYS, ways_walls
 from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.explore.failures.ways import found as saved
 from lib_dlhpc.prediction.intervals import daly, exact, goodput, young
+from lib_dlhpc.prediction.spares import in_repair
 from lib_dlhpc.prediction.validate import results, validate
 
 
@@ -161,6 +173,35 @@ def test_the_network_of_the_page_is_as_the_text_says():
     assert WIDTHS[-2:] == [256, 10] and last_layer_bytes() == 4 * (256 * 10 + 10)
 
 
+def test_spares_and_replicas_are_as_the_text_says():
+    own = Spared(spares=0)
+    assert own.gpus // 8 == 2048 and 2048 // own.replica == 128 and 2048 // 256 == 8
+    shares = in_repair(pool_of(own))
+    assert shares[1 : own.replica + 1].sum() > 0.98  # one replica is missing nearly always
+    best, load = best_spares(own, WAIT), in_repair_of(own)
+    assert 2 < best / load < 2.5  # twice as many spares as are in repair
+    assert goodput_of(own, ELASTIC) > goodput_of(own._replace(spares=best), WAIT)
+    huge = own._replace(gpus=131072)
+    slow = [goodput_of(huge._replace(stall=s), ELASTIC) for s in (180.0, 600.0)]
+    assert goodput_of(huge._replace(spares=best_spares(huge, WAIT)), WAIT) < slow[1] < slow[0]
+
+
+def test_silent_errors_are_as_the_text_says():
+    own = Checking()
+    assert checks_of(own).checks.mtbf == pytest.approx(54 / 6 * DAY)
+    assert checks_of(own).first_order / 3600 == pytest.approx(6)
+    assert checks_of(own).best / 3600 == pytest.approx(6, rel=0.06)
+    lost, costs = {}, {}
+    for takes in (60.0, 600.0):
+        found = checks_of(own._replace(takes=takes))
+        lost[takes] = found.lost(found.best)
+        costs[takes] = float(lost[takes]["checks"] + lost[takes]["silent errors"])
+    assert costs[60.0] / costs[600.0] == pytest.approx(1 / 3, rel=0.1)
+    assert checks_of(own._replace(takes=60.0)).best / checks_of(own).best == pytest.approx(
+        1 / 3, rel=0.1
+    )
+
+
 def test_the_answers_of_the_checks():
     assert pytest.approx(1 / 3) == 1 / (2 + 1)
     assert pytest.approx(57, abs=0.5) == 4096 / (6 * 12)
@@ -176,4 +217,4 @@ def test_a_checkpoint_has_14_bytes_for_each_weight():
 
 
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
-    has_every_part(repository / "modules" / "09_state_and_failures.ipynb", 4, 5)
+    has_every_part(repository / "modules" / "09_state_and_failures.ipynb", 6, 8)

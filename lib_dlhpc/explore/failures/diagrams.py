@@ -73,6 +73,25 @@ def versions() -> kit.Diagram:
     return kit.held(("version 1", "version 2", "version 3"), rows)
 
 
+def spoiled() -> kit.Diagram:
+    """Return a run that saves a wrong state until a check finds it, and repeats what it has trained since the last."""
+    bars, now = list[kit.Bar](), 0.0
+    parts = (
+        ("check", SAVE, kit.VIOLET),
+        ("right", 0.5 * TRAIN, kit.BLUE),
+        ("wrong, and saved", TRAIN, kit.RED),
+        ("check", SAVE, kit.VIOLET),
+        ("restart", RESTART, kit.GRAY),
+        ("repeat all of it", 1.5 * TRAIN, kit.GREEN),
+    )
+    for name, takes, fill in parts:
+        bars.append(kit.Bar(now, now + takes, name, fill))
+        now += takes
+    strikes = SAVE + 0.5 * TRAIN
+    words = "one GPU computes wrong"
+    return kit.lanes([kit.Lane("all GPUs", bars)], "time, not to scale", (strikes, words), side=0.1)
+
+
 def written() -> kit.Diagram:
     """Return the bytes of a version, and those that the next one writes if only its last layer has changed."""
     network = Learner().network
@@ -97,6 +116,7 @@ DIAGRAMS = {
     "last_layer: answer": written,
     "How do you avoid losing a month?": failed,
     "How long must training stall?": stalls,
+    "What if a result is wrong, and nothing stops?": spoiled,
     "What else is a version good for?": versions,
     "killed_run: answer": killed,
 }

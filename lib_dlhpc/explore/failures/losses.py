@@ -13,7 +13,7 @@ from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.spec.units import format_quantity as show
 
 LEAST = 1e-4  # share of the time, where the charts end
-RUNS, SEED = 200, 9  # runs simulated at each interval
+RUNS, SEED = 200, 9  # runs simulated at each interval, unless a page has another number
 HOPELESS = 0.9  # share of the time that is lost, above which runs take too long to simulate
 Point = tuple[float, float, float, float, float]  # s; loss: mean, 10%, 90%, predicted
 Simulated = Sequence[Point]
@@ -60,13 +60,13 @@ def simulated_point(at: float, work: float, wall: Floats, predicted: float) -> P
     return at, float(1 - work / wall.mean()), low, high, predicted
 
 
-def simulated_words(points: Simulated) -> str:
+def simulated_words(points: Simulated, runs: int = RUNS) -> str:
     """Say how far the simulated runs are from the formula."""
     if not points:
         return "Not simulated: hardly any run would complete."
     off = max(abs(mean / predicted - 1) for _, mean, _, _, predicted in points)
     return (
-        f"<b>Simulated.</b> The mean loss of {RUNS} runs is within {off:.1%} of the formula at each of"
+        f"<b>Simulated.</b> The mean loss of {runs:,} runs is within {off:.1%} of the formula at each of"
         f" {len(points)} intervals. Bars: eight of ten runs; a single run may be luckier, or not."
     )
 
@@ -79,11 +79,12 @@ def simulating(
     charts: tuple[str, str],
     fine: str,
     look: str,
+    runs: int = RUNS,
 ) -> Bench[Any]:
     """Return a bench whose button simulates runs, which `losses` then draws on the first of two charts."""
     said = ipywidgets.HTML()
     button = ipywidgets.Button(
-        description=f"Simulate {RUNS} runs",
+        description=f"Simulate {runs:,} runs",
         button_style="primary",
         layout={"width": "auto", "align_self": "flex-start"},
         tooltip="Some seconds: at five intervals, with failures drawn at random",
@@ -96,7 +97,7 @@ def simulating(
     def simulate(_: Any) -> None:
         found = points(bench.setting)
         bench.charts[charts[0]].update(*losses(bench.setting, found))
-        said.value = verdict_html(simulated_words(found))
+        said.value = verdict_html(simulated_words(found, runs))
 
     button.on_click(simulate)
     bench = Bench(first, shown, [charts[0], button, said, charts[1]], fine, look)

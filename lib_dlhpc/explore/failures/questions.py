@@ -7,17 +7,21 @@ import numpy as np
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
-from lib_dlhpc.explore.failures import interval, ways
+from lib_dlhpc.explore.failures import interval, silent, spares, ways
 from lib_dlhpc.explore.failures.charts import WAYS
 from lib_dlhpc.explore.failures.interval import DAY, HOUR, INTERVALS, MINUTE, found
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.live import EXAMPLE, expected, fail_here, mtbf_of
 from lib_dlhpc.explore.failures.machine import Setting as Failing
 from lib_dlhpc.explore.failures.versions import Versions, last_layer_bytes
+from lib_dlhpc.explore.failures.silent import Setting as Checking
+from lib_dlhpc.explore.failures.spares import ELASTIC, WAIT, goodput_of
+from lib_dlhpc.explore.failures.spares import Setting as Spared
 from lib_dlhpc.explore.failures.ways import BEST, CHANGED
 from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.prediction.intervals import young
 from lib_dlhpc.prediction.resilience import Resilience
+from lib_dlhpc.prediction.spares import waiting
 from lib_dlhpc.spec.units import format_quantity as show
 
 
@@ -58,6 +62,64 @@ def changed() -> str:
     return "None of these"
 
 
+def waits(count: int) -> float:
+    """Return the share of the time in which a run waits for one of so many spares."""
+    return waiting(spares.pool_of(Spared(spares=count)))
+
+
+def elastic(**changes: Any) -> float:
+    """Return the goodput with fewer replicas, without a spare unless `changes` has some."""
+    return goodput_of(Spared(**{"spares": 0, **changes}), ELASTIC)
+
+
+def huge_spares() -> int:
+    """Return the best number of spares of 131,072 GPUs, all of which the run needs."""
+    return spares.best_spares(Spared(131072, spares=0), WAIT)
+
+
+def checked(every: float | None = None, **changes: Any) -> float:
+    """Return the share that is lost with a check in so many s; None: the best."""
+    own = silent.found(Checking(**changes))
+    return 1 - own.goodput(own.best if every is None else every)
+
+
+def costs() -> dict[str, float]:
+    """Return what a silent error costs at the best interval between checks, and what a failure costs; s each."""
+    own = silent.found(Checking())
+    lost = {name: float(share) for name, share in own.lost(own.best).items()}
+    useful, both = 1 - lost["all losses"], lost["checks"] + lost["silent errors"]
+    shares = found(Run(interval=silent.INTERVAL)).shares
+    failures = (shares["repeated work"] + shares["restarts"]) * float(own.mtbf)
+    return {"both": both, "error": both / useful * own.checks.mtbf, "failure": float(failures)}
+
+
+def many_errors() -> str:
+    """Say what stops 131,072 GPUs that are checked once a day, and how little the best interval loses."""
+    huge = Checking(131072)
+    best = silent.found(huge).best
+    lost = checked(best, gpus=131072)
+    return f"{silent.checks_wall(huge)} With a check every {show(best, 's')} {lost:.0%} is lost."
+
+
+def slow_gpu(draw: np.random.Generator) -> Drawn:
+    """Return a slow GPU of one learner, and the minutes after which an exchange has paid."""
+    own = {"gpus": int(draw.choice([1024, 2048, 4096])), "percent": int(draw.integers(3, 13))}
+    own |= {"save": 10 * int(draw.integers(2, 13)), "restart": int(draw.integers(5, 21))}
+    takes = own["save"] / 60 + own["restart"]
+    pays = takes / (own["percent"] / 100)
+    return own, pays, {"one_of_all": pays * own["gpus"], "of_itself": takes}
+
+
+def time_limit(draw: np.random.Generator) -> Drawn:
+    """Return a queue of one learner, and the percentage of the time that is training."""
+    own = {"limit": int(draw.choice([6, 8, 12, 24])), "queue": int(draw.integers(2, 6))}
+    own |= {"restart": int(draw.integers(10, 31)), "save": int(draw.integers(2, 9))}
+    trains = own["limit"] - (own["restart"] + own["save"]) / 60
+    cycle = own["limit"] + own["queue"]
+    wrong = {"no_queue": trains / own["limit"], "no_restart": own["limit"] / cycle}
+    return own, 100 * trains / cycle, {name: 100 * share for name, share in wrong.items()}
+
+
 def own_interval(draw: np.random.Generator) -> Drawn:
     """Return a machine of one learner, and Young's interval for it in minutes."""
     cost, nodes = 10 * int(draw.integers(1, 13)), 100 * int(draw.integers(2, 21))
@@ -74,6 +136,8 @@ lesson = Lesson.read(
     outcomes={
         "best_interval": (lambda: found(Run()).best / MINUTE, interval.the_interval),
         "stall_of_a_copy": (lambda: saved("asynchronous").saving.blocked * 1e3, ways.four_ways),
+        "spare_nodes": (lambda: spares.best_spares(Spared(), WAIT), spares.spares_or_fewer),
+        "check_interval": (lambda: silent.found(Checking()).best / HOUR, silent.the_checks),
         "last_layer": (lambda: last_layer_bytes() / 1e3, Versions),
         "killed_run": (lambda: expected(Failing(), EXAMPLE), fail_here),
     },
@@ -104,11 +168,35 @@ lesson = Lesson.read(
         ),
         "small_host": lambda: ways.ways_walls(Saved("GPT, 1 T weights", memory=2e9))[0],
         "changed": changed,
+        "in_repair": lambda: spares.in_repair_of(Spared()),
+        **{f"waits_{count}": lambda count=count: waits(count) for count in (0, 8, 16, 24)},
+        "elastic_0": elastic,
+        "large_0": lambda: elastic(replica=256),
+        "large_16": lambda: elastic(replica=256, spares=16),
+        "huge_spares": huge_spares,
+        "huge_waits": lambda: goodput_of(Spared(131072, spares=huge_spares()), WAIT),
+        "huge_elastic": lambda: elastic(gpus=131072),
+        "huge_slow": lambda: elastic(gpus=131072, stall=10 * MINUTE),
+        "quick_spares": lambda: spares.best_spares(Spared(repair=4 * HOUR), WAIT),
+        "spare_nodes": lambda: spares.best_spares(Spared(), WAIT),
+        "silent": lambda: silent.found(Checking()).checks.mtbf / DAY,
+        "takes": Checking().takes / MINUTE,
+        "checked_20min": lambda: checked(20 * MINUTE),
+        "checked_6h": lambda: checked(6 * HOUR),
+        "checked_day": lambda: checked(DAY),
+        "checked_4days": lambda: checked(4 * DAY),
+        "checked_best": checked,
+        "often": lambda: show(silent.found(Checking(takes=MINUTE)).best, "s"),
+        "often_lost": lambda: checked(takes=MINUTE),
+        "both": lambda: costs()["both"],
+        "per_error": lambda: show(costs()["error"], "s"),
+        "per_failure": lambda: show(costs()["failure"], "s"),
+        "many_errors": many_errors,
         **{name: getattr(EXAMPLE, name) for name in ("startup", "seconds", "steps")},
         "every": Failing().every,
         "between": lambda: mtbf_of(Failing(), EXAMPLE),
     },
-    draws={"own_interval": own_interval},
+    draws={"own_interval": own_interval, "slow_gpu": slow_gpu, "time_limit": time_limit},
     tables={"published": lambda: published_table(["definitions"], interval.PUBLISHED)},
 )
 ask = lesson.ask

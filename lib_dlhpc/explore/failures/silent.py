@@ -26,7 +26,6 @@ from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.interval import found as run_of
 from lib_dlhpc.explore.failures.losses import (
     HOPELESS,
-    RUNS,
     SEED,
     Simulated,
     losses_state,
@@ -52,6 +51,9 @@ TAKES = (10.0, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE, HOUR)
 EVERY = (20 * MINUTE, HOUR, 2 * HOUR, 4 * HOUR, 6 * HOUR, 8 * HOUR, 12 * HOUR, DAY, 2 * DAY)
 EVERY += (4 * DAY, 8 * DAY, 16 * DAY)
 AT = np.unique([*np.geomspace(INTERVAL, 30 * DAY, 49), *EVERY])  # s
+DRAWN = 36 * HOUR  # of a run, at most
+SPELL = DAY  # of training, simulated at each interval
+RUNS = 1000  # so many, as errors are rare
 ONCE = "Time between two silent errors of one node"
 STALL = "Training stalls while all nodes are checked"
 
@@ -64,7 +66,7 @@ class Setting(NamedTuple):
     mtbf: Annotated[float, Slider("A node fails", "MTBF of a node", MTBFS)] = LLAMA_MTBF
     takes: Annotated[float, Slider("A check takes", STALL, TAKES, amount("s"))] = 10 * MINUTE
     restart: Annotated[float, Slider("Restart", UNTIL, RESTARTS, amount("s"))] = 10 * MINUTE
-    every: Annotated[float, Slider("Check", "After this much training", EVERY, amount("s"))] = DAY
+    every: Annotated[float, Slider("Check", "After this much training", EVERY, amount("s"))] = 12 * HOUR
 
 
 class Checked(NamedTuple):
@@ -113,7 +115,7 @@ def the_checks() -> Bench[Setting]:
 
     look = "how long training goes on with a wrong state, and what is thrown away when a check finds it."
     charts, fine = ("failures_checks", "failures_found"), "The run makes progress."
-    return simulating(Setting(), view, checks_view, simulated_points, charts, fine, look)
+    return simulating(Setting(), view, checks_view, simulated_points, charts, fine, look, RUNS)
 
 
 @lru_cache(maxsize=256)
@@ -134,17 +136,17 @@ def checks_view(setting: Setting, simulated: Simulated = ()) -> State:
 
 
 def found_view(setting: Setting) -> State:
-    """Return the columns of the chart "failures_found": a run around a silent error, simulated."""
+    """Return the columns of the chart "failures_found": a run with one silent error, simulated."""
     own, every = found(setting), setting.every
-    span = min(2.2 * (every + setting.takes) + every / INTERVAL * 120, 150 * INTERVAL)
+    span = min(2.5 * every + 2 * HOUR, DRAWN)
     draw = np.random.default_rng(SEED)
     strikes = np.cumsum(draw.exponential(own.mtbf, 200))
     failures = strikes[strikes < span].tolist()
     checks = Checks(np.inf, every, setting.takes)
-    kinds = (own.saving, np.inf)
-    work = np.ceil(span / every) * every
-    error = [span * 0.15]
-    one = simulate_runs(work, INTERVAL, *kinds, failures=failures, checks=checks, errors=error)
+    error = [0.15 * span]
+    one = simulate_runs(
+        span, INTERVAL, own.saving, failures=failures, checks=checks, errors=error
+    )
     data, words = phases_state({"this run": one.phases}, span, CHECKED)
     errors = [phase.start for phase in one.phases if phase.kind == "silent error"]
     lines = [{"x": x, "top": 0.04, "bottom": 0.96} for x in errors if x < span]
@@ -159,10 +161,11 @@ def simulated_points(setting: Setting) -> Simulated:
         predicted = 1 - own.goodput(every)
         if predicted > HOPELESS:
             continue
-        work = max(round(min(own.checks.mtbf, 600 * INTERVAL) / every), 1) * every
+        work = max(round(SPELL / every), 1) * every
         checks = Checks(own.checks.mtbf, every, setting.takes)
-        price, named = own.saving, {"runs": RUNS, "seed": SEED, "checks": checks}
-        runs = simulate_runs(work, INTERVAL, price, own.mtbf, **named)
+        runs = simulate_runs(
+            work, INTERVAL, own.saving, own.mtbf, runs=RUNS, seed=SEED, checks=checks
+        )
         points.append(simulated_point(every, work, runs.wall, predicted))
     return tuple(points)
 
