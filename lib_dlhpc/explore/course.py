@@ -128,7 +128,7 @@ PATH = (
         "09",
         "State and failures",
         "How do you avoid losing a month?",
-        55,
+        65,
         ("02",),
         ("08_survive",),
     ),
