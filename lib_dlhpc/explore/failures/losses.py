@@ -31,7 +31,9 @@ def losses_state(
     at: intervals in s. curves: shares by cause; the last is their sum. best: marked intervals in s, by name.
     """
     seen = {name: y >= LEAST for name, y in curves.items()}
-    shown = {name: (at[seen[name]], y[seen[name]]) for name, y in curves.items() if seen[name].any()}
+    shown = {
+        name: (at[seen[name]], y[seen[name]]) for name, y in curves.items() if seen[name].any()
+    }
     marks = [(f"{name}: {show(x, 's')}", x) for name, x in best.items() if at[0] <= x <= at[-1]]
     rules = [{"x": x, "words": w, "dy": -4 - 14 * k} for k, (w, x) in enumerate(marks)]
     bars = [{"x": p[0], "y": p[1], "low": max(p[2], LEAST), "high": p[3]} for p in simulated]

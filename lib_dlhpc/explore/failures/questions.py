@@ -13,10 +13,10 @@ from lib_dlhpc.explore.failures.interval import DAY, HOUR, INTERVALS, MINUTE, fo
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.live import EXAMPLE, expected, fail_here, mtbf_of
 from lib_dlhpc.explore.failures.machine import Setting as Failing
-from lib_dlhpc.explore.failures.versions import Versions, last_layer_bytes
 from lib_dlhpc.explore.failures.silent import Setting as Checking
 from lib_dlhpc.explore.failures.spares import ELASTIC, WAIT, goodput_of
 from lib_dlhpc.explore.failures.spares import Setting as Spared
+from lib_dlhpc.explore.failures.versions import Versions, last_layer_bytes
 from lib_dlhpc.explore.failures.ways import BEST, CHANGED
 from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.prediction.intervals import young

@@ -1,4 +1,4 @@
-"""Errors that stop nothing: what silent errors and the checks for them cost, against the interval between two checks."""
+"""Errors that stop nothing: what silent errors and checks cost, against the interval between two checks."""
 
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
@@ -66,7 +66,9 @@ class Setting(NamedTuple):
     mtbf: Annotated[float, Slider("A node fails", "MTBF of a node", MTBFS)] = LLAMA_MTBF
     takes: Annotated[float, Slider("A check takes", STALL, TAKES, amount("s"))] = 10 * MINUTE
     restart: Annotated[float, Slider("Restart", UNTIL, RESTARTS, amount("s"))] = 10 * MINUTE
-    every: Annotated[float, Slider("Check", "After this much training", EVERY, amount("s"))] = 12 * HOUR
+    every: Annotated[float, Slider("Check", "After this much training", EVERY, amount("s"))] = (
+        12 * HOUR
+    )
 
 
 class Checked(NamedTuple):
@@ -144,9 +146,7 @@ def found_view(setting: Setting) -> State:
     failures = strikes[strikes < span].tolist()
     checks = Checks(np.inf, every, setting.takes)
     error = [0.15 * span]
-    one = simulate_runs(
-        span, INTERVAL, own.saving, failures=failures, checks=checks, errors=error
-    )
+    one = simulate_runs(span, INTERVAL, own.saving, failures=failures, checks=checks, errors=error)
     data, words = phases_state({"this run": one.phases}, span, CHECKED)
     errors = [phase.start for phase in one.phases if phase.kind == "silent error"]
     lines = [{"x": x, "top": 0.04, "bottom": 0.96} for x in errors if x < span]

@@ -23,7 +23,6 @@ from lib_dlhpc.explore.failures.interval import (
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.interval import found as run_of
 from lib_dlhpc.prediction.spares import elastic_goodput, waiting, waiting_goodput
-from lib_dlhpc.spec.units import format_quantity as show
 
 GPUS = tuple(2**k for k in range(11, 18))
 REPAIRS = {"4 h": 4 * HOUR, "12 h": 12 * HOUR, "1 day": DAY, "3 days": 3 * DAY, "7 days": 7 * DAY}
@@ -137,6 +136,4 @@ def spares_wall(setting: Setting) -> str:
     waits = waiting(replace(pool_of(setting), replica=0))
     if waits < 0.02:
         return ""
-    return (
-        f"{setting.spares} spares: a run that needs all nodes waits {waits:.1%} of the time until one is repaired."
-    )
+    return f"{setting.spares} spares: a run that needs all nodes waits {waits:.1%} of the time until one is repaired."
