@@ -2,8 +2,9 @@
 
 An experiment gives the cost of a checkpoint (costs/checkpoints.py) and machine.node_mtbf the failures; the
 formulas are in intervals.py. Failures come at random and strike any node; one stops all of them. What is
-not modeled: failures that come in groups or leave a node slow, spares that run out, and state that is
-wrong without anyone noticing.
+not modeled here: failures that come in groups or leave a node slow, and state that is wrong without anyone
+noticing (silent.py). With machine.repair_time, the run waits where no node of the machine is left to take the
+place of a failed one (spares.py); shares of a long run, at whose start the machine is not yet whole.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.costs.checkpoints import HASH_RATE, Saving, saving, write_rate, writers, written_at
-from lib_dlhpc.prediction import intervals
+from lib_dlhpc.prediction import intervals, spares
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.units import count
@@ -20,6 +21,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
+    from lib_dlhpc.spec.experiment import Experiment
 
 NEVER = 10_000 * 31557600.0  # s: nobody waits longer
 
@@ -51,9 +53,15 @@ class Resilience:
     def expected_time(self) -> Any:
         """Expected seconds from start to end: time_to_train, lost work and restarts; inf if it makes no progress."""
         cycles = self.work / self.interval
-        return self.prediction.start_time + cycles * intervals.expected_cycle(
-            self.interval, self._spread, self.mtbf
-        )
+        cycle = intervals.expected_cycle(self.interval, self._spread, self.mtbf)
+        return self.prediction.start_time + cycles * cycle / (1 - self.waits)
+
+    @property
+    def waits(self) -> Any:
+        """Share of a long run in which it waits for a repaired node, 0 without machine.repair_time."""
+        machine, nodes = self.prediction.experiment.machine, _nodes(self.prediction.experiment)
+        left, repair = machine.nodes - nodes, machine.repair_time
+        return spares.waiting_share(nodes, left, machine.node_mtbf, repair)
 
     @property
     def expected_run(self) -> Any:
@@ -76,7 +84,7 @@ class Resilience:
         later = np.where(saves > 1, intervals.expected_cycle(interval, price, self.mtbf), 0.0)
         ends = np.where(rest > 1e-9 * work, intervals.expected_cycle(rest, last, self.mtbf), 0.0)
         found = found + np.maximum(saves - 1, 0) * later + ends
-        return (self.prediction.start_time + found)[()]
+        return (self.prediction.start_time + found / (1 - self.waits))[()]
 
     @property
     def goodput(self) -> Any:
@@ -86,7 +94,8 @@ class Resilience:
     @property
     def failures(self) -> Any:
         """Expected number of failures until the run is done."""
-        return self.expected_time / self.mtbf
+        waited = self.waits * (self.expected_time - self.prediction.start_time)
+        return (self.expected_time - waited) / self.mtbf
 
     @property
     def shares(self) -> dict[str, Any]:
@@ -102,6 +111,9 @@ class Resilience:
             "repeated work": upright - training - still,  # and checkpoints that are
             "restarts": 1 - upright,
         }
+        if np.any(self.prediction.experiment.machine.repair_time):
+            parts = {name: share * (1 - self.waits) for name, share in parts.items()}
+            parts["waits for a spare"] = self.waits
         start = self.prediction.start_time / self.expected_time
         return {
             "first start": start,
@@ -132,7 +144,7 @@ class Resilience:
         """Return the share of the time that becomes training with another interval, in a long run."""
         never = np.isinf(interval)
         share = intervals.goodput(np.where(never, 1.0, interval), self.saving, self.mtbf)
-        return np.where(never, 1.0, share)[()]
+        return np.where(never, 1.0, share * (1 - self.waits))[()]
 
     @property
     def _spread(self) -> Saving:
@@ -161,10 +173,13 @@ def resilience(prediction: "Breakdown") -> Resilience:
     Source: Young 1974, Daly 2006; see intervals.py.
     """
     experiment = prediction.experiment
-    nodes = experiment.strategy.nodes + experiment.servers
-    return Resilience(
-        prediction, saving(experiment), intervals.system_mtbf(experiment.machine.node_mtbf, nodes)
-    )
+    mtbf = intervals.system_mtbf(experiment.machine.node_mtbf, _nodes(experiment))
+    return Resilience(prediction, saving(experiment), mtbf)
+
+
+def _nodes(experiment: "Experiment") -> Any:
+    """Return how many nodes may fail: those of the run and its servers."""
+    return experiment.strategy.nodes + experiment.servers
 
 
 METHODS = {
@@ -291,6 +306,7 @@ def _failures(p: "Breakdown") -> Explanation:
             ("of all nodes, M", show(float(found.mtbf), "s"), "divided by the nodes"),
             ("restart, listing and reading, R", show(float(found.saving.restart), "s"), "computed"),
             *([(*survive, source_of(p, "machine", "local_survival"))] * two),
+            *_spares(p),
             (
                 "interval τ",
                 show(float(found.interval), "s"),
@@ -307,6 +323,22 @@ def _failures(p: "Breakdown") -> Explanation:
             *shares,
         ),
         "Young 1974; Daly 2006 (complete model)",
-        "Failures are random and independent, detected at once, and each stops the run; every failed node has a"
-        " spare. A failure during a restart repeats it.",
+        "Failures are random and independent, detected at once, and each stops the run; "
+        + ("without a spare it waits" if e.machine.repair_time else "every failed node has a spare")
+        + ". A failure during a restart repeats it.",
     )
+
+
+def _spares(p: "Breakdown") -> list[tuple[str, str, str]]:
+    """Return the inputs of waits for a repaired node, and their share of a long run."""
+    e = p.experiment
+    if not e.machine.repair_time:
+        return []
+    left = count(int(e.machine.nodes - _nodes(e)), "node")
+    repair = show(e.machine.repair_time, "s")
+    waits = "computed: Erlang's B, spares + 1 servers; time / (1 - share)"
+    return [
+        ("spares", left, "machine.nodes less those of the run"),
+        ("repair of a node", repair, source_of(p, "machine", "repair_time")),
+        ("waits for a repaired node", f"{float(resilience(p).waits):.2%}", waits),
+    ]

@@ -13,6 +13,7 @@ Source: Erlang 1917 (loss formula); Sevastyanov 1957 (any distribution). An idle
 
 from dataclasses import replace
 from math import exp, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +37,18 @@ def waiting(pool: Pool) -> float:
     """Return the share of the time in which all wait for a repaired node, if all nodes train or none: Erlang's B."""
     shares = in_repair(replace(pool, replica=0))
     return float(shares[pool.spares + 1]) if len(shares) > pool.spares + 1 else 0.0
+
+
+def waiting_share(nodes: Any, spares: Any, node_mtbf: Any, repair: Any) -> Any:
+    """Return `waiting` for arrays; 0 where nothing fails or a repair takes no time."""
+
+    def share(count: int, more: int, mtbf: float, time: float) -> float:
+        never = np.isinf(mtbf) or time == 0
+        return 0.0 if never else waiting(Pool(int(count), int(more), float(mtbf), float(time)))
+
+    if not np.any(repair):
+        return 0.0
+    return np.vectorize(share, otypes=[float])(nodes, spares, node_mtbf, repair)[()]
 
 
 def waiting_goodput(pool: Pool, goodput: float) -> float:

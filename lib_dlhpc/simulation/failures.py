@@ -29,9 +29,10 @@ from lib_dlhpc.timeline import breakdown
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 
-KINDS = ("first start", "training", "repeated work", "checkpoint", "wait", "check", "restart")
-TRAIN, WAIT, SAVE, CHECK, RESTART, DONE = range(6)  # what a run is doing
-KIND = {WAIT: "wait", SAVE: "checkpoint", CHECK: "check", RESTART: "restart"}
+KINDS = ("first start", "training", "repeated work", "checkpoint", "wait", "check", "no spare")
+KINDS += ("restart",)
+TRAIN, WAIT, SAVE, CHECK, LACK, RESTART, DONE = range(7)  # what a run is doing
+KIND = {WAIT: "wait", SAVE: "checkpoint", CHECK: "check", LACK: "no spare", RESTART: "restart"}
 NEVER = Checks(np.inf, np.inf, 0.0)
 MOST = 10_000  # failures in a row that fall back on the same checkpoint, until a run is given up
 
@@ -100,6 +101,8 @@ def simulate_failures(
         seed=run.seed if seed is None else seed,
         failures=failures,
         start=start,
+        spares=int(experiment.machine.nodes) - nodes,
+        repair=float(experiment.machine.repair_time),
     )
 
 
@@ -115,18 +118,23 @@ def simulate_runs(
     start: float = 0.0,
     checks: Checks = NEVER,
     errors: Sequence[float] | None = None,
+    spares: int = 0,
+    repair: float = 0.0,
 ) -> FailureRuns:
     """Simulate `work` s of training with a checkpoint after each `interval` s of it, `runs` times.
 
     mtbf: mean s between failures; start: s before training, in which none strikes; checks: silent errors
     and what finds them; none by default. errors: the times in s at which a silent one strikes, in place of
-    random ones. For the rest see simulate_failures.
+    random ones. spares: nodes that take the place of failed ones while these are in repair, for `repair` s
+    on the mean; without one, the restart waits. For the rest see simulate_failures.
     """
     _check(work=work, interval=interval, mtbf=mtbf, silent_mtbf=checks.mtbf, every=checks.every)
     if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 1:
         raise SpecError(f"runs = {runs!r}: expected a whole number, at least 1.")
     strikes, silent = _Strikes(mtbf, seed, failures), _Strikes(checks.mtbf, (seed, 1), errors)
     state = _Runs(work, interval, price, int(runs), start, strikes, silent, checks)
+    if repair:
+        state.repair, state.repaired = repair, np.zeros((int(runs), spares + 1))
     while (state.doing != DONE).any():
         state.advance()
     return FailureRuns(work, state.now, state.seconds, state.failed, tuple(state.phases))
@@ -194,6 +202,8 @@ class _Runs:
         self.seconds = {kind: np.zeros(runs) for kind in KINDS}
         self.seconds["first start"] += start
         self.phases = [Phase("first start", 0.0, start, 0.0)] if start else []
+        # s of a repair, and when each node in repair is back: one more than spares
+        self.repair, self.repaired = 0.0, np.zeros((runs, 0))
         self.began = 0.0  # of the write that goes on, in the first run
 
     def advance(self) -> None:
@@ -210,6 +220,7 @@ class _Runs:
         self._save(over & (doing == WAIT))
         self._saved(over & (doing == SAVE))
         self._checked(over & (doing == CHECK))
+        self._exchanged(over & (doing == LACK))
         self._restarted(over & (doing == RESTART))
 
     def _publish(self, at: Flags) -> None:
@@ -273,13 +284,30 @@ class _Runs:
         self.takes[hit], self.takes[lucky] = self.price.restart, self.price.local_restart
         self.again = np.where(hit, self.newest > self.safe, self.again)
         self.written[hit] = np.inf
-        self.doing[at] = RESTART
-        self.until[at] = (self.now + self.takes)[at]
-        self.strike[at] = self.strikes.after(self.now)[at]
         self.failed += at
+        self._exchanged(at & ~self._lacks(at))
         self.in_a_row = np.where(hit & (self.done > self.back), 0, self.in_a_row + at)
         self.back = np.maximum(self.back, np.where(hit, self.done, 0.0))
         self._give_up()
+
+    def _lacks(self, at: Flags) -> Flags:
+        """Take a node to repair; return where no spare is left: all wait until one is back."""
+        lacks = np.zeros(len(at), np.bool_)
+        if self.repair:
+            rows = np.flatnonzero(at)
+            free = self.repaired[rows].argmin(axis=1)
+            takes = self.errors.random.exponential(self.repair, len(rows))
+            self.repaired[rows, free] = self.now[rows] + takes
+            back = self.repaired.min(axis=1)
+            lacks = at & (back > self.now)
+            self.doing[lacks], self.until[lacks], self.strike[lacks] = LACK, back[lacks], np.inf
+        return lacks
+
+    def _exchanged(self, at: Flags) -> None:
+        """There is a node in the place of the failed one: restart."""
+        self.doing[at] = RESTART
+        self.until[at] = (self.now + self.takes)[at]
+        self.strike[at] = self.strikes.after(self.now)[at]
 
     def _give_up(self) -> None:
         """Raise SpecError where a run makes no progress."""

@@ -154,6 +154,8 @@ class Machine:
     host_link: Link = field(default_factory=lambda: DEFAULT_HOST_LINK)
     node_mtbf: float = number("s", default=math.inf, positive=True)  # mean time between failures
     restart_time: float = number("s", default=0.0)  # from a failure until the state is readable
+    # mean time of repair of a failed node, whose place a node takes that the run does not use; 0: one always can
+    repair_time: float = number("s", default=0.0)
     local_survival: float = number(
         default=0.0, most=1.0
     )  # fraction of failures after which the node-local tiers are intact

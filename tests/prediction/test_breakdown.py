@@ -211,6 +211,7 @@ SPECIAL = {
     "run.changed": [0.0, 0.1, 1.0],
     "machine.node_mtbf": [1e5, 1e6, np.inf],
     "machine.restart_time": [0.0, 60.0, 600.0],
+    "machine.repair_time": [0.0, 3600.0, 1e6],
     "machine.local_survival": [0.0, 0.5, 1.0],
     "machine.storage.nvme.operation_latency": [0.0, 1e-4, 1e-2],
     "machine.storage.nvme.read_latency": [0.0, 1e-4, 1e-2],

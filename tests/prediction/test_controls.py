@@ -230,6 +230,7 @@ CHANGES = {
     "machine.storage.nvme.read_rate": (10.0, {}),
     "machine.node_mtbf": (1e6, {}),
     "machine.restart_time": (600.0, FAILING),
+    "machine.repair_time": (1e6, FAILING),
     "machine.local_survival": (0.9, LEVELS),
     "run.checkpoint": ("asynchronous", {}),
     "run.checkpoint_writers": ("all", {}),
@@ -476,6 +477,7 @@ def test_throughput_grows_with_batch_and_the_run_ends_sooner(precision, a, b, no
     [
         ("machine.node_mtbf", [1e4, 1e5, 1e6, 1e7, np.inf], -1),
         ("machine.restart_time", [0.0, 1.0, 60.0, 600.0, 1e4], 1),
+        ("machine.repair_time", [0.0, 1e3, 1e5, 1e6, 1e7], 1),
         ("machine.local_survival", [0.0, 0.2, 0.5, 0.9, 1.0], -1),
         ("run.changed", [0.0, 0.01, 0.1, 0.5, 1.0], 1),
         ("machine.storage.gpfs.write_bandwidth", [1e7, 1e8, 1e9, 1e10, 1e12], -1),

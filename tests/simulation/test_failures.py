@@ -74,6 +74,35 @@ def test_an_experiment_played_agrees_with_the_predicted_one(way):
     assert played.goodput == pytest.approx(predicted.goodput, rel=0.02)
 
 
+def test_runs_wait_for_spares_as_predicted():
+    """Runs of many repairs; the first ones, for which all spares are there, count little."""
+    changes = {"machine.node_mtbf": 1200.0, "machine.repair_time": 400.0, "machine.nodes": 5}
+    run = RUN.set({**changes, "run.epochs": 40.0})
+    predicted = predict(run).resilience
+    assert predicted.waits == pytest.approx(
+        (8 / 9) / (1 + 4 / 3 + 8 / 9)
+    )  # Erlang: 4/3, two servers
+    step = predicted.work / predicted.prediction.steps
+    played = simulate_failures(run, runs=100, seed=3, step=step)
+    assert played.shares["no spare"] == pytest.approx(
+        predicted.shares["waits for a spare"], rel=0.05
+    )
+    assert played.goodput == pytest.approx(predicted.goodput, rel=0.02)
+    assert played.failures.mean() == pytest.approx(predicted.failures, rel=0.02)
+    assert sum(predicted.shares.values()) == pytest.approx(1)
+
+
+def test_by_hand_a_restart_waits_for_the_first_repaired_node():
+    price, struck = saved(2.0, restart=5.0), [10.0, 30.0]
+    one = simulate_runs(80.0, 40.0, price, failures=struck, spares=1, repair=1000.0, seed=4)
+    waits = [phase for phase in one.phases if phase.kind == "no spare"]
+    assert [phase.start for phase in waits] == [30.0]  # the first failure took the spare
+    after = one.phases[one.phases.index(waits[0]) + 1]
+    assert (after.kind, after.start, after.stop) == ("restart", waits[0].stop, waits[0].stop + 5)
+    plain = simulate_runs(80.0, 40.0, price, failures=struck)
+    assert one.wall - plain.wall == pytest.approx(waits[0].stop - 30.0)
+
+
 @pytest.mark.parametrize("interval", [0.0, 1.0])
 def test_without_failures_a_synchronous_run_is_the_predicted_one(interval):
     p = predict(RUN)

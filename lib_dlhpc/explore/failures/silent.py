@@ -132,7 +132,7 @@ def found(setting: Setting) -> Checked:
 def checks_view(setting: Setting, simulated: Simulated = ()) -> State:
     """Return the columns of the chart "failures_checks": shares of the time by cause over intervals in s."""
     own = found(setting)
-    best = {"√(V M_s)": own.first_order, "exact": own.best}
+    best = {"first order": own.first_order, "exact": own.best}
     data, words = losses_state(AT, own.lost(AT), best, setting.every, simulated)
     return data, f"With a check every {show(setting.every, 's')} {words}"
 

@@ -24,7 +24,6 @@ from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.blocks.runner import Cancelled
 from lib_dlhpc.explore.failures import drawings as failures_drawings
 from lib_dlhpc.explore.failures import machine as failures_machine
-from lib_dlhpc.explore.failures import silent
 from lib_dlhpc.explore.failures.charts import PHASES, TICKS
 from lib_dlhpc.explore.failures.drawings import LINES
 from lib_dlhpc.explore.failures.interval import (
@@ -46,18 +45,10 @@ from lib_dlhpc.explore.failures.machine import Alone, Leg, Survived
 from lib_dlhpc.explore.failures.machine import Setting as Machine
 from lib_dlhpc.explore.failures.network import Trunk
 from lib_dlhpc.explore.failures.questions import ask
-from lib_dlhpc.explore.failures.silent import AT as EVERY_CHECK
 from lib_dlhpc.explore.failures.silent import Setting as Checking
-from lib_dlhpc.explore.failures.silent import checks_view, checks_wall, found_view, the_checks
-from lib_dlhpc.explore.failures.silent import found as checked
-from lib_dlhpc.explore.failures.spares import (
-    WAIT,
-    best_spares,
-    spares_or_fewer,
-    spares_view,
-    spares_wall,
-)
+from lib_dlhpc.explore.failures.silent import checks_view, found_view, the_checks
 from lib_dlhpc.explore.failures.spares import Setting as Spared
+from lib_dlhpc.explore.failures.spares import spares_or_fewer, spares_view
 from lib_dlhpc.explore.failures.versions import written_view
 from lib_dlhpc.explore.failures.ways import (
     BEST,
@@ -211,55 +202,6 @@ def test_walls_are_a_write_that_is_late_and_a_copy_that_does_not_fit() -> None:
     (copy,) = ways_walls(Saved("GPT, 1 T weights", memory=2e9))
     assert "take more nodes" in copy
     assert ways_walls(Saved(interval=BEST, rate=10e9)) == []  # who has the best one never waits
-
-
-# spares, and silent errors --------------------------------------------------------------------------
-
-
-def test_a_wall_says_that_spares_are_missing() -> None:
-    assert "waits 16.1% of the time" in spares_wall(Spared())
-    assert spares_wall(Spared(spares=16)) == ""
-
-
-def test_the_best_number_of_spares_is_where_its_line_is_highest() -> None:
-    data, _ = spares_view(Spared())
-    lines = zip(*(data["lines"][column] for column in ("line", "x", "y")), strict=True)
-    waits = {x: y for line, x, y in lines if line == WAIT}
-    assert max(waits, key=lambda x: waits[x]) == pytest.approx(best_spares(Spared(), WAIT), abs=1)
-
-
-def test_what_is_lost_with_checks_is_the_sum_of_its_causes_and_least_at_the_best() -> None:
-    own = checked(Checking())
-    lost = own.lost(EVERY_CHECK)
-    parts = [share for cause, share in lost.items() if cause != "all losses"]
-    np.testing.assert_allclose(sum(parts), lost["all losses"])
-    assert (np.array(parts) > 0).all()
-    assert 1 - own.goodput(own.best) <= lost["all losses"].min()
-    np.testing.assert_allclose(own.lost(own.best)["all losses"], 1 - own.goodput(own.best))
-
-
-def test_an_error_is_found_by_the_next_check() -> None:
-    data, summary = found_view(Checking(every=6 * 3600.0))
-    assert len(data["errors"]["x"]) == 1
-    kinds = list(zip(data["bars"]["kind"], data["bars"]["start"], strict=True))
-    found = next(start for kind, start in kinds if kind == "check")
-    assert data["errors"]["x"][0] < found and "check" in summary
-    after = [kind for kind, start in kinds if start > found]
-    assert after[:2] == ["restart", "repeated work"]
-
-
-def test_walls_of_checks_name_the_cause() -> None:
-    assert checks_wall(Checking()) == ""
-    assert "Check more often" in checks_wall(Checking(every=16 * DAY))
-    assert "Check less often" in checks_wall(Checking(every=1200.0, takes=3600.0))
-    assert "no check helps" in checks_wall(Checking(131072, mtbf=30 * DAY, every=3600.0))
-
-
-def test_checked_runs_are_simulated_beside_the_formula(monkeypatch: Any) -> None:
-    monkeypatch.setattr(silent, "RUNS", 20)
-    monkeypatch.setattr(silent, "FACTORS", (4.0,))
-    ((every, mean, low, high, predicted),) = silent.simulated_points(Checking(takes=60.0))
-    assert every % silent.INTERVAL == 0 and low < mean < high and 0 < predicted < 1
 
 
 # the failure machine --------------------------------------------------------------------------------
