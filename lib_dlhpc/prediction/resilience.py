@@ -52,9 +52,13 @@ class Resilience:
     @property
     def expected_time(self) -> Any:
         """Expected seconds from start to end: time_to_train, lost work and restarts; inf if it makes no progress."""
+        return self.prediction.start_time + self._at_work / (1 - self.waits)
+
+    @property
+    def _at_work(self) -> Any:
+        """Expected seconds from the first step to the end, without waits for spares."""
         cycles = self.work / self.interval
-        cycle = intervals.expected_cycle(self.interval, self._spread, self.mtbf)
-        return self.prediction.start_time + cycles * cycle / (1 - self.waits)
+        return cycles * intervals.expected_cycle(self.interval, self._spread, self.mtbf)
 
     @property
     def waits(self) -> Any:
@@ -94,8 +98,7 @@ class Resilience:
     @property
     def failures(self) -> Any:
         """Expected number of failures until the run is done."""
-        waited = self.waits * (self.expected_time - self.prediction.start_time)
-        return (self.expected_time - waited) / self.mtbf
+        return (self.prediction.start_time + self._at_work) / self.mtbf
 
     @property
     def shares(self) -> dict[str, Any]:
