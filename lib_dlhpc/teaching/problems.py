@@ -1,4 +1,4 @@
-"""Worked problems: one with all of its steps, one with some of them, two with none; answers on a page of their own.
+"""Worked problems: one with all of its steps, one with some of them, others with none; answers on a page of their own.
 
     Problem("A ring", "8 ranks sum 64 MB.", ring.total, Step("Rounds: 2 (p - 1)", 14), Step("Time", seconds, "s"))
 
@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from lib_dlhpc.spec.units import format_quantity, with_unit
 
 SI = ("s", "B", "B/s", "FLOP", "FLOP/s", "J", "W")
-KINDS = ("worked", "faded: complete it", "yours", "yours")
+WORKED, FADED, OWN = "worked", "faded: complete it", "yours"
 BLANK = "\\_\\_\\_\\_"
 T = TypeVar("T")
 
@@ -67,11 +67,16 @@ def version(file: str, draw: Cases) -> Sequence[Problem]:
     return found
 
 
+def kind_of(number: int) -> str:
+    """Return how much of a problem is solved, by its number from 1: the first all, the second in part."""
+    return {1: WORKED, 2: FADED}.get(number, OWN)
+
+
 def page(title: str, problems: Sequence[Problem]) -> str:
     """Return the problems as Markdown: the first solved, of the second the first step, of the others the text."""
     lines = [f"# {title}", ""]
-    for number, (kind, problem) in enumerate(zip(KINDS, problems, strict=True), 1):
-        lines += [f"## {number}. {problem.title} ({kind})", "", problem.text, ""]
+    for number, problem in enumerate(problems, 1):
+        lines += [f"## {number}. {problem.title} ({kind_of(number)})", "", problem.text, ""]
         shown = {1: len(problem.steps), 2: 1}.get(number, 0)
         if number <= 2:
             lines += [

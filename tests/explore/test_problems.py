@@ -1,4 +1,4 @@
-"""Four problems for each module, whose steps by hand end at what the library says."""
+"""At least four problems for each module, whose steps by hand end at what the library says."""
 
 import re
 from importlib import import_module
@@ -30,9 +30,9 @@ def test_the_steps_end_at_the_answer_of_the_library(name):
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_a_page_has_a_worked_a_faded_and_two_blank_problems(name):
+def test_a_page_has_a_worked_a_faded_and_at_least_two_blank_problems(name):
     found = problems(name)
-    assert len({problem.title for problem in found}) == len(found) == 4
+    assert len({problem.title for problem in found}) == len(found) >= 4
     assert all(len(problem.steps) >= 2 for problem in found[:2]), "nothing to leave out"
     assert {step.unit for problem in found for step in problem.steps} <= UNITS
 

@@ -1,4 +1,4 @@
-"""Problems on a page: one solved, one begun, two to work out. The module's problems.py computes each answer.
+"""Problems on a page: one solved, one begun, the others to work out. The module's problems.py computes each answer.
 
 They are read after a click, so a page costs nothing for what nobody practices.
 """
@@ -12,9 +12,9 @@ import ipywidgets
 
 from lib_dlhpc.explore.blocks.plain_text import Column, Readable
 from lib_dlhpc.explore.blocks.question import Card
-from lib_dlhpc.teaching.problems import KINDS, Problem
+from lib_dlhpc.teaching.problems import OWN, Problem, kind_of
 
-ABOUT = "Four problems by hand: one solved, one begun, two to work out."
+ABOUT = "Problems by hand: one solved, one begun, the others to work out."
 Ask = Callable[..., Card]  # Lesson.compute
 
 
@@ -36,13 +36,12 @@ class Practice(Readable, ipywidgets.VBox):
         """Read the problems and show them in place of the button."""
         problems = import_module(f"lib_dlhpc.explore.{self.module}.problems").PROBLEMS
         solved, begun, *own = (
-            heading(number, kind, problem)
-            for number, (kind, problem) in enumerate(zip(KINDS, problems, strict=True), 1)
+            heading(number, kind_of(number), problem) for number, problem in enumerate(problems, 1)
         )
         done = ipywidgets.HTML(solved + listed(problems[0]))
         asked = [
             [self._step(2, problems[1], place) for place in range(1, len(problems[1].steps))],
-            *([self._whole(number, problems[number - 1])] for number in (3, 4)),
+            *([self._whole(number, each)] for number, each in enumerate(problems[2:], 3)),
         ]
         heads = [begun + listed(problems[1], 1), *own]
         rest = [
@@ -76,7 +75,7 @@ class Practice(Readable, ipywidgets.VBox):
 def heading(number: int, kind: str, problem: Problem) -> str:
     """Return title and text of a problem as HTML; the text of one to work out stands beside its answer."""
     title = f"<h4>{number}. {escape(problem.title)} ({escape(kind)})</h4>"
-    return title if kind == "yours" else f"{title}<p>{escape(problem.text)}</p>"
+    return title if kind == OWN else f"{title}<p>{escape(problem.text)}</p>"
 
 
 def listed(problem: Problem, first: int | None = None) -> str:

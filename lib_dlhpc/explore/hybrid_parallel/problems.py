@@ -1,6 +1,7 @@
 """Problems of module 05, hybrid and spatial parallelism."""
 
 from lib_dlhpc import Experiment, predict
+from lib_dlhpc.explore.hybrid_parallel import domain
 from lib_dlhpc.explore.hybrid_parallel.map import Ways, experiment_of
 from lib_dlhpc.explore.model_parallel import pipeline
 from lib_dlhpc.explore.model_parallel.pipeline import Pipe
@@ -28,6 +29,14 @@ def sent(kernel: int) -> float:
     return float(predict(run).messages["halo"].bandwidth) * link.bandwidth * link.efficiency
 
 
+RANKS, POD = draw.any([64, 32, 16]), draw.any(["b200-pod", "h100-pod"])
+group = domain.Setting(ranks=RANKS, pod=POD, sent="direct")
+apart, joined = (predict(domain.experiment(group, where)) for where in (domain.NODES, domain.RACK))
+nic, nvlink = (
+    float(link.bandwidth * link.efficiency)
+    for link in (apart.experiment.machine.inter_node, joined.experiment.machine.intra_node)
+)
+outside, others = 100 * (RANKS - 8) / RANKS, 100 * (RANKS - 1) / RANKS
 halo = sent(3) - sent(1)
 
 PROBLEMS = [
@@ -69,5 +78,16 @@ PROBLEMS = [
         Step("Replicas: 64 / (4 · 8)", 2),
         Step("Microbatches of each", 64),
         Step("Bubble over work: (p - 1) / m", 100 * 7 / 64, "%"),
+    ),
+    Problem(
+        "An NVLink domain",
+        f"The experts of a layer are spread over {RANKS} GPUs, and an all-to-all sends each GPU an equal part of every"
+        f" GPU's tokens. On nodes of 8 each GPU has a NIC of {nic / 1e9:g} GB/s, and NVLink carries what stays in the"
+        f" node meanwhile. In a rack of NVL72, NVLink carries all of it, at {nvlink / 1e9:g} GB/s. How many times as"
+        " long does the all-to-all take on nodes of 8? Leave out latency.",
+        float(apart.messages["experts"].bandwidth / joined.messages["experts"].bandwidth),
+        Step("Share that leaves a node of 8", outside, "%"),
+        Step("Share that leaves a GPU in the rack", others, "%"),
+        Step("Share over bandwidth, on nodes over in the rack", outside / nic / (others / nvlink)),
     ),
 ]

@@ -2,11 +2,15 @@
 
 import numpy as np
 
-from lib_dlhpc.explore.language_model import derivation, layout
+from lib_dlhpc.explore.hybrid_parallel import domain
+from lib_dlhpc.explore.language_model import derivation, experts, layout
 from lib_dlhpc.explore.language_model.derivation import NIC, RATE
 from lib_dlhpc.explore.language_model.layout import GPUS, SEQUENCES, predicted
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
+from lib_dlhpc.explore.memory_wall import adapters
+from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
+from lib_dlhpc.prediction.published import results
 from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
 draw: Cases = globals().get("draw", PAGE)
@@ -28,6 +32,40 @@ UNITS, hops = layout.LAYERS, replicas - 1
 wire = alone.experiment.machine.inter_node
 link, latency = float(wire.bandwidth * wire.efficiency), float(wire.latency)
 gathered = alone.messages["data"]
+
+# Quantized weights: a block of values shares a scale of 8 bits, 256 of these one of 32 bits (Dettmers et al. 2023).
+BLOCK = draw.any([64, 128, 32])
+bits = 4 + 8 / BLOCK + 32 / (256 * BLOCK)
+whole = adapters.tuned().experiment.model.parameters
+matmuls = (2 * whole - adapters.frozen(0.0)) / 2  # weights of the blocks
+
+RANKS = draw.any([64, 32, 16])
+mixture = predict(experts.experiment(experts.Setting(experts=RANKS)))
+layers = [each for each in mixture.experiment.model.layers if each.traits.tensor == "experts"]
+CHOSEN, HIDDEN = int(layers[0].attributes["chosen"]), int(layers[0].output_shape[-1])
+nic = float(mixture.experiment.machine.inter_node.bandwidth)
+nic *= float(mixture.experiment.machine.inter_node.efficiency)
+
+
+def all_to_all(step: Breakdown) -> float:
+    """Return the s that one sequence's tokens travel in a layer of experts, forward, recomputed and backward."""
+    strategy = step.experiment.strategy
+    each = len(layers) / int(strategy.pipeline) * int(strategy.microbatches)
+    return float(step.messages["experts"].bandwidth) / each
+
+
+RACK = draw.any([1.2e15, 0.9e15, 1.5e15])  # FLOP/s that a GPU of the domain achieves
+rack = predict(domain.experiment(domain.Setting(ranks=RANKS, sent="direct"), domain.RACK))
+nvlink = rack.experiment.machine.intra_node
+speed = float(nvlink.bandwidth * nvlink.efficiency)
+WIDTH = int(layers[0].attributes["features"])
+arithmetic = 4 * float(layers[0].forward_flop) / RACK  # forward twice, backward
+narrowest = 12 / 24 * RACK / speed * (RANKS - 1) / RANKS
+
+FORMAT, ROW = draw.any([("NVFP4", "nvfp4-256"), ("MXFP8", "mxfp8-256")])
+tokens = float(results()[f"bridge-llama3-405b-gb200-{ROW}"]["value"])
+sharded = float(gathered.bandwidth) * replicas / hops  # as if for infinitely many replicas
+exchange = 6 * weights / (8 * link)
 
 PROBLEMS = [
     Problem(
@@ -76,5 +114,50 @@ PROBLEMS = [
         Step("FLOP of a GPU in a step", flop * SEQUENCES / GPUS, "FLOP"),
         Step("Over the time of a step", rate, "FLOP/s"),
         Step("Over the peak", 100 * rate / PEAK, "%"),
+    ),
+    Problem(
+        "Frozen in four bits",
+        f"QLoRA stores the {matmuls / 1e9:.3f} billion weights of Llama 3 8B's blocks in NF4: 4 bits each, a scale of"
+        f" 8 bits for every {BLOCK} weights, and one of 32 bits for every 256 scales. Its other"
+        f" {(whole - matmuls) / 1e9:.3f} billion weights stay in 16 bits. How much memory do the frozen weights take?",
+        adapters.frozen(bits),
+        Step("Bits of a weight in a block", bits),
+        Step("Weights of the blocks", matmuls * bits / 8, "B"),
+        Step("The others", 2 * (whole - matmuls), "B"),
+        Step("Both", matmuls * bits / 8 + 2 * (whole - matmuls), "B"),
+    ),
+    Problem(
+        "Tokens to experts",
+        f"A layer of DeepSeek-V3 sends each token, {HIDDEN:,} numbers of 2 B, to {CHOSEN} experts and back: forward,"
+        " again when the block is recomputed, and as gradients in backward. Its experts are on"
+        f" {RANKS} GPUs in nodes of 8, and copies go to all of them equally often; a GPU's NIC carries"
+        f" {nic / 1e9:g} GB/s, and NVLink carries the rest meanwhile."
+        " How long do the 4,096 tokens of a GPU travel in one layer?",
+        all_to_all(mixture),
+        Step("Bytes of a token: 6 trips to each of its experts", 12 * CHOSEN * HIDDEN, "B"),
+        Step("Of 4,096 tokens", 4096 * 12 * CHOSEN * HIDDEN, "B"),
+        Step("Share that leaves the node", 100 * (RANKS - 8) / RANKS, "%"),
+        Step("Over the NIC", 4096 * 12 * CHOSEN * HIDDEN * (RANKS - 8) / RANKS / nic, "s"),
+    ),
+    Problem(
+        "Experts in an NVLink domain",
+        f"The same exchange among {RANKS} GPUs that NVLink joins at {speed / 1e9:g} GB/s; each computes at"
+        f" {RACK / 1e15:g} PFLOP/s. An expert has three matrices, hidden size times its width. From which width on does"
+        " its arithmetic take longer than the exchange, so that it could hide it?",
+        WIDTH * all_to_all(rack) / arithmetic,
+        Step("Bytes of a copy, over the hidden size: 6 trips", 12),
+        Step("FLOP of a copy, over hidden size and width: 6 forward, twice, and 12 backward", 24),
+        Step("Width: 12 / 24 times FLOP/s over B/s, for the copies that leave the GPU", narrowest),
+    ),
+    Problem(
+        f"FSDP behind {FORMAT}",
+        f"Llama 3.1 405B trains at {tokens:,.0f} tokens/s per GPU in {FORMAT} (GB200, published). Suppose that FSDP"
+        f" shards it instead over replicas of 8 GPUs: for each microbatch a GPU gathers its eighth of the"
+        f" {weights / 1e9:.1f} billion weights twice and reduces their gradients, all in 16 bits, at"
+        f" {link / 1e9:.0f} GB/s. From how many tokens of a microbatch on does computation at that rate take as long?",
+        sharded * 8 * tokens,
+        Step("Seconds of the exchanges: 6 N / (t W)", exchange, "s"),
+        Step("Tokens/s of a replica", 8 * tokens),
+        Step("Tokens of a microbatch", exchange * 8 * tokens),
     ),
 ]

@@ -1,6 +1,6 @@
 """Problems of module 08, memory and out of core."""
 
-from lib_dlhpc.explore.memory_wall import ledger, outside
+from lib_dlhpc.explore.memory_wall import adapters, ledger, outside
 from lib_dlhpc.explore.memory_wall.ledger import Setting
 from lib_dlhpc.explore.memory_wall.outside import Setting as Away
 from lib_dlhpc.prediction import predict
@@ -20,6 +20,10 @@ GPUS = 8 * NODES
 HEADS, SEQUENCE, HIDDEN = draw.any(
     [(96, 2048, 12288), (40, 2048, 5120), (64, 4096, 8192), (32, 1024, 4096)]
 )
+RANK = draw.any([16, 8, 32, 64])
+tuned = adapters.tuned(lora=RANK)
+BLOCKS, WIDE, KEYS = 32, 4096, 1024  # of Llama 3 8B
+trained = BLOCKS * RANK * (WIDE + WIDE + WIDE + KEYS)
 quadratic = 5 * HEADS * SEQUENCE / HIDDEN
 
 PROBLEMS = [
@@ -59,5 +63,17 @@ PROBLEMS = [
         100 * attention_activation_saved(HEADS, SEQUENCE, HIDDEN),
         Step("5 a s / h", quadratic),
         Step("Over 34 and itself", 100 * quadratic / (34 + quadratic), "%"),
+    ),
+    Problem(
+        "The state of adapters",
+        f"Llama 3 8B has {BLOCKS} blocks, {WIDE:,} features, queries of {WIDE:,} and values of {KEYS:,}. LoRA freezes"
+        f" its weights and trains, beside the products of queries and of values, two matrices of rank {RANK}: one reads"
+        " all features, one writes the output. Gradients in 16 bits; Adam's copy and two moments in 32. How much memory do"
+        " gradients and optimizer state take?",
+        adapters.state(tuned),
+        Step("Adapter of queries: rank times (inputs + outputs)", RANK * (WIDE + WIDE)),
+        Step("Adapter of values", RANK * (WIDE + KEYS)),
+        Step("Both, in all blocks", trained),
+        Step("2 B of gradient and 12 B of state each", 14 * trained, "B"),
     ),
 ]
