@@ -68,8 +68,8 @@ PROBLEMS = [
         "The state of adapters",
         f"Llama 3 8B has {BLOCKS} blocks, {WIDE:,} features, queries of {WIDE:,} and values of {KEYS:,}. LoRA freezes"
         f" its weights and trains, beside the products of queries and of values, two matrices of rank {RANK}: one reads"
-        " all features, one writes the output. Gradients in 16 bits; Adam's copy and two moments in 32. How much memory do"
-        " gradients and optimizer state take?",
+        " all features, one writes the output. Gradients in 16 bits; Adam's copy and two moments in 32. How much"
+        " memory do gradients and optimizer state take?",
         adapters.state(tuned),
         Step("Adapter of queries: rank times (inputs + outputs)", RANK * (WIDE + WIDE)),
         Step("Adapter of values", RANK * (WIDE + KEYS)),
