@@ -30,7 +30,7 @@ MEASURABLE |= {"propose", "prove", "read", "solve", "state", "tell", "write"}
 NEEDS = {module.number: module.needs for module in PATH}
 WEEKS = ["syllabus_14_weeks", "syllabus_6_weeks"]
 DAYS = ["syllabus_one_day", "syllabus_half_day"]
-PAGES = [*WEEKS, *DAYS, "outcomes", "projects", "pilot", "README"]
+PAGES = [*WEEKS, *DAYS, "policies", "outcomes", "projects", "pilot", "README"]
 
 
 @pytest.fixture
@@ -70,6 +70,33 @@ def test_no_week_of_a_term_has_more_at_home_than_stated(page):
     weeks = [ROW.findall(week) for week in text.split("\n### Week ")[1:]]
     home = [sum(int(minutes) for kind, minutes, _ in rows if kind == "home") for rows in weeks]
     assert max(home) == limit == 270
+
+
+def kind_of(what):
+    """Return what work at home is for, by how it begins."""
+    begins = {"Lab": "lab", "[lab": "lab", "Module": "problems", "Project": "project"}
+    return begins.get(what.split()[0].rstrip(":,"), "reading")
+
+
+def test_the_load_of_a_week_is_what_its_rows_add_up_to(page):
+    text = page("syllabus_14_weeks")
+    loads = re.findall(r"^\| week (\d+) \|[\d, ]*" + r"\| (\d+) " * 5 + r"\|$", text, re.M)
+    weeks = text.split("\n### Week ")[1:]
+    assert [int(week) for week, *_ in loads] == list(range(1, len(weeks) + 1))
+    for (number, *stated_, total), week in zip(loads, weeks, strict=True):
+        own = dict.fromkeys(("reading", "lab", "problems", "project"), 0)
+        for kind, minutes, what in ROW.findall(week):
+            if kind == "home":
+                own[kind_of(what)] += int(minutes)
+        assert [int(each) for each in stated_] == list(own.values()), number
+        assert int(total) == sum(own.values()), number
+
+
+def test_module_12_has_two_weeks(page):
+    weeks = page("syllabus_14_weeks").split("\n### Week ")[1:]
+    classes = [[what for kind, _, what in ROW.findall(week) if kind == "class"] for week in weeks]
+    named = [bool(re.search(r"module 12", " ".join(each), re.I)) for each in classes]
+    assert [number for number, own in enumerate(named, 1) if own] == [10, 11]
 
 
 def test_a_module_asks_again_what_an_earlier_week_taught(page):
@@ -223,13 +250,19 @@ def test_the_overview_has_each_lab_a_week_after_its_session_and_its_reading(page
         assert set(map(int, re.findall(r"\d+", listed[1] if listed else ""))) == given, week
 
 
-def test_a_term_states_its_policies(page):
+def test_all_syllabi_have_the_same_policies(page):
+    text = page("policies")
+    for policy in ("Grades", "Late work", "Collaboration", "AI assistants", "Accessibility"):
+        assert re.search(rf"^## .*{policy}$", text, re.M), policy
+    for name in (*WEEKS, *DAYS):
+        assert "](policies.md)" in page(name) and f"]({name}.md)" in text, name
+
+
+def test_a_term_states_its_assessment(page):
     text = page("syllabus_14_weeks")
     split = [
         int(each)
         for each in re.findall(r"(\d+)%", text.split("**Assessment**", 1)[1].split("\n\n")[0])
     ]
     assert sum(split) == 100
-    for policy in ("Grades", "Deadlines", "Collaboration", "AI assistants", "Accessibility"):
-        assert re.search(rf"\*[^*]*{policy}\*:", text), policy
     assert "**Office hours**" in text
