@@ -4,7 +4,7 @@ A title is a topic, and the question is below it: "What share of its step is sti
 topics are in slides.toml; a check whose whole question is short enough is its own title.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,15 @@ def predicted(
     )
     if figure and reveals:
         look = "" if name in titles.figures else getattr(widget, "look", "")
-        own = _shown(lesson, name, titles, figure, look, try_it)
+        own = _shown(lesson, name, titles, figure, look, standing(widget), try_it)
         yield own._replace(section=heading)
+
+
+def standing(widget: Any) -> str:
+    """Return where the controls of an experiment stand, so that its figure can be shown live, or nothing."""
+    controls = getattr(widget, "controls", {}).values()
+    stands = [f"{each.description} {each.label}" for each in controls if hasattr(each, "label")]
+    return f"Live, set: {', '.join(stands)}." if stands else ""
 
 
 def _guess(lesson: Lesson, name: str, titles: Titles, try_it: str) -> Slide:
@@ -97,13 +104,13 @@ def _beside(aside: str, question: str) -> tuple[str, ...]:
 
 
 def _shown(
-    lesson: Lesson, name: str, titles: Titles, figure: Figure, look: str, try_it: str
+    lesson: Lesson, name: str, titles: Titles, figure: Figure, look: str, standing: str, try_it: str
 ) -> Slide:
     """Return the figure of a guess with what came out, and why."""
     because = lesson.filled(lesson.texts[name].get("because", ""))
     said = " ".join(_result(lesson, name, titles))
     look = look.removesuffix("Press play.").strip()  # a slide does not move
-    notes = (f"Look for {look}" if look else "", figure.summary, because, try_it)
+    notes = (f"Look for {look}" if look else "", figure.summary, because, standing, try_it)
     source = f"Figure: {figure.title} · Computed with lib_dlhpc"
     return Slide(
         titles.shown[name],
@@ -147,9 +154,8 @@ def to_try(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:
     )
 
 
-def checks(lesson: Lesson, titles: Titles) -> Iterator[Slide]:
-    """Yield the checks of a page, in order."""
-    names = [name for name, text in lesson.texts.items() if {"check", "compute"} & text.keys()]
+def checks(lesson: Lesson, titles: Titles, names: Iterable[str]) -> Iterator[Slide]:
+    """Yield these checks of a page."""
     yield from (_check(lesson, name, titles) for name in names)
 
 
@@ -160,7 +166,8 @@ def _check(lesson: Lesson, name: str, titles: Titles) -> Slide:
         own, answer, _ = lesson.draws[name](np.random.default_rng(0))
         title, given = _titled(titles, name, text["compute"].format(**own))
         said = f"It is {with_unit(f'{answer:.3g}', text.get('unit', ''))}. {text.get('hint', '')}"
-        return Slide(title, given or ("Work it out.",), said, kind=CHECK)
+        unit = f" ({text['unit']})" if text.get("unit") else ""
+        return Slide(title, (*given, f"Write down a number{unit}."), said, kind=CHECK)
     title, given = _titled(titles, name, lesson.filled(text["check"]))
     feedback = {lesson.filled(answer): lesson.filled(said) for answer, said in text["answers"]}
     options = shuffled(list(feedback), lesson.filled(text["check"]))

@@ -53,7 +53,7 @@ FORMULAS = 7  # on a slide, at most
 LINES, BESIDE = 4, 3  # sentences of an idea, and of one beside a diagram, at most
 EXPLAINED = "The notes of the slide with the first formulas explain all letters and limits."
 IDEAS = 2  # slides that only present an idea, at least
-MOST = 28  # slides of a class; in a longer deck the last ideas share the slides of their questions
+MOST = 32  # slides of a class; in a longer deck the last ideas share the slides of their questions
 
 
 def deck(module: Module, repository: Path) -> list[Slide]:
@@ -64,11 +64,11 @@ def deck(module: Module, repository: Path) -> list[Slide]:
     slides = [
         *_opening(module, text, notes, lesson),
         *_sections(text, lesson, titles, diagrams_of(text)),
-        *_formula(text),
+        *_formula(text, titles),
         *map(_derived, derivations(text)),
         *_drawn(titles, diagrams_of(text)),
         *(listed(title, list(names)) for title, names in titles.code.items()),
-        *checks(lesson, titles),
+        *checks(lesson, titles, _last(lesson, titles)),
         *_closing(text, notes, titles),
     ]
     return list(timed(list(unrepeated(_shortened(slides))), notes))
@@ -153,7 +153,7 @@ def _sections(
             most = 2 if beside or tex else BESIDE if draw else LINES
             yield Slide(
                 title,
-                _idea(own.paragraphs, title, most),
+                tuple(titles.said.get(own.heading, ())) or _idea(own.paragraphs, title, most),
                 said,
                 formulas=tex,
                 kind=IDEA,
@@ -171,6 +171,16 @@ def _sections(
                 yield answered(lesson, name, titles, drawn and drawn(), own.heading)
         if apart:
             yield Slide(apart, (), said, kind=PUBLISHED, table=rows, section=own.heading)
+        draw = diagrams.get(own.heading)
+        for check in checks(lesson, titles, titles.checked.get(own.heading, ())):
+            yield check._replace(section=own.heading, diagram=draw() if draw else None)
+
+
+def _last(lesson: Lesson, titles: Titles) -> list[str]:
+    """Return the checks that end no section."""
+    begun = {name for names in titles.checked.values() for name in names}
+    asked = (name for name, text in lesson.texts.items() if {"check", "compute"} & text.keys())
+    return [name for name in asked if name not in begun]
 
 
 def _idea(paragraphs: Iterable[str], title: str, most: int) -> tuple[str, ...]:
@@ -197,24 +207,20 @@ def _written(lesson: Lesson, own: Section, title: str, start: str, *task: str) -
     return code._replace(aside=tuple(task), notes=said, section=own.heading)
 
 
-def _formula(text: str) -> Iterator[Slide]:
+def _formula(text: str, titles: Titles) -> Iterator[Slide]:
     section = text.split("## The formula, opened", 1)[1].split("\n## ", 1)[0]
-    assumes = f"It assumes {plain(after(section, 'It assumes'))}"
-    breaks = f"It breaks when {plain(after(section, 'It breaks when'))}"
-    short = first(assumes, WORDS // 2 + 3)
-    limits = (short, first(breaks, WORDS - len(short.split())))
+    names = iter(titles.formula)
     texts = [each.strip() for each in re.findall(r"\$\$(.+?)\$\$", section, re.S)]
     parts = list(_parted(texts))
     for number, part in enumerate(parts, 1):
-        title = f"The formulas, {number} of {len(parts)}" if parts[1:] else "The formula, opened"
-        lines = limits if number == len(parts) else ()
+        title, lines = next(names), tuple(titles.limits) if number == len(parts) else ()
         said = EXPLAINED if number > 1 else plain_lines(section.strip())
         source = _cited(section)
         yield Slide(title, lines, said, formulas=tuple(part), kind=BOARD, source=source)
     (own,) = (each for each in sections(text) if each.heading == "The formula, opened")
     for each in own.tables:
         yield Slide(
-            "The formulas, side by side",
+            next(names),
             (),
             f"Ask what each row counts, and which one you would choose. {EXPLAINED}",
             kind=BOARD,
@@ -287,7 +293,7 @@ def _closing(text: str, notes: str, titles: Titles) -> Iterator[Slide]:
     reading = re.findall(r"^- (.+)$", further, re.M)
     yield Slide(
         "Where the model fails",
-        tuple(taken(sentences(fails), WORDS)) or (first(fails, WORDS),),
+        tuple(titles.fails) or tuple(taken(sentences(fails), WORDS)),
         "\n".join([fails, "Further reading:", *map(plain, reading)]),
         kind=END,
     )

@@ -63,7 +63,7 @@ def _rows(slides: Sequence[Slide], rows: Sequence[Row]) -> Iterator[int | None]:
     for slide in slides:
         if slide.kind in (BOARD, CODE) and not slide.section:
             yield None
-        elif slide.kind in (CHECK, DISCUSS, END):
+        elif slide.kind in (DISCUSS, END) or (slide.kind == CHECK and not slide.section):
             yield len(rows) - 1
         else:
             named = [n for n, row in enumerate(rows) if n >= place and _names(row, slide.section)]

@@ -27,6 +27,9 @@ class Titles(NamedTuple):
     because: the reason of a result, if not the first sentences of the page's; brief: a long guess in fewer words;
     summary: the five lines. By their titles: code, the functions of a listing; drawn, the name of a diagram and lines.
     writes: by its section, where learners write: a title, the function to begin with, the task and what is checked.
+    said: the lines of a section's idea, if not the first sentences of the page's. checked: the checks that end a
+    section; all others come last. formula: the titles of the slides with the formulas; limits: what these assume and
+    when they break, and fails, where the model fails, if not the first words of the page's.
     """
 
     ideas: Mapping[str, str]
@@ -43,6 +46,11 @@ class Titles(NamedTuple):
     code: Mapping[str, Sequence[str]] = {}
     drawn: Mapping[str, Sequence[str]] = {}
     writes: Mapping[str, Sequence[str]] = {}
+    said: Mapping[str, Sequence[str]] = {}
+    checked: Mapping[str, Sequence[str]] = {}
+    formula: Sequence[str] = ()
+    limits: Sequence[str] = ()
+    fails: Sequence[str] = ()
 
 
 def lesson_of(text: str) -> Lesson:

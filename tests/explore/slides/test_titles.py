@@ -26,11 +26,13 @@ from lib_dlhpc.explore.language_model.layout import GPUS
 from lib_dlhpc.explore.language_model.layout import Setting as Llama
 from lib_dlhpc.explore.large_batch.questions import LARGE
 from lib_dlhpc.explore.large_batch.rules import MNIST, mean
+from lib_dlhpc.explore.memory_wall import ways
 from lib_dlhpc.explore.serving import replicas
 from lib_dlhpc.explore.slides.notebook import notebook_text
 from lib_dlhpc.explore.slides.sources import titles_of
 from lib_dlhpc.explore.traces import coupled, puzzle
 from lib_dlhpc.schedules import schedule
+from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.machine import load_machine
 
 NAMES = re.compile(r"Llama 3|1F1B|ZB-H1|fp8|GPT-3|V100|ResNet-50|ImageNet")
@@ -99,6 +101,12 @@ def cheapest_and_fastest():
     return [replicas.cheapest(eight, np.inf)[0], min(quickest, key=quickest.get)]
 
 
+def links():
+    """Return the links of a node in the second experiment of module 08, and Gb/s of each."""
+    link, count = ways.NETWORKS[ways.Setting().network]
+    return [count, float(catalog.read("links", link)["bandwidth"].split()[0])]
+
+
 CALLS = {
     "256 GPUs lose a tenth of their efficiency": lambda: [
         Scaling().gpus,
@@ -147,6 +155,7 @@ CALLS = {
     "fp8 halves compute-bound matmuls and the operands that are sent or stored": lambda: [
         peak_rate(H100, "bf16") / peak_rate(H100, "fp8")
     ],
+    "Over two 25 Gb/s links, pipelines give the shortest step that fits": links,
     "Four GPUs per replica give the cheapest token, eight give the fastest": cheapest_and_fastest,
 }
 
