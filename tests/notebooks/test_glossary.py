@@ -2,6 +2,8 @@
 
 import json
 import re
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +33,13 @@ def text_of(notebook):
     return "\n".join("".join(cell["source"]) for cell in cells)
 
 
+def asked_by(text):
+    """Return what the lessons of a notebook ask and say."""
+    folders = set(re.findall(r"from (lib_dlhpc\.explore\.\w+)\.questions import ask", text))
+    paths = [Path(import_module(folder).__file__).with_name("lesson.toml") for folder in folders]
+    return "\n".join(path.read_text("utf-8") for path in paths)
+
+
 def links(text):
     return re.findall(r"\]\(([^)#:]+)\)", text)
 
@@ -56,6 +65,7 @@ def test_every_link_resolves(glossary, modules):
 
 def test_every_term_occurs_in_its_module(entries, modules):
     texts = {name: text_of(modules / name) for name in {entry["module"] for entry in entries}}
+    texts = {name: text + asked_by(text) for name, text in texts.items()}
     for entry in entries:
         used = re.search(rf"\b{re.escape(entry['term'])}", texts[entry["module"]], re.IGNORECASE)
         assert used, f"{entry['term']} is not in {entry['module']}"
