@@ -89,12 +89,16 @@ def decoder(layers: int) -> dict[str, Any]:
 
 
 def sizes(
-    machine: str | Mapping[str, Any], devices: int, layers: Sequence[int] = LAYERS
+    machine: str | Mapping[str, Any],
+    devices: int,
+    layers: Sequence[int] = LAYERS,
+    compute_scale: float = 1.0,
 ) -> tuple[Size, ...]:
     """Return the sizes of the family (`decoder`) on `devices` devices of a machine, each in its fastest layout.
 
-    bf16, Adam, 512 sequences of 4,096 tokens a step. Raises SpecError for a number of devices that does not divide the
-    batch, or fills no nodes.
+    bf16, Adam, 512 sequences of 4,096 tokens a step. compute_scale: measured over roofline compute time, by default 1
+    (prediction.compute_scale derives it from a measured rate). Raises SpecError for a number of devices that does not
+    divide the batch, or fills no nodes.
     """
     probe = read_experiment({"model": decoder(LAYERS[0]), "dataset": "webtext", "machine": machine})
     node = int(probe.machine.devices_per_node)
@@ -112,6 +116,7 @@ def sizes(
     }
     strategy |= {"nodes": devices // node}
     tables = {"dataset": "webtext", "machine": machine, "strategy": strategy}
+    tables |= {"calibration": {"compute_scale": compute_scale}}
     return tuple(_size(read_experiment({**tables, "model": decoder(each)})) for each in layers)
 
 

@@ -36,6 +36,11 @@ def test_a_size_is_the_fastest_layout_of_the_planner():
     assert own.utilization == pytest.approx(float(predict(best.experiment).utilization))
 
 
+def test_a_compute_scale_slows_computation_only():
+    (own,), (slower,) = (sizes("h100-pod", 64, (24,), compute_scale=scale) for scale in (1.0, 1.2))
+    assert own.rate / 1.2 < slower.rate < own.rate
+
+
 def test_the_family_has_12_weights_per_layer_and_squared_width():
     for each in family():
         hidden = 128 * each.layers

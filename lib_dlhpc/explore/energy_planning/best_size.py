@@ -1,5 +1,6 @@
 """The best model size for GPUs and days: a scaling law with the predicted utilization, or with a guessed one."""
 
+from math import ceil
 from typing import Annotated, NamedTuple
 
 import ipywidgets
@@ -15,7 +16,14 @@ from lib_dlhpc.explore.energy_planning.charts import (
     losses_state,
     utilization_state,
 )
-from lib_dlhpc.explore.energy_planning.planned_sizes import FAST, GPUS, MACHINES, family
+from lib_dlhpc.explore.energy_planning.planned_sizes import (
+    FAST,
+    GPUS,
+    MACHINES,
+    MEASURED,
+    family,
+    predicted_row,
+)
 from lib_dlhpc.planner import Size, Trained, guessed, trained
 from lib_dlhpc.spec.units import format_quantity
 
@@ -101,7 +109,17 @@ def size_words(setting: Setting) -> str:
         f" weight: {own.loss[own.best]:.3f} nats per token, with {joules}. MFU {size.utilization:.0%}:"
         f" {size.layout}. Within 0.01 nats of it: {count(low.weights)} to {count(high.weights)}."
         f" With {FIXED:.0%} for all, one would choose {count(guess.family[guess.best].weights)};"
-        f" Hoffmann's law of the same runs chooses {count(other.weights)}."
+        f" Hoffmann's law of the same runs chooses {count(other.weights)}. {rates_words(setting.machine)}"
+    )
+
+
+def rates_words(machine: str) -> str:
+    """Say which measured rate the rates of a machine start from, and how far off another one is."""
+    measured = MEASURED[machine]
+    error = abs(predicted_row(measured).error)
+    return (
+        f"Compute time is calibrated by one measured rate, {measured.start}; {measured.tested} is then"
+        f" predicted within {ceil(100 * error)}%."
     )
 
 

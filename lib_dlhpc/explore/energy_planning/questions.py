@@ -6,6 +6,7 @@ import numpy as np
 
 from lib_dlhpc.convergence import LAWS, verdict
 from lib_dlhpc.costs import clock
+from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
@@ -21,6 +22,7 @@ from lib_dlhpc.explore.energy_planning.planned_sizes import SLOW
 from lib_dlhpc.explore.energy_planning.to_accuracy import LIMITS, cost, limit_words, runs
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validate import validate
 
 FAST = "eight 200 Gb/s InfiniBand"
 PUBLISHED = {
@@ -98,6 +100,15 @@ def near() -> str:
     return f"{count(low.weights)} to {count(high.weights)}"
 
 
+def mfu_mpt() -> float:
+    """Return the MFU that MPT 13B reached with llm-foundry on 32 H100."""
+    (row,) = validate(["mpt"], only=["mpt-h100-13b-2048-32"])
+    run = row.experiment
+    assert run is not None
+    flop = float(run.model.train_flop) / int(run.model.options["sequence"])
+    return row.published * flop / float(peak_rate(run.machine.device, run.strategy.precision))
+
+
 def ten_times() -> tuple[float, float]:
     """Return how many times the weights and the tokens ten times the compute is best spent on."""
     few, many = (LAWS["besiroglu"].split(compute) for compute in (1e21, 1e22))
@@ -162,6 +173,8 @@ lesson = Lesson.read(
         "guessed_size": lambda: count(with_guess(Size()).family[with_guess(Size()).best].weights),
         "mfu": lambda: best(Size()).utilization,
         "mfu_small": lambda: best_size.found_sizes(Size()).family[0].utilization,
+        "mfu_large": lambda: best_size.found_sizes(Size()).family[-1].utilization,
+        "mfu_mpt": mfu_mpt,
         "served_size": lambda: best_size.served_best(Size(served=1e12)),
         "mfu_512": lambda: best(Size(gpus=512)).utilization,
         "mfu_slow": lambda: best(Size(SLOW, 512)).utilization,

@@ -39,10 +39,12 @@ from lib_dlhpc.explore.energy_planning.planned_sizes import (
     FAST,
     GPUS,
     MACHINES,
+    MEASURED,
     OLD,
     SLOW,
     family,
     planned_now,
+    predicted_row,
 )
 from lib_dlhpc.explore.energy_planning.questions import ask
 from lib_dlhpc.explore.energy_planning.to_accuracy import (
@@ -187,7 +189,7 @@ def test_the_lowest_mark_of_each_line_is_named_and_lines_are_of_all_sizes_that_t
         assert len(own) == len(family(FAST, 64))
         least = min(own, key=lambda at: data["points"]["y"][at])
         assert (data["points"]["x"][least], data["points"]["y"][least]) == (x, y)
-    assert "13 billion weights" in words
+    assert "6.74 billion weights" in words
 
 
 def test_hollow_marks_and_the_wall_are_beyond_what_was_measured() -> None:
@@ -196,7 +198,14 @@ def test_hollow_marks_and_the_wall_are_beyond_what_was_measured() -> None:
     measured = points["measured"][: len(own.family)]
     assert measured == [not own.beyond(row) for row in range(len(own.family))]
     assert size_view(Size()).wall == ""
-    assert "52.3 billion weights are outside the fitted range" in size_view(Size(days=90)).wall
+    assert "35.1 billion weights are outside the fitted range" in size_view(Size(days=90)).wall
+
+
+def test_a_machine_names_its_measured_rate_and_the_error_of_another() -> None:
+    for machine, measured in MEASURED.items():
+        words = size_view(Size(machine)).words
+        assert measured.start in words and f"{measured.tested} is then predicted within 4%" in words
+        assert 0.03 < abs(predicted_row(measured).error) < 0.04
 
 
 def test_a_size_that_does_not_fit_is_in_no_line_of_the_table() -> None:
