@@ -36,6 +36,23 @@ def test_the_published_figure_is_about_90_percent_and_the_prediction_is_within_3
     assert weak_at[256] == pytest.approx(row.predicted)
 
 
+def test_efficiency_is_of_one_node_on_the_chart_and_of_one_gpu_in_the_prediction(
+    repository: Path,
+) -> None:
+    (row,) = validate(["goyal17"], only=["goyal17-r50-eff"])
+    alone = float(predict(goyal()).efficiency)
+    readme = (repository / "README.md").read_text("utf-8")
+    assert f"{alone:.1%}" in readme and f"to 8 GPUs; {row.predicted:.1%} is predicted" in readme
+    text = (repository / "modules" / "02_data_parallel.ipynb").read_text("utf-8")
+    assert f"at 256 GPUs {row.predicted:.0%} is predicted" in text and f"it is {alone:.0%}." in text
+
+
+def test_a_bucket_between_sites_holds_all_weights_in_16_bits():
+    weights = sites.apart(1, sites.LINKS[0]).experiment.model.parameters
+    assert 2 * weights / 1e9 == pytest.approx(2.5, abs=0.05)
+    assert 4_000e3 / 0.02 == pytest.approx(2e8)  # m/s: light in fiber
+
+
 def test_that_tenth_is_mostly_waiting_and_the_rest_exchange():
     step = predict(goyal())
     assert (

@@ -102,6 +102,10 @@ def test_less_tensor_with_as_many_stages_is_predicted_to_be_quicker_than_what_wa
     assert less.fits and less.seconds < 0.95 * there.seconds
     assert part(less, "tensor allreduces") < 0.5 * part(there, "tensor allreduces")
     assert less.memory > 1.5 * there.memory
+    words = ways.map_words(ways.Ways(), [there, less])
+    assert "8 × 12 × 4 would take" in words and ways.FEW in words  # the lead is within the error
+    assert 1 - less.seconds / there.seconds < 0.4
+    assert ways.FEW not in ways.map_words(ways.Ways(), [there])
 
 
 def test_larger_microbatches_cost_the_rows_with_little_tensor_most_and_all_columns_alike():
@@ -290,7 +294,23 @@ def test_predictions_with_experts_are_as_far_off_as_the_page_says(repository: Pa
         and f"{worst.error:.0%}" == "109%"
     )
     with_experts = [*experts, *found["gb200", True]]
-    assert sum(row.error > 0 for row in with_experts) >= 0.7 * len(with_experts)  # "too fast"
+    fast = sum(row.error > 0 for row in with_experts)
+    assert f"Of the {len(with_experts)} predictions with experts, {fast} are too fast" in text
+
+
+def test_a_gb200_is_hardly_faster_than_a_b200(repository: Path) -> None:
+    text = (repository / "modules" / "05_hybrid_parallel.ipynb").read_text("utf-8")
+    node, rack = (
+        domain.experiment(domain.Setting(), where).machine.device
+        for where in (domain.NODES, domain.RACK)
+    )
+    peaks = [each.peak["bf16"] / 1e12 for each in (rack, node)]
+    rates = [each.efficiency * peak for each, peak in zip((rack, node), peaks, strict=True)]
+    assert f"{rates[0] / rates[1] - 1:.0%} faster on a GB200" in text
+    numbers = [f"{each:,.0f}" for each in (*rates, *peaks)]
+    assert "({} and {} of {} and {} TFLOP/s in bf16)".format(*numbers) in text
+    memories = [f"{each.memory / 1e9:.0f} GB" for each in (rack, node)]
+    assert "it has {} instead of {}".format(*memories) in text
 
 
 def test_a_token_reaches_at_most_four_of_eight_nodes(repository: Path) -> None:

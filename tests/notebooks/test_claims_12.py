@@ -68,9 +68,18 @@ def said(repository, pattern):
 def test_deepseeks_step_is_what_its_replay_predicts(repository):
     replay = catalog.read("replays", "deepseek-v3-2048-h800")
     own = predict(read_experiment(replay["experiment"]))
-    texts = said(repository, r"predicts ([\d.]+) s per step; ([\d.]+) s are derived")
+    texts = said(repository, r"predicts ([\d.]+) s per step, 31% less than the ([\d.]+) s")
+    assert round(100 * (1 - texts[0] / texts[1])) == 31
     assert texts == [round(float(own.step_time), 1), round(experts.published_step(), 1)]
     assert MIXED["replayed"]() == f"{texts[0]} s"
+
+
+def test_fsdp_hides_from_8000_tokens_and_with_gradients_in_fp32_from_10700(repository):
+    peak, link = 400e12, 50e9
+    found = [width * peak / (6 * link) for width in (2 + 2 + 2, 2 + 2 + 4)]  # B a weight, FLOP
+    assert [round(each, -2) for each in found] == [8_000, 10_700]
+    text = (repository / "modules" / "12_train_a_language_model.ipynb").read_text("utf-8")
+    assert f"that is {found[0]:,.0f} tokens" in text and "and 10,700." in text
 
 
 def test_the_formula_of_mfu_gives_the_mfu_that_the_first_figure_shows(repository):
