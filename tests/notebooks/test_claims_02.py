@@ -50,7 +50,8 @@ def test_efficiency_is_of_one_node_on_the_chart_and_of_one_gpu_in_the_prediction
 def test_a_bucket_between_sites_holds_all_weights_in_16_bits():
     weights = sites.apart(1, sites.LINKS[0]).experiment.model.parameters
     assert 2 * weights / 1e9 == pytest.approx(2.5, abs=0.05)
-    assert 4_000e3 / 0.02 == pytest.approx(2e8)  # m/s: light in fiber
+    light = 4_000e3 / 0.02  # m/s, in fiber
+    assert light == pytest.approx(2e8)
 
 
 def test_that_tenth_is_mostly_waiting_and_the_rest_exchange():
