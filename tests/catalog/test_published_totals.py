@@ -108,18 +108,29 @@ TOTALS = [
     ("gb200-nvl72", links, 65 * T, 0.01, "NVIDIA: 130 TB/s in both directions"),
     ("gb200-nvl72", memory, 13.4 * T, 0.01, "NVIDIA: HBM3e of a rack"),
     ("gb200-nvl72", peak("fp8", "node"), 360 * P, 0.01, "NVIDIA: 720 PFLOP/s with sparsity"),
+    ("gb300-nvl72", links, 130 * T / 2, 0.01, "NVIDIA: 130 TB/s in both directions"),
+    ("gb300-nvl72", memory, 20.1 * T, 0.01, "NVIDIA: HBM3e of a rack"),
+    ("gb300-nvl72", peak("fp8", "node"), 360 * P, 0.01, "NVIDIA: 720 PFLOP/s with sparsity"),
+    ("gb300-nvl72", peak("bf16", "node"), 180 * P, 0.01, "Verda: 180 PFLOP/s of a rack"),
     ("b200-pod", links, 7.2 * T, 0.01, "DGX B200: 14.4 TB/s in both directions"),
     ("b200-pod", memory, 1440 * G, 0, "DGX B200"),
     ("gaudi3-pod", injection, 4.8 * T / 8, 0, "ml-engineering: 4.8 Tb/s a node"),
     ("trainium2-pod", peak("bf16", "node"), 10.7 * P, 0.01, "AWS: trn2.48xlarge"),
     ("trainium2-pod", memory, 1536 * 2**30, 0, "AWS: trn2.48xlarge"),
     ("trainium2-pod", injection, 3200 * Gb, 0, "AWS: EFA"),
+    ("trainium3-pod", peak("fp8", "node"), 362 * P, 0.01, "AWS: Gen2 UltraServer"),
+    ("trainium3-pod", memory, 20.7e3 * 2**30, 0.01, "AWS: 20.7 TB, of 144 GiB chips"),
+    ("mi355x-pod", peak("bf16", "node"), 20.1 * P, 0.01, "AMD: platform of eight, dense"),
+    ("mi355x-pod", peak("fp8", "node"), 40.3 * P, 0.01, "AMD: platform of eight, dense"),
+    ("mi355x-pod", memory, 2.3 * T, 0.01, "AMD: platform of eight"),
     ("tpu-v3-pod", torus(4), 340 * T, 0.02, "Google: all-reduce bandwidth of a pod"),
     ("tpu-v4-pod", torus(6), 1.1 * P, 0.02, "Google: all-reduce bandwidth of a pod"),
     ("tpu-v5e-pod", torus(4), 51.2 * T, 0.001, "Google: all-reduce bandwidth of a pod"),
     ("tpu-v6e-pod", torus(4), 102.4 * T, 0.001, "Google: all-reduce bandwidth of a pod"),
     ("tpu-v4-pod", peak("bf16"), 1.1e18, 0.03, "Google: peak of a pod"),
     ("tpu-v5e-pod", peak("bf16"), 50.63 * P, 0.01, "Google: peak of a pod"),
+    ("tpu7x-pod", peak("fp8"), 42.5e18, 0.01, "Google: 42.5 exaflops of a pod"),
+    ("tpu7x-pod", lambda m: m.nodes * memory(m), 1.77e6 * 2**30, 0.001, "Google: 1.77 PB of a pod"),
     ("tpu-v6e-pod", peak("bf16"), 234.9 * P, 0.01, "Google: peak of a pod"),
 ]
 
@@ -129,10 +140,10 @@ def test_the_parts_are_the_published_total(name, total, published, within, sourc
     assert total(load_machine(name)) == pytest.approx(published, rel=max(within, 1e-9)), source
 
 
-@pytest.mark.parametrize("chip", ["tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e"])
+@pytest.mark.parametrize("chip", ["tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu7x"])
 def test_links_that_leave_a_host_are_those_not_used_within(chip):
     machine = load_machine(f"{chip}-pod")
     chips = machine.devices_per_node
-    of_a_chip = 6 if chip in ("tpu-v4", "tpu-v5p") else 4
+    of_a_chip = 6 if chip in ("tpu-v4", "tpu-v5p", "tpu7x") else 4
     neighbors = {4: 4, 8: 10}[chips]  # pairs in a grid of 2 x 2, of 4 x 2
     assert machine.nics == chips * of_a_chip - 2 * neighbors
