@@ -8,6 +8,7 @@ units.py              what ZeRO 3 gathers at a time: a block, as FSDP
 wire_format.py        gradients in the format of their exchange: bytes, casts
 compression.py        deep gradient compression: elements sent, selection
 low_rank.py           low-rank compression: elements sent, products
+muon.py               Muon: matrices, orthogonalization
 outer.py              the outer optimizer of local updates
 segments.py           segments of activation recomputation
 power.py              what a power limit does to power and time

@@ -7,7 +7,7 @@ import numpy as np
 
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.input import listing_time, loading_time, reached
-from lib_dlhpc.costs.state import model_state_bytes
+from lib_dlhpc.costs.state import model_state_bytes, state_each
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier, storage_tier
@@ -109,7 +109,9 @@ def checkpoint_bytes(model: Model, precision: str, optimizer: str) -> Any:
     14 a parameter for Adam in mixed precision: 2 + 4 + 8.
     """
     size = BYTES[precision]
-    return model_state_bytes(model.trained, precision, optimizer) - model.trained * size
+    each = state_each(model, optimizer)
+    whole = model_state_bytes(model.trained, precision, optimizer, numbers=each)
+    return whole - model.trained * size
 
 
 def _first(experiment: Experiment) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import fp8, host, layer_rates, streams, tiles
+from lib_dlhpc.costs.muon import MUON, REST_TRAFFIC, orthogonalization_time, rest
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.pieces import Cut
 from lib_dlhpc.spec.machine import Device
@@ -27,9 +28,9 @@ from lib_dlhpc.spec.strategy import FP8
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, FP8: 2}
 MIXED = ("fp16", "bf16", FP8)  # 2-byte weights, gradients and activations; fp32 master weights
 
-# Optimizer state in 4-byte numbers a parameter, and the numbers that an update reads or writes.
-STATE = {"sgd": 0, "momentum": 1, "lars": 1, "adam": 2, "lamb": 2}
-UPDATE_TRAFFIC = {"sgd": 3, "momentum": 5, "lars": 7, "adam": 7, "lamb": 9}
+# Optimizer state in 4-byte numbers a parameter, and the numbers that an update reads or writes; Muon's are of matrices.
+STATE = {"sgd": 0, "momentum": 1, "lars": 1, "adam": 2, "lamb": 2, MUON: 1}
+UPDATE_TRAFFIC = {"sgd": 3, "momentum": 5, "lars": 7, "adam": 7, "lamb": 9, MUON: 5}
 
 
 class LayerTimes(NamedTuple):
@@ -331,11 +332,26 @@ def streaming_time(device: Device, optimizer: str, moved: Any) -> Any:
 
 
 def update_time(model: Model, device: Device, optimizer: str, casts: bool = True) -> Any:
-    """Return the time of one optimizer update of all trained fp32 (master) parameters in s: memory-bound.
+    """Return the time of one optimizer update of all trained fp32 (master) parameters in s: memory-bound, but for Muon.
 
     casts: whether weights that are used in fp8 are cast as well.
     """
-    rate, moved = device.layers.get(optimizer), 4 * UPDATE_TRAFFIC[optimizer] * model.trained
+    seconds = streamed_update_time(model, device, optimizer, casts)
+    if optimizer == MUON:
+        orthogonal = orthogonalization_time(model, device, orthogonal_rate(device))
+        seconds = seconds + device.slowdown * orthogonal
+    return seconds
+
+
+def orthogonal_rate(device: Device) -> Any:
+    """Return the FLOP/s of large products in the iterations of Muon."""
+    return peak_rate(device, "bf16") * device.efficiency
+
+
+def streamed_update_time(model: Model, device: Device, optimizer: str, casts: bool = True) -> Any:
+    """Return the seconds of an update in which it only moves data."""
+    numbers = UPDATE_TRAFFIC[optimizer] * model.trained + REST_TRAFFIC * rest(model, optimizer)
+    rate, moved = device.layers.get(optimizer), 4 * numbers
     launch, bandwidth = (rate.launch, rate.bandwidth) if rate else (0.0, streaming_rate(device))
     seconds = launch + moved / bandwidth
     if casts:

@@ -12,6 +12,7 @@ data.py           gradient buckets, exchanged as backward fills them
 compression.py    the largest gradients selected, gathered and added, in place of buckets
 low_rank.py       factors of gradients, in place of buckets
 casts.py          casts of gradients into the format of the exchange, and back
+orthogonalized.py momentum of whole matrices gathered for Muon
 offload.py        what moves to the host and back
 local.py          weights averaged every few steps, in place of gradients, with an outer optimizer or without
 pipeline.py       messages between stages; tables that two stages share

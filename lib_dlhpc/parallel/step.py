@@ -20,7 +20,17 @@ from lib_dlhpc.costs.instruction_prices import (
 from lib_dlhpc.costs.overlapped_prices import LEFT, overlapped_prices
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, alike, chain, folded, mean_shards, shards, sizes
-from lib_dlhpc.parallel import casts, compression, data, local, low_rank, offload, pipeline, zero
+from lib_dlhpc.parallel import (
+    casts,
+    compression,
+    data,
+    local,
+    low_rank,
+    offload,
+    orthogonalized,
+    pipeline,
+    zero,
+)
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer, sharing
@@ -284,6 +294,9 @@ def _end(
     found.append(all_do(Wait("data", data.STREAM, "", "the exchange")))
     for swap in pipeline.swaps(experiment, held):
         found.append(tuple(swap if place in swap.places else None for place in everyone))
+    if orthogonalized.gathers_momentum(experiment):
+        found += rows(made(lambda each: orthogonalized.gathered_momentum(experiment, each)))
+        found.append(all_do(Wait("data", data.STREAM, "", "the momentum")))
     found += [
         *met,
         tuple(updates),
@@ -309,7 +322,7 @@ def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> f
     device, optimizer = experiment.machine.device, applied_rule(experiment)
     models, casts = [part.model for part in held], not casts_each_pass(experiment.strategy)
     seconds = sum(
-        compute.update_time(each, device, optimizer, casts) / mean_shards(experiment, each)
+        compute.streamed_update_time(each, device, optimizer, casts) / mean_shards(experiment, each)
         for each in models
     )
-    return float(scale * seconds)
+    return float(scale * (seconds + orthogonalized.orthogonalization_time(experiment, held)))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
-from lib_dlhpc.costs.state import MASTER_BYTES
+from lib_dlhpc.costs.compute import BYTES, MIXED
+from lib_dlhpc.costs.state import MASTER_BYTES, state_each
 from lib_dlhpc.costs.stored_activations import (
     AFTER,
     AT_ONCE,
@@ -202,7 +202,7 @@ def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], floa
         "weights": (size, 3),
         "gradients": (size, 2),
         "master weights": (master, 1),
-        "optimizer state": (STATE[strategy.optimizer] * max(size, MASTER_BYTES), 1),
+        "optimizer state": (state_each(model, strategy.optimizer) * max(size, MASTER_BYTES), 1),
     }
     split = {
         name: (float(count) * b / (replicas if strategy.zero >= level else 1))

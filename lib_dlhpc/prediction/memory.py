@@ -6,9 +6,9 @@ import numpy as np
 
 from lib_dlhpc.costs import low_rank
 from lib_dlhpc.costs.compression import ARRAYS, density, pair_bytes, sent
-from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
+from lib_dlhpc.costs.compute import BYTES, MIXED
 from lib_dlhpc.costs.outer import outer_arrays
-from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes
+from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes, state_each
 from lib_dlhpc.costs.stored_activations import backward_extra, stored_bytes
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layout import Part
@@ -34,7 +34,7 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
     size = BYTES[strategy.precision]
     shape = experiment.dataset.sample_shape or model.input_shape
     gradients = model.trained * size
-    state = STATE[strategy.optimizer] + outer_arrays(experiment)
+    state = state_each(model, strategy.optimizer) + outer_arrays(experiment)
     if np.any(experiment.training.sparsity):
         state = ARRAYS
     if experiment.training.low_rank:

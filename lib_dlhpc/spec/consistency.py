@@ -6,7 +6,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.calibration import check_calibration
-from lib_dlhpc.spec.exchanged import check_expert_wire, check_lora, check_wire
+from lib_dlhpc.spec.exchanged import check_expert_wire, check_lora, check_muon, check_wire
 from lib_dlhpc.spec.machine import IN_NETWORK, IN_SWITCHES, Machine, storage_tier
 from lib_dlhpc.spec.strategy import (
     ALLREDUCES,
@@ -48,6 +48,7 @@ def check_consistency(experiment: "Experiment") -> None:
     check_wire(s)
     check_expert_wire(s)
     check_lora(s)
+    check_muon(s)
     check_power_limit(s, machine.device.idle_power, machine.device.busy_power)
     _check_compression(experiment)
     _check_outer(experiment)

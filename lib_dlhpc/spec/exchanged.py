@@ -33,6 +33,29 @@ def check_expert_wire(strategy: Strategy) -> None:
         )
 
 
+def check_muon(strategy: Strategy) -> None:
+    """Raise SpecError for Muon where a device has less than whole matrices, and their exchange is not known."""
+    s = strategy
+    if s.optimizer != "muon":
+        return
+    sharded = np.any(np.greater(s.zero, 0))
+    for name, legal in (
+        ("update", ("synchronous", "local")),
+        ("tensor", (1,)),
+        ("spatial", (1,)),
+        ("experts", (1,) if sharded else ()),
+        ("offload", ("none", "activations")),
+        ("lora", (0,)),
+    ):
+        value = getattr(s, name)
+        if legal and not np.all(np.isin(value, legal)):
+            raise SpecError(
+                f"strategy.optimizer = 'muon': it updates whole matrices, which is not modeled with strategy.{name} ="
+                f" {value!r}{' and strategy.zero above 0' * (name == 'experts')}; legal:"
+                f" {', '.join(map(repr, legal))}."
+            )
+
+
 def check_lora(strategy: Strategy) -> None:
     """Raise SpecError for adapters with what their exchange, or their split, is not known of."""
     s = strategy

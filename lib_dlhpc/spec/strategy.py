@@ -26,7 +26,7 @@ ALLREDUCES = OrderedDict(
 AUTO = "auto"  # the cheapest library algorithm for each size and network
 NAMED_ALLREDUCES = ChainMap(dict.fromkeys(IN_SWITCHES, ""), ALLREDUCES, {AUTO: ""})
 UPDATES = ("synchronous", "asynchronous", "local")
-OPTIMIZERS = ("sgd", "momentum", "lars", "adam", "lamb")
+OPTIMIZERS = ("sgd", "momentum", "lars", "adam", "lamb", "muon")
 RUN_SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
 SCHEDULES = (*RUN_SCHEDULES, "dualpipe")  # predicted and simulated, not run
 SPLIT_BACKWARD = ("zb-h1", "dualpipe")  # weight gradients are computed apart
@@ -110,6 +110,7 @@ class Strategy:
     steps, then average their weights. wire: the format in which gradients are exchanged and added.
     lora: rank of the adapters that are trained beside frozen weights (Hu et al. 2021, "LoRA"; spec/adapters.py); 0: all
     weights are trained. adapted: beside which products: those that make queries and values, or all but the last.
+    optimizer: muon orthogonalizes the momentum of weight matrices, AdamW updates all else (costs/muon.py).
     power_limit: W that a device may draw; its arithmetic is slowed (costs/power.py), as by `nvidia-smi -pl`.
     staleness: the most steps that an asynchronous device may be ahead of the slowest (Ho et al. 2013, "More
     effective distributed ML via a stale synchronous parallel parameter server").

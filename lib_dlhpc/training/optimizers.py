@@ -1,4 +1,4 @@
-"""Optimizers on the flat arrays of a Network: SGD, momentum, LARS, Adam, LAMB.
+"""Optimizers on the flat arrays of a Network: SGD, momentum, LARS, Adam, LAMB, Muon.
 
 Weight decay applies to weights only; biases, scales and shifts take neither decay nor a local rate.
 With LARS and LAMB these are updated by the plain gradient, so a bias of zeros is updated as well.
@@ -12,6 +12,7 @@ import numpy as np
 
 from lib_dlhpc.layers.base.saved import Array, Tensors, parts
 from lib_dlhpc.spec.training import Training
+from lib_dlhpc.training.newton_schulz import orthogonal_step
 from lib_dlhpc.training.weights import Parameter
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -30,7 +31,7 @@ class Optimizer:
     """One of RULES with its state, a flat array for each state variable. `state` belongs to a checkpoint.
 
     whole: turns a shard's sums of squares into those of full tensors: called with one value for each tensor
-    that decays, and their names.
+    that decays, and their names. gather: returns a full tensor, flat, and where this shard's part of it begins.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Optimizer:
     state: Tensors = field(default_factory=dict)
     updates: int = 0
     whole: Callable[[Array, list[str]], Array] = lambda squares, names: squares
+    gather: Callable[[Parameter, Array], tuple[Array, int]] = lambda parameter, part: (part, 0)
 
     def update(self, network: Weights, rate: float) -> None:
         """Update all weights with the gradients of the mean loss."""
@@ -113,12 +115,42 @@ def lamb(own: Optimizer, network: Weights, rate: float) -> None:
     network.weights -= step
 
 
+def muon(own: Optimizer, network: Weights, rate: float) -> None:
+    """v = m v + g; w -= rate (0.2 sqrt(max(rows, columns)) O(g + m v) + decay w), O: the nearest orthogonal matrix.
+
+    So for weight matrices; tables, logits, biases, scales and shifts take AdamW at the same rate. Second moments of
+    matrices stay zero: the system gives their pages no memory. Source: Jordan et al. 2024; Liu et al. 2025
+    (arXiv 2502.16982), section 2.2.
+    """
+    first, second, step = (
+        own.memory("first", network),
+        own.memory("second", network),
+        network.gradients,
+    )
+    friction = step.dtype.type(own.training.momentum)
+    for parameter in network.parameters:
+        part = slice(parameter.start, parameter.stop)
+        velocity, g = first[part], step[part]
+        if parameter.matrices is None:
+            _adam_direction(own, velocity, second[part], g)
+            continue
+        velocity *= friction
+        velocity += g
+        g += friction * velocity
+        flat, begin = own.gather(parameter, g)
+        g[...] = orthogonal_step(flat, parameter.matrices, begin, begin + g.size)
+    _decay(own, network, step)
+    step *= step.dtype.type(rate)
+    network.weights -= step
+
+
 RULES: dict[str, Callable[[Optimizer, Weights, float], None]] = {
     "sgd": sgd,
     "momentum": momentum,
     "lars": lars,
     "adam": adam,
     "lamb": lamb,
+    "muon": muon,
 }
 
 # Optimizer state of each rule, one number for each weight and name.
@@ -128,14 +160,22 @@ MEMORIES: dict[str, tuple[str, ...]] = {
     "lars": ("velocity",),
     "adam": ("first", "second"),
     "lamb": ("first", "second"),
+    "muon": ("first", "second"),
 }
 
 
 def _adam_step(own: Optimizer, network: Weights) -> Array:
     """Replace the gradients by Adam's step, a part at a time."""
-    whole = own.memory("first", network), own.memory("second", network), network.gradients
-    kind = network.gradients.dtype.type
-    for part in parts(network.gradients):
+    first, second = own.memory("first", network), own.memory("second", network)
+    _adam_direction(own, first, second, network.gradients)
+    _decay(own, network, network.gradients)
+    return network.gradients
+
+
+def _adam_direction(own: Optimizer, *whole: Array) -> None:
+    """Replace gradients, after the first and the second moments, by m / (sqrt(v) + e), bias-corrected."""
+    kind = whole[0].dtype.type
+    for part in parts(whole[0]) if whole[0].size else ():
         first, second, g = (array[part] for array in whole)
         first += kind(1 - BETA1) * (g - first)
         second += kind(1 - BETA2) * (g * g - second)
@@ -143,8 +183,6 @@ def _adam_step(own: Optimizer, network: Weights) -> Array:
         g += kind(EPSILON)
         np.divide(first, g, out=g)
         g /= kind(1 - BETA1**own.updates)
-    _decay(own, network, network.gradients)
-    return network.gradients
 
 
 def _decay(own: Optimizer, network: Weights, step: Array) -> None:

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
@@ -93,7 +94,7 @@ class Sharding:
         for each in parameters:
             part = self.mine(each.start, each.stop)
             start, stop = part.start - first, part.stop - first
-            found.append(Parameter(each.name, each.layer, start, stop, each.shape, each.decays))
+            found.append(replace(each, start=start, stop=stop))
         return found
 
     def blocks(self, flat: Array, start: int) -> list[Array]:
@@ -124,6 +125,14 @@ class Sharding:
         comm = self.group(self.unit(start))
         blocks[comm.rank][...] = shard[self.mine(start, stop)]
         return partial(allgather, comm, blocks), flat
+
+    def whole(self, own: Array, start: int, stop: int) -> tuple[Array, int]:
+        """Return a range within one unit, all-gathered from each rank's part of it, and where this rank's begins."""
+        flat = np.empty(stop - start, own.dtype)
+        blocks, comm = self.blocks(flat, start), self.group(self.unit(start))
+        blocks[comm.rank][...] = own
+        InFlight(allgather(comm, blocks)).wait()
+        return flat, sum(each.size for each in blocks[: comm.rank])
 
     def gather(self, shard: Array, start: int, stop: int) -> Array:
         """Return a range within one unit, all-gathered."""

@@ -41,7 +41,7 @@ from lib_dlhpc.training.passes import Order
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Sharding, cut_out
 from lib_dlhpc.training.single_rank import SingleRank
-from lib_dlhpc.training.tensor_norms import whole_squares
+from lib_dlhpc.training.tensor_norms import whole_squares, whole_tensor
 from lib_dlhpc.training.weights import Parameter
 from lib_dlhpc.training.zero import Shards
 
@@ -105,6 +105,8 @@ class Stage:
         if self.on_disk:
             self.store.complete = self._complete
         self.sharding = self._sharding()
+        if self.level:
+            self.optimizer.gather = partial(whole_tensor, self.sharding, self.network.parameters)
         self.own: list[tuple[Own, Optimizer]] = []
         if not self.on_disk:
             memories, kind = MEMORIES[self.optimizer.name], self.network.dtype
@@ -247,8 +249,7 @@ class Stage:
         (p,) = self._named(name)
         if self.level < 2:
             return self.network.gradients[p.start : p.stop]
-        shard: Array = self.store.gradients[self.sharding.mine(p.start, p.stop)]
-        return shard
+        return np.asarray(self.store.gradients[self.sharding.mine(p.start, p.stop)])
 
     def pieces(self, array: str, tensor: str) -> Iterator[Piece]:
         """Yield this rank's part of a tensor of "weights", or of an optimizer state.
@@ -285,8 +286,7 @@ class Stage:
     def _values(self, array: str, p: Parameter) -> Array:
         """Return one tensor of this rank, all-gathered from the replicas' shards."""
         if self.on_disk:
-            values: Array = self.store.read(array, p.start, p.stop)
-            return values
+            return np.asarray(self.store.read(array, p.start, p.stop))
         if array == "weights" and self.level < 3:
             if self.once and self.network.outdated:  # no forward pass has gathered them
                 self.gathers.at_once(self._whole_weights())

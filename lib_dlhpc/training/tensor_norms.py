@@ -1,4 +1,4 @@
-"""Sums of squares of full tensors from those of a rank's parts: LARS and LAMB need the norms of full tensors."""
+"""Full tensors from a rank's parts: LARS and LAMB need their norms, Muon the tensors."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,8 @@ from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.training.collectives import allreduce_of
 from lib_dlhpc.training.full_tensors import expert_tensors, parts_by_name
 from lib_dlhpc.training.groups import Groups
+from lib_dlhpc.training.sharding import Sharding
+from lib_dlhpc.training.weights import Parameter
 
 
 def whole_squares(
@@ -32,3 +34,14 @@ def whole_squares(
             total = allreduce_of(comm)(np.where(some, squares, 0))
             squares = np.where(some, total, squares).astype(squares.dtype)
     return squares
+
+
+def whole_tensor(
+    sharding: Sharding, parameters: Sequence[Parameter], part: Parameter, own: Array
+) -> tuple[Array, int]:
+    """Return a full tensor, flat, and where this rank's part of it begins; all ranks that share it call this.
+
+    part: of the tensor, in this rank's shard; own: its values.
+    """
+    (full,) = (p for p in parameters if p.name == part.name)
+    return sharding.whole(own, full.start, full.stop)

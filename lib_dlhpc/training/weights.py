@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from lib_dlhpc.costs.compression import MATRICES
+from lib_dlhpc.costs.muon import Matrices, matrices
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.spec.model import Model
@@ -27,6 +28,7 @@ class Parameter:
     stop: int
     shape: tuple[int, ...]
     decays: bool  # others take neither weight decay nor a local rate
+    matrices: Matrices | None = None  # that Muon orthogonalizes
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,11 @@ def table_of(model: Model, layers: list[Any]) -> Table:
         of.append({})
         if tied in owners:
             of[-1]["weight"] = owners[tied]
+        orthogonal = matrices(noun)
         for name, shape in shapes.items():
             start = found[-1].stop if found else 0
-            decays = name in MATRICES
-            found.append(
-                Parameter(f"{noun.name}.{name}", index, start, start + prod(shape), shape, decays)
-            )
+            place = f"{noun.name}.{name}", index, start, start + prod(shape), shape
+            found.append(Parameter(*place, name in MATRICES, orthogonal.get(name)))
             of[-1][name] = found[-1]
         if "weight" in of[-1]:
             owners.setdefault(noun.name, of[-1]["weight"])

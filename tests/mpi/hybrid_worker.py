@@ -392,6 +392,21 @@ def empty_microbatches():
         equals_one_rank(model, {way: p, "microbatches": 24}, epochs=1)
 
 
+def whole_matrices():
+    """Muon needs all of a matrix: replicas that have slices of its momentum gather it, at every level of ZeRO."""
+    muon = {"optimizer": "muon", "rate": 0.01, "epochs": 0.5}
+    if p == 4:
+        equals_one_rank("llama", {"pipeline": 2, "zero": 1, "microbatches": 2}, **muon)
+        equals_one_rank("rows", {"zero": 2, "shards": 2}, **muon)
+        return
+    levels = ({"zero": 1}, {"zero": 1, "bucket": 25e6}, {"zero": 2})
+    levels += ({"zero": 3}, {"zero": 3, "zero_unit": "layer"}, {"zero": 3, "gather": "forward"})
+    for level in levels:
+        equals_one_rank("llama", level, **muon)
+    equals_one_rank("words", {"pipeline": p, "microbatches": 2}, **muon)
+    equals_one_rank("long llama", {"context": p, "zero": 1}, **muon)
+
+
 def uneven_shares():
     """Tensor ranks without any part of a layer, and replicas with more test batches than others."""
     for zero in (1, 3):
@@ -770,6 +785,7 @@ if __name__ == "__main__":
         checks += [program_is_carried_out]
     checks += [single_precision] if p in (2, 4) else []
     checks += [gathered_once, norms_of_heads] if p == 2 else []
+    checks += [whole_matrices] if p in (2, 4) else []
     checks += [bytes_around_attention, bytes_of_gathered_weights] if p in (2, 4) else []
     checks += [empty_microbatches] if p == 3 else []
     checks += [replicas_with_local_normalization] if p in (4, 6) else []

@@ -78,7 +78,20 @@ def lamb(w, g, memory, t, decay, weight):
     w -= RATE * ratio * step
 
 
-RULE = {"sgd": sgd, "momentum": momentum, "lars": lars, "adam": adam, "lamb": lamb}
+def muon(w, g, memory, t, decay, weight):
+    """Jordan et al. 2024, with the scale of Liu et al. 2025; rows and columns: those of the network's two matrices."""
+    if not weight:
+        adam(w, g, memory, t, decay, weight)
+        return
+    v = memory["v"] = MOMENTUM * memory.get("v", 0) + g
+    x = (g + MOMENTUM * v).reshape({20: (5, 4), 12: (4, 3)}[w.size])
+    x, longest = x.T / (np.linalg.norm(x) + 1e-7), max(x.shape)
+    for _ in range(5):
+        x = 3.4445 * x - 4.7750 * (x @ x.T @ x) + 2.0315 * (x @ x.T @ x @ x.T @ x)
+    w -= RATE * (0.2 * np.sqrt(longest) * x.T.ravel() + decay * w)
+
+
+RULE = {"sgd": sgd, "momentum": momentum, "lars": lars, "adam": adam, "lamb": lamb, "muon": muon}
 
 
 @pytest.mark.parametrize("decay", [DECAY, 0.0])
@@ -86,7 +99,9 @@ RULE = {"sgd": sgd, "momentum": momentum, "lars": lars, "adam": adam, "lamb": la
 def test_each_rule_is_its_papers(name, decay):
     training = Training(momentum=MOMENTUM, weight_decay=decay, trust=TRUST)
     ours = trained(name, training)
-    np.testing.assert_allclose(ours, reference(RULE[name], training), rtol=1e-12, atol=1e-14)
+    # Small singular values grow up to 485-fold in Newton-Schulz iterations, and rounding with them.
+    rounding = {"rtol": 1e-9, "atol": 1e-11} if name == "muon" else {"rtol": 1e-12, "atol": 1e-14}
+    np.testing.assert_allclose(ours, reference(RULE[name], training), **rounding)
     assert not np.allclose(ours, network_of().weights)
 
 
@@ -157,7 +172,7 @@ def test_single_precision_stays_single(name):
     assert all(memory.dtype == np.float32 for memory in rule.state.values())
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", sorted({*OPTIMIZERS} - {"muon"}))  # which has copies of a matrix
 def test_an_update_needs_no_memory_but_its_state(name):
     """The ledger has a term for the state and none for temporary arrays."""
     network = Network(build("mlp", {"widths": [1024, 1024, 10]}), np.float32)
@@ -167,3 +182,15 @@ def test_an_update_needs_no_memory_but_its_state(name):
     rule.update(network, RATE)
     assert tracemalloc.get_traced_memory()[1] < network.weights.nbytes / 4
     tracemalloc.stop()
+
+
+def test_muons_second_moments_of_matrices_are_never_touched():
+    """The ledger counts one number for an element of a matrix, and two for the rest."""
+    network, rule = network_of(), Optimizer("muon", TRAINING)
+    for step in range(3):
+        network.gradients[...] = gradients(step, network.gradients.size)
+        rule.update(network, RATE)
+    for parameter in network.parameters:
+        part = slice(parameter.start, parameter.stop)
+        assert rule.state["second"][part].any() == (parameter.matrices is None)
+        assert rule.state["first"][part].all()
