@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from lib_dlhpc.costs import fp8
-from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs.compute import orthogonal_rate, peak_rate
 from lib_dlhpc.costs.groups import allreduces
+from lib_dlhpc.costs.muon import MUON, matrices_of, orthogonalization_time
 from lib_dlhpc.costs.outer import has_outer, outer_time
 from lib_dlhpc.prediction import asynchronous, compressed
 from lib_dlhpc.prediction.accuracy import explain_accuracy
@@ -91,6 +92,7 @@ def _compute(p: Breakdown) -> Explanation:
     inputs += _fp8_inputs(p)
     inputs += _kernel_inputs(p)
     inputs += _measured_inputs(p) if device.layers else []
+    inputs += _muon_inputs(p) if e.strategy.optimizer == MUON else []
     inputs += _scale_inputs(p)
     return Explanation(
         "compute",
@@ -135,6 +137,17 @@ def _kernel_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
         (*words, source_of(p, "device", name))
         for name, words in shown.items()
         if getattr(device, name)
+    ]
+
+
+def _muon_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
+    """Return what Muon's iterations take on one device that has all of the network's matrices."""
+    model, device = p.experiment.model, p.experiment.machine.device
+    flop = sum(each.flop for _, each in matrices_of(model))
+    seconds = orthogonalization_time(model, device, orthogonal_rate(device))
+    return [
+        ("FLOP to orthogonalize all matrices", show(flop, "FLOP"), "5 (4 m² n + 2 m³) each"),
+        ("on one device", show(float(device.slowdown * seconds), "s"), "bf16; costs/muon.py"),
     ]
 
 

@@ -181,6 +181,17 @@ def test_adapters_save_gradients_and_optimizer_state_but_not_activations() -> No
     assert kept == pytest.approx([41e9, 31e9], rel=0.02)
 
 
+def test_muon_keeps_one_number_of_a_matrix() -> None:
+    split = {"nodes": 1, "batch": 1, "precision": "bf16"}
+    state = [
+        predict(
+            Experiment(model="llama3-8b", machine="h100-pod", strategy=split | {"optimizer": name})
+        ).memory["optimizer state"]
+        for name in ("muon", "adam")
+    ]
+    assert state == pytest.approx([36e9, 64e9], abs=0.5e9)
+
+
 def test_adapters_fit_where_all_weights_do_not_and_recomputation_halves_what_they_hold() -> None:
     rows = {row[0]: row for row in adapters.lora_table().rows[1:]}
     assert [row[5] for row in rows.values()] == ["no", "no", "yes", "yes", "yes"]

@@ -113,3 +113,12 @@ def test_what_is_not_modeled_is_refused(strategy, legal):
     model = "mixtral-8x7b" if "experts" in strategy else SMALL
     with pytest.raises(SpecError, match=legal) if legal else nullcontext():
         run_of(model, **strategy)
+
+
+def test_the_bucket_decides_the_update_of_llama():
+    """The figures of docs/limits.md: 64 H100, ZeRO 1."""
+    how = {"nodes": 8, "batch": 8, "zero": 1, "recompute": "full"}
+    small, large = (predict(run_of("llama3-8b", bucket=bucket, **how)) for bucket in (25e6, 10e9))
+    assert [small.update, large.update] == pytest.approx([0.90, 0.04], rel=0.02)
+    assert large.step_time == pytest.approx(7.9, abs=0.05)
+    assert large.update / large.step_time == pytest.approx(0.005, abs=0.0005)
