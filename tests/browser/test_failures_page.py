@@ -59,7 +59,14 @@ MOVES = {
         "Check": "ArrowLeft",
     },
 }
-GUESSES = {0: "10", 9: "10", 16: "8", 23: "10", 28: "12", 35: "5"}  # a number: that choice of a list
+GUESSES = {
+    0: "10",
+    9: "10",
+    16: "8",
+    23: "10",
+    28: "12",
+    35: "5",
+}  # a number: that choice of a list
 GO = "Train from here"
 
 
