@@ -6,7 +6,7 @@ at the newest checkpoint that was written in full, or, if the nodes' own copies 
 whose write then starts anew. Failures strike at random, or at times that are given; also in a checkpoint
 and in a restart, which then begins anew. What stands in prediction/intervals.py as one formula happens here.
 A silent error stops nothing; the next check finds it, and training is back at the newest checkpoint that
-was checked (prediction/silent.py).
+was checked (prediction/silent.py). With nodes in repair, a restart waits where no spare is left.
 
 Not simulated: checkpoints between two steps only (the interval is of any length), and what differs between ranks.
 """
@@ -131,10 +131,15 @@ def simulate_runs(
     _check(work=work, interval=interval, mtbf=mtbf, silent_mtbf=checks.mtbf, every=checks.every)
     if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 1:
         raise SpecError(f"runs = {runs!r}: expected a whole number, at least 1.")
+    if spares < 0 or not 0 <= repair < np.inf:
+        given = f"spares = {spares!r}, repair = {repair!r}"
+        raise SpecError(f"{given}: expected at least 0 spares, and s from 0 up.")
     strikes, silent = _Strikes(mtbf, seed, failures), _Strikes(checks.mtbf, (seed, 1), errors)
     state = _Runs(work, interval, price, int(runs), start, strikes, silent, checks)
     if repair:
-        state.repair, state.repaired = repair, np.zeros((int(runs), spares + 1))
+        mean = repair / mtbf  # in repair; so many spares more are never used
+        count = min(spares, int(mean + 40 * (1 + mean**0.5)))
+        state.repair, state.repaired = repair, np.zeros((int(runs), count + 1))
     while (state.doing != DONE).any():
         state.advance()
     return FailureRuns(work, state.now, state.seconds, state.failed, tuple(state.phases))

@@ -242,6 +242,8 @@ def test_without_headway_it_says_so(interval, price, monkeypatch):
         ({"mtbf": float("nan")}, "mtbf"),
         ({"runs": 0}, "runs"),
         ({"runs": 1.5}, "runs"),
+        ({"spares": -1, "repair": 1.0}, "spares"),
+        ({"repair": np.inf}, "spares"),
     ],
 )
 def test_what_cannot_be_is_named(given, name):
