@@ -43,7 +43,7 @@ from lib_dlhpc.simulation import simulate_runs
 from lib_dlhpc.spec.units import format_quantity as show
 
 YEAR = 365.25 * DAY
-LLAMA_SILENT = 54 / 6 * DAY * 2048  # of a node: six in 54 days of 2,048 nodes
+LLAMA_SILENT = 54 / 6 * DAY * 2048  # of a node: six in 54 days (Llama 3, table 5)
 SILENT = {"5 years": 5 * YEAR, "15 years": 15 * YEAR, "50 years": LLAMA_SILENT}
 SILENT |= {"150 years": 150 * YEAR, "500 years": 500 * YEAR}
 INTERVAL = 20 * MINUTE  # of checkpoints: near the best
