@@ -8,7 +8,7 @@ from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.explore.slides.parts import stacked
 from lib_dlhpc.spec.units import format_quantity as show
 
-TRAIN, SAVE, RESTART, LOST, COPY = 4.0, 1.4, 1.9, 2.0, 0.25  # not to scale
+TRAIN, SAVE, RESTART, LOST, COPY, CHECK = 4.0, 1.4, 1.9, 2.0, 0.25, 1.0  # not to scale
 
 
 def failed() -> kit.Diagram:
@@ -62,6 +62,15 @@ def stalls() -> kit.Diagram:
     )
 
 
+def short_of_spares() -> kit.Diagram:
+    """Return what three replicas do when a node of the second fails and no spare is left."""
+    rows = [
+        kit.Row("all wait", ("idle", "failed", "idle"), kit.GRAY),
+        kit.Row("elastic", ("trains", "spares", "trains"), kit.BLUE),
+    ]
+    return kit.held(("replica 1", "replica 2", "replica 3"), rows)
+
+
 def versions() -> kit.Diagram:
     """Return which chunks three versions of a network store if only its last layer is trained on."""
     rows = [
@@ -77,18 +86,16 @@ def spoiled() -> kit.Diagram:
     """Return a run that saves a wrong state until a check finds it, and repeats what it has trained since the last."""
     bars, now = list[kit.Bar](), 0.0
     parts = (
-        ("check", SAVE, kit.VIOLET),
-        ("right", 0.5 * TRAIN, kit.BLUE),
-        ("wrong, and saved", TRAIN, kit.RED),
-        ("check", SAVE, kit.VIOLET),
-        ("restart", RESTART, kit.GRAY),
-        ("repeat all of it", 1.5 * TRAIN, kit.GREEN),
+        ("check", CHECK, kit.VIOLET),
+        ("right", CHECK, kit.BLUE),
+        ("wrong", CHECK, kit.RED),
+        ("check", CHECK, kit.VIOLET),
+        ("repeat all of it", 2 * CHECK, kit.GREEN),
     )
     for name, takes, fill in parts:
         bars.append(kit.Bar(now, now + takes, name, fill))
         now += takes
-    strikes = SAVE + 0.5 * TRAIN
-    words = "one GPU computes wrong"
+    strikes, words = 2 * CHECK, "one GPU computes wrong"
     return kit.lanes([kit.Lane("all GPUs", bars)], "time, not to scale", (strikes, words), side=0.1)
 
 
@@ -116,6 +123,7 @@ DIAGRAMS = {
     "last_layer: answer": written,
     "How do you avoid losing a month?": failed,
     "How long must training stall?": stalls,
+    "How many spare nodes?": short_of_spares,
     "What if a result is wrong, and nothing stops?": spoiled,
     "What else is a version good for?": versions,
     "killed_run: answer": killed,
