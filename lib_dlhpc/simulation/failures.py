@@ -29,18 +29,9 @@ from lib_dlhpc.timeline import breakdown
 Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 
-KINDS = (
-    "first start",
-    "training",
-    "repeated work",
-    "checkpoint",
-    "wait",
-    "check",
-    "no spare",
-    "restart",
-)
 TRAIN, WAIT, SAVE, CHECK, LACK, RESTART, DONE = range(7)  # what a run is doing
 KIND = {WAIT: "wait", SAVE: "checkpoint", CHECK: "check", LACK: "no spare", RESTART: "restart"}
+KINDS = ("first start", "training", "repeated work", *KIND.values())
 NEVER = Checks(np.inf, np.inf, 0.0)
 MOST = 10_000  # failures in a row that fall back on the same checkpoint, until a run is given up
 

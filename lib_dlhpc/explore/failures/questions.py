@@ -63,7 +63,7 @@ def changed() -> str:
 
 
 def waits(count: int) -> float:
-    """Return the share of the time in which a run waits for one of so many spares."""
+    """Return the share of the time in which a run with `count` spares waits."""
     return waiting(spares.pool_of(Spared(spares=count)))
 
 
@@ -78,7 +78,7 @@ def huge_spares() -> int:
 
 
 def checked(every: float | None = None, **changes: Any) -> float:
-    """Return the share that is lost with a check in so many s; None: the best."""
+    """Return the share that is lost with a check after each `every` s; None: the best."""
     own = silent.found(Checking(**changes))
     return 1 - own.goodput(own.best if every is None else every)
 

@@ -52,7 +52,7 @@ EVERY = tuple(HOUR * h for h in (1 / 3, 1, 2, 4, 6, 8, 12, 24, 48, 96, 192, 384)
 AT = np.unique([*np.geomspace(INTERVAL, 30 * DAY, 49), *EVERY])  # s
 DRAWN = 36 * HOUR  # of a run, at most
 SPELL = DAY  # of training, simulated at each interval
-RUNS = 1000  # so many, as errors are rare
+RUNS = 1000  # more than elsewhere, as errors are rare
 ONCE = "Time between two silent errors of one node"
 STALL = "Training stalls while all nodes are checked"
 
