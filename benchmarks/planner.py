@@ -27,7 +27,7 @@ from lib_dlhpc.labs.race_the_planner.tracks import tracks_of
 from lib_dlhpc.planner import plan
 from lib_dlhpc.planner.bound import bound
 from lib_dlhpc.planner.prices import predicted
-from lib_dlhpc.planner.space import space
+from lib_dlhpc.planner.space import Space, space
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -60,18 +60,18 @@ def main() -> None:
                 continue
         rate = len(rows) / (time.process_time() - began)
         print(f"predictions of random layouts, {name}: {rate:,.1f} a CPU second")
-    rows = random.Random(2).sample(range(count), 10 if options.quick else 3000)
-    columns = {name: each[rows] for name, each in combinations.columns.items()}
-    for name in ("cold", "warm"):
-        began = time.process_time()
-        found = list(predicted(run, columns))
-        spent = time.process_time() - began
-        fit = sum(len(some) for some, one in found if isinstance(one, Breakdown))
-        rate = f"{len(rows) / spent:,.1f} a CPU second"
-        print(f"{len(rows):,} random layouts at once, {name}: {rate}, {fit:,} of them fit")
+    rates, rows = dict[str, float](), random.Random(2).sample(range(count), count)
+    many = 10 if options.quick else 3000
+    questions = {
+        "cold": rows[:many],
+        "the same again": rows[:many],
+        "others": rows[many : 2 * many],
+    }
+    for name, some in questions.items():
+        rates[name] = at_once(run, combinations, name, some)
     layouts = [run.set(combinations.changes(row)) for row in rows[:200]]
     for name in PEERS:
-        beside(name, layouts, len(rows) / spent)
+        beside(name, layouts, rates)
     for name in ("first", "again"):
         began = time.process_time()
         best = plan(run, choose=choose, most=5 if options.quick else None)
@@ -81,7 +81,20 @@ def main() -> None:
     small_spaces(1 if options.quick else SPACES)
 
 
-def beside(name: str, layouts: list[Experiment], ours_warm: float) -> None:
+def at_once(run: Experiment, combinations: Space, name: str, rows: list[int]) -> float:
+    """Print how many layouts are predicted at once a CPU second; return that."""
+    columns = {field: each[rows] for field, each in combinations.columns.items()}
+    began = time.process_time()
+    found = list(predicted(run, columns))
+    rate = len(rows) / (time.process_time() - began)
+    fit = sum(len(some) for some, one in found if isinstance(one, Breakdown))
+    print(
+        f"{len(rows):,} random layouts at once, {name}: {rate:,.1f} a CPU second, {fit:,} of them fit"
+    )
+    return rate
+
+
+def beside(name: str, layouts: list[Experiment], ours: dict[str, float]) -> None:
     """Print how many steps a peer predicts a CPU second, and the ratio of our rate to that."""
     if find_spec(name) is None:
         print(f"{name}: not installed")
@@ -97,8 +110,8 @@ def beside(name: str, layouts: list[Experiment], ours_warm: float) -> None:
         answered += 1
     rate = len(layouts) / (time.process_time() - began)
     print(
-        f"{name}: {rate:,.1f} a CPU second, {answered} of {len(layouts)} answered; ours at once, warm: "
-        f"{ours_warm / rate:,.1f} times that"
+        f"{name}: {rate:,.1f} a CPU second, {answered} of {len(layouts)} answered; ours at once: "
+        + ", ".join(f"{one / rate:,.1f} times that {which}" for which, one in ours.items())
     )
 
 

@@ -93,15 +93,15 @@ def backward_bytes(
     at a time; all that a segment recomputes is in memory first, but an activation of experts during their own pass.
     """
     model = part.model
-    own = np.cumsum(_stored(model, part.sends, size, recompute, gathered))
-    held = own.copy()
+    stored = _stored(model, part.sends, size, recompute, gathered)
     whole = _stored(model, part.sends, size, "none", gathered)
+    own = np.cumsum(stored)
+    held = own.copy()
     for segment in segments(model, recompute):
-        inside, again = slice(segment.first, segment.stop), list(segment.repeated)
-        before = own[segment.first - 1] if segment.first else 0.0
-        there = np.diff(own, prepend=0.0)
-        there[again] = whole[again]
-        held[inside] = before + np.cumsum(there[inside])
+        inside, again = slice(segment.first, segment.stop), np.array(segment.repeated, int)
+        there = stored[inside].copy()
+        there[again - segment.first] = whole[again]
+        held[inside] = np.cumsum(there) + (own[segment.first - 1] if segment.first else 0.0)
     if recompute == LIGHT:
         held += [_remade(layer, size) for layer in model.layers]
     return held + _moved(model, part.sends, size, gathered)

@@ -83,25 +83,26 @@ def _at_once(
     found: list[Kin], held: list[Ranks], progress: Callable[[int], None]
 ) -> Iterator[tuple[Rows, Answer]]:
     """Yield the same of layouts that are walked many at once; held: by their ranks."""
-    fitting, steps, memories = list[Kin](), list[Step](), list[dict[str, Floats]]()
-    samples = _samples(found)
+    fitting, memories = list[Kin](), list[dict[str, Floats]]()
     for kin, memory in zip(found, _memory(found, held), strict=True):
-        progress(len(kin.rows))
         fits = memory.sum(axis=0) <= kin.one.machine.device.memory
-        if not all(fits):
-            yield kin.rows[~fits], dict(zip(TERMS, memory[:, ~fits], strict=True))
         if any(fits):
-            some = kin.only(fits)
-            try:
-                steps.append(_step(some, samples[kin.one.strategy.batch]))
-            except SpecError as error:
-                yield some.rows, error
-                continue
-            fitting.append(some)
+            fitting.append(kin.only(fits))
             memories.append(dict(zip(TERMS, memory[:, fits], strict=True)))
-    walked = _walked(fitting, steps)
-    for kin, step, terms, each in zip(fitting, steps, memories, walked, strict=True):
-        yield kin.rows, _breakdown(kin, step, terms, *each)
+        if not all(fits):
+            progress(int((~fits).sum()))
+            yield kin.rows[~fits], dict(zip(TERMS, memory[:, ~fits], strict=True))
+    samples, some, steps = _samples(found), list[int](), list[Step]()
+    for at, kin in enumerate(fitting):
+        progress(len(kin.rows))
+        try:
+            steps.append(_step(kin, samples[kin.one.strategy.batch]))
+            some.append(at)
+        except SpecError as error:
+            yield kin.rows, error
+    walked = _walked([fitting[at] for at in some], steps)
+    for at, step, each in zip(some, steps, walked, strict=True):
+        yield fitting[at].rows, _breakdown(fitting[at], step, memories[at], *each)
 
 
 def _alone(experiment: Experiment, changes: dict[str, Any]) -> Answer:
@@ -128,8 +129,11 @@ def _memory(found: list[Kin], held: list[Ranks]) -> list[Floats]:
 
 
 def _samples(found: list[Kin]) -> dict[float, Floats]:
-    """Return the samples of a microbatch in any of the layouts with each batch: with the same prices of all, layouts
-    that differ in how they shard or recompute share those of the passes that are the same."""
+    """Return the samples of a microbatch in any of the layouts with each batch, whether they fit or not.
+
+    With the same prices of all, layouts that differ in how they shard or recompute share those of the passes that are
+    the same, and so do two questions that have as many kinds of microbatches.
+    """
     many = defaultdict[float, set[int]](set)
     for kin in found:
         many[kin.one.strategy.batch].update(kin.many.tolist())
