@@ -4,6 +4,7 @@ learned.py  each batch, and each setting that changes accuracy, as a run of its 
 space.py    every combination of the fields of a layout, as columns; illegal ones counted by reason
 bound.py    a lower bound of the step of each, on arrays: never above what predict says
 candidates.py  the bounds of all, found in chunks, here or elsewhere
+kindred.py  layouts with the same passes, and what is known of them
 prices.py   exact prices of many layouts at once, as arrays
 search.py   plan(experiment): exact predictions in the order of the bound, until no other can be better
 failures.py the chosen layouts with failures: simulated, beside the closed form

@@ -12,6 +12,7 @@ pipelined.py    textbook formulas of pipelines, beside the longest path
 bubbles.py      idle time and memory of 1F1B, ZB-H1 and DualPipe, side by side
 memory.py       memory ledger of one device; checkpoint sizes
 ledger.py       memory of each rank of a split network, over a step
+holdings.py     what ranks of a pipeline hold while it runs, as columns: of one layout, or of many at once
 offload.py      out of core: bytes, required bandwidth, exposed time
 fit.py          configurations that fit in memory, and their cost
 elementwise.py  split networks of an experiment with arrays, element by element

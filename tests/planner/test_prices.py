@@ -147,3 +147,24 @@ def test_progress_counts_every_layout():
     for _ in predicted(run, every.columns, counted.append):
         pass
     assert sum(counted) == len(every)
+
+
+def test_a_question_is_answered_as_if_none_had_been_asked_before():
+    """What is remembered of layouts with the same passes does not depend on which of them was asked for first."""
+    run, other = (Experiment(model=GPT, machine="selene", strategy=SMALL) for _ in range(2))
+    every, dice = space(run, {"zero": [0, 1], "tensor": [2], "spatial": [1]}), random.Random(5)
+    some = sorted(dice.sample(range(len(every)), 16))
+    first, columns = (
+        {name: each[rows] for name, each in every.columns.items()} for rows in (some[::-2], some)
+    )
+    found_of(run, first)
+    again, alone = found_of(run, columns), found_of(other, columns)
+    for row, (one, place) in again.items():
+        same, there = alone[row]
+        if isinstance(one, dict):
+            assert [at(each, place) for each in one.values()] == pytest.approx(
+                [at(each, there) for each in same.values()], rel=1e-12
+            )
+        else:
+            values = (at(each.step_time, where) for each, where in ((one, place), (same, there)))
+            assert next(values) == pytest.approx(next(values), rel=1e-12)
