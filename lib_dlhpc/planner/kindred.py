@@ -79,7 +79,9 @@ class Family:
 
 def families(experiment: Experiment, columns: Columns) -> Iterator[tuple[Rows, Family | SpecError]]:
     """Yield the rows of each family; and why, where the layouts are not legal."""
-    every = Keyed(experiment, id(experiment))
+    e = experiment  # a [plan] does not change what a layout takes
+    nouns = e.model, e.dataset, e.machine, e.strategy, e.storage, e.calibration, e.run, e.training
+    every = Keyed(e, *map(id, nouns), e.warnings)
     shared = [name for name in columns if name not in PIPELINE]
     for rows in alike([columns[name] for name in shared]):
         values = tuple(columns[name][rows[0]].item() for name in shared)

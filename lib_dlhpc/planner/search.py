@@ -82,8 +82,6 @@ class _Search:
 
     def __init__(self, base: Experiment, found: Sequence[Candidates]) -> None:
         self.base, self.found, self.wanted = base, found, base.plan.objectives
-        # Of each batch one object: what is known of its layouts is remembered (kindred.py).
-        self.runs = [replace(each.experiment, plan=base.plan) for each in found]
         self.limits = {name: most for name, most in vars(base.plan.limits).items() if most}
         self.left_out, self.ranked = Counter[str](), list[Choice]()
         for each in found:
@@ -129,13 +127,16 @@ class _Search:
         self.waiting[rows] = False
         of = np.searchsorted(self.ends, rows, side="right")
         for at in np.unique(of).tolist():
-            self._predict(at, rows[of == at], progress)
+            self._predict(self.found[at], rows[of == at], self.ends[at], progress)
         self.ranked.sort(key=lambda choice: choice.values[self.wanted[0]])
 
-    def _predict(self, at: int, rows: NDArray[np.intp], progress: Callable[[int], None]) -> None:
-        """Predict candidates of one batch."""
-        known, base, these = self.above > 1, self.runs[at], self.found[at]
-        columns = these.combinations(rows - self.ends[at] + len(these))
+    def _predict(
+        self, these: Candidates, rows: NDArray[np.intp], end: int, progress: Callable[[int], None]
+    ) -> None:
+        """Predict candidates of one batch; end: the row behind its last."""
+        known = self.above > 1
+        base = replace(these.experiment, plan=self.base.plan)
+        columns = these.combinations(rows - end + len(these))
         for some, found in predicted(base, columns, progress):
             if isinstance(found, SpecError):
                 self.left_out[f"not legal: {_short(found)}"] += len(some)
