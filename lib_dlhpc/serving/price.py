@@ -161,7 +161,7 @@ class Prices:
         for kind in self.shard.attended:
             seen = prompt + np.arange(1.0, answer)
             seen = batch * (np.minimum(seen, kind.window) if kind.window else seen)
-            steps = self._attention(kind, kind.flop * seen, kind.stored * seen)
+            steps = self._attention(kind, kind.flop * seen, kind.moved * seen)
             found += StepTime(*(float(np.sum(each)) for each in steps))
         return found
 
@@ -193,7 +193,7 @@ class Prices:
 
     def _attended(self, kind: Attended, seen: NDArray[Any]) -> NDArray[np.float64]:
         """Return the seconds of attention of steps whose new tokens see these tokens, of all sequences."""
-        return np.asarray(sum(self._attention(kind, kind.flop * seen, kind.stored * seen)))
+        return np.asarray(sum(self._attention(kind, kind.flop * seen, kind.moved * seen)))
 
     def steps(self, answer: int) -> float:
         """Return the mean steps from the first token of an answer to its end: answer - 1, or fewer with drafts."""
@@ -297,6 +297,8 @@ def _prompts(kind: Attended, chunks: Sequence[Chunk]) -> tuple[float, float]:
     flop = sum(
         kind.prompt_flop * pairs(each, kind.window) + kind.expand * each.before for each in chunks
     )
+    if kind.chunk:
+        return flop, kind.moved * sum(ceil(each.tokens / kind.chunk) for each in chunks)
     seen = (
         min(each.before, kind.window) + each.tokens if kind.window else sum(each) for each in chunks
     )
@@ -313,7 +315,7 @@ def _decoded(kind: Attended, contexts: Sequence[float], drafts: int = 0) -> tupl
         every = (each + at for each in contexts for at in range(1 + drafts))
         seen = sum(min(each, kind.window) for each in every)
         read = sum(min(each, kind.window) for each in contexts)
-    return kind.flop * seen, kind.stored * (read + len(contexts) * drafts)
+    return kind.flop * seen, kind.moved * (read + len(contexts) * drafts)
 
 
 def _seen(contexts: Sequence[int], steps: int, window: int) -> NDArray[np.int64]:

@@ -186,6 +186,7 @@ def checked(service: Service) -> Service:
             f" {machine.name or 'the machine'} has {most} devices; legal: a product of at most {most}."
         )
     _check_prefixes(service)
+    _check_states(service)
     _check_pools(serving)
     return service
 
@@ -203,6 +204,24 @@ def _check_prefixes(service: Service) -> None:
             f"service.prefix_block = {block}: {service.model.name or 'the model'} forgets tokens beyond its window;"
             " legal with it: 0."
         )
+
+
+def _check_states(service: Service) -> None:
+    """Raise SpecError where the state of a state-space layer would have to be split, or go back some tokens."""
+    models = [each for each in (service.model, service.draft) if each]
+    if not any(layer.kind == STATE_SPACE for model in models for layer in model.layers):
+        return
+    serving = service.service
+    for path, value, legal in (
+        ("service.devices", serving.devices, 1),
+        ("service.prefix_block", serving.prefix_block, 0),
+        ("draft", service.draft and (service.draft.name or service.draft.family), None),
+    ):
+        if value != legal:
+            raise SpecError(
+                f"{path} = {value!r}: the state of state-space layers is held whole, without those of earlier tokens;"
+                f" legal: {'none' if legal is None else legal}."
+            )
 
 
 def _check_pools(serving: Serving) -> None:
@@ -229,12 +248,15 @@ def _check_text(path: str, model: Model) -> None:
     if not seen or not all(each.get("causal", "values" in each) for each in seen):
         raise SpecError(
             f"{path} = {model.name or model.family!r}: does not generate text; legal: language models of the families"
-            " decoder, llama, palm, gpt, opt, bloom and mpt."
+            " decoder, hybrid, llama, palm, gpt, opt, bloom and mpt."
         )
     if mtp := model.options.get("mtp"):
         raise SpecError(
             f"{path}.mtp = {mtp}: its modules are priced in training; the legal value is 0."
         )
+
+
+STATE_SPACE = "state_space"  # layers with a state in place of a cache
 
 
 def is_attention(kind: str) -> bool:

@@ -15,8 +15,9 @@ from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.groups import GOALS
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
+from lib_dlhpc.layers.state_space import flop, state_elements
 from lib_dlhpc.layout.tensor import split_tensors
-from lib_dlhpc.serving.service import WIDTH, Service, is_attention
+from lib_dlhpc.serving.service import STATE_SPACE, WIDTH, Service, is_attention
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.networks import build
 
@@ -26,7 +27,9 @@ class Attended(NamedTuple):
 
     window: tokens that a token sees; 0: all. stored: bytes a token in the cache. flop: of a token with one in the
     cache; prompt_flop: the same within a prompt, where latent vectors are expanded first. key: of a measured rate.
-    expand: FLOP of expanding the latent vector of a token of an earlier chunk; those of its own are a layer's.
+    expand: FLOP of expanding the latent vector of a token of an earlier chunk; those of its own are a layer's. chunk:
+    of a state-space layer, the tokens of a prompt between which it reads and writes its state; 0: attention. It sees a
+    window of one token, and `stored` is the state.
     """
 
     layers: int
@@ -36,6 +39,12 @@ class Attended(NamedTuple):
     prompt_flop: float
     key: str
     expand: float = 0.0
+    chunk: int = 0
+
+    @property
+    def moved(self) -> float:
+        """Bytes that are read, or read and written, of each token that a token sees."""
+        return self.stored * (2 if self.chunk else 1)
 
 
 class Exchange(NamedTuple):
@@ -142,9 +151,10 @@ def _inference(model: Model, width: float) -> tuple[Layer, ...]:
         replace(
             layer,
             parameters=0 if layer.traits.lookup else round(read * width),
-            forward_flop=0.0 if is_attention(layer.kind) else layer.forward_flop,
+            forward_flop=0.0 if _remembers(layer) else layer.forward_flop,
             stored=0,
             mask_bytes=0,
+            attributes=_stateless(layer),
         )
         for layer, read in zip(model.layers, weights_read(model), strict=True)
     )
@@ -161,12 +171,24 @@ def _exchanges(layers: tuple[Layer, ...], head: int) -> Iterator[Exchange]:
             yield Exchange("allgather", ranks * prod(layer.input_shape), True)
 
 
+def _remembers(layer: Layer) -> bool:
+    """Return whether what a layer does depends on the tokens before."""
+    return is_attention(layer.kind) or layer.kind == STATE_SPACE
+
+
+def _stateless(layer: Layer) -> Mapping[str, Any]:
+    """Return the attributes of a layer; a state is moved as often as `Attended` says, not with each token."""
+    if layer.kind != STATE_SPACE:
+        return layer.attributes
+    return {**layer.attributes, "state": 0}
+
+
 def _attended(model: Model, width: float, layers: tuple[Layer, ...]) -> tuple[Attended, ...]:
     """Return the kinds of attention with the layers of each; width: bytes of an element of the cache."""
     found: dict[Attended, int] = {}
     options = model.options.get("attention", {})
     for layer in layers:
-        if is_attention(layer.kind):
+        if _remembers(layer):
             one = _one_attended(layer, options, width)
             found[one] = found.get(one, 0) + 1
     return tuple(each._replace(layers=many) for each, many in found.items())
@@ -174,12 +196,15 @@ def _attended(model: Model, width: float, layers: tuple[Layer, ...]) -> tuple[At
 
 def _one_attended(layer: Layer, options: Mapping[str, Any], width: float) -> Attended:
     of, key = layer.attributes, layer.traits.rate_key(layer)
+    if layer.kind == STATE_SPACE:
+        stored, one, prompt = width * state_elements(of), flop(0, of), flop(of["chunk"], of)
+        return Attended(1, 1, stored, one, prompt, key, chunk=of["chunk"])
     if "values" in of:  # latent: keys and values are read as one vector, which all heads share
         latent, turned, heads = options["latent"], of["rotated"], of["heads"]
-        flop = 2.0 * heads * (2 * latent + turned)
+        each = 2.0 * heads * (2 * latent + turned)
         prompt = 2.0 * heads * (of["size"] + of["values"])
         expand = 2.0 * latent * heads * (of["size"] - turned + of["values"])
-        return Attended(1, 0, width * (latent + turned), flop, prompt, key, expand)
+        return Attended(1, 0, width * (latent + turned), each, prompt, key, expand)
     features = layer.output_shape[-1]
     stored = 2 * features // of["heads"] * of["kv_heads"]
     return Attended(1, of["window"], width * stored, 4.0 * features, 4.0 * features, key)

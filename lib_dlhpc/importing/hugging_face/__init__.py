@@ -1,7 +1,7 @@
 """Causal language models of Hugging Face transformers, from the fields of their `config.json`.
 
 gated.py    Llama and its relatives; plain.py: networks with layer norms; mixtures.py: experts
-fields.py   what their configurations share
+hybrid.py   state-space layers; fields.py: what their configurations share
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from typing import Any
 
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.importing.configuration import Configuration
-from lib_dlhpc.importing.hugging_face import gated, mixtures, plain
+from lib_dlhpc.importing.hugging_face import gated, hybrid, mixtures, plain
 from lib_dlhpc.importing.hugging_face.fields import Options
 from lib_dlhpc.importing.imported import Imported
 from lib_dlhpc.spec.networks import build
@@ -36,7 +36,8 @@ def from_config(
     options["sequence"] = sequence or positions
     if not options["sequence"]:
         raise SpecError(f"{where}: says no length of a sequence; give one: --sequence 2048.")
-    model = build("decoder", {key: value for key, value in options.items() if value is not None})
+    family = options.pop("family", "decoder")
+    model = build(family, {key: value for key, value in options.items() if value is not None})
     return Imported(model, where, config.notes())
 
 
@@ -70,6 +71,7 @@ READERS: dict[str, Callable[[Configuration], Options]] = {
     "cohere2": plain.cohere2,
     "stablelm": plain.stablelm,
     "nemotron": plain.nemotron,
+    "nemotron_h": hybrid.nemotron_h,
     "smollm3": gated.smollm3,
     "seed_oss": gated.seed_oss,
     "ernie4_5": gated.ernie,

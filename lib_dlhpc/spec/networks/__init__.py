@@ -13,6 +13,7 @@ from lib_dlhpc.spec.networks.cosmoflow import cosmoflow, cosmoflow_large
 from lib_dlhpc.spec.networks.decoder import decoder
 from lib_dlhpc.spec.networks.decoders import bloom, llama, mpt, opt, palm
 from lib_dlhpc.spec.networks.diffusion import dit, unet
+from lib_dlhpc.spec.networks.hybrid import hybrid
 from lib_dlhpc.spec.networks.inception import inception
 from lib_dlhpc.spec.networks.recurrent import frnn, lstm_language_model
 from lib_dlhpc.spec.networks.resnet import resnet, resnet_cifar
@@ -35,6 +36,7 @@ FAMILIES: dict[str, Callable[..., Model]] = {
         dit,
         frnn,
         gpt,
+        hybrid,
         inception,
         lenet5,
         llama,

@@ -1,0 +1,208 @@
+"""State-space layers of Mamba-2: counts against the paper's algorithm, a published hybrid, its import and service."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lib_dlhpc import Experiment, predict
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.importing.hugging_face import from_config
+from lib_dlhpc.layers.state_space import convolved, flop, state_elements
+from lib_dlhpc.serving.price import Chunk, Prices
+from lib_dlhpc.serving.service import read_service
+from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.networks import build
+from lib_dlhpc.training.trainable import check_layers
+
+MODEL = read_model("nemotron-h-8b")
+SCAN = next(layer for layer in MODEL.layers if layer.kind == "state_space")
+SMALL = {"heads": 4, "head_size": 3, "state": 5, "groups": 2, "kernel": 4, "chunk": 6}
+TINY = {
+    "pattern": "M*-",
+    "hidden": 8,
+    "attention": {"heads": 2},
+    "state_space": SMALL,
+    "feed_forward": {"features": 16, "activation": "relu", "gated": False},
+    "sequence": 24,
+    "vocabulary": 32,
+}
+# The fields of nvidia/Nemotron-H-8B-Base-8K that say its shapes.
+CONFIG = {
+    "model_type": "nemotron_h",
+    "hybrid_override_pattern": "M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-M-",
+    "num_hidden_layers": 52,
+    "hidden_size": 4096,
+    "intermediate_size": 21504,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "mamba_num_heads": 128,
+    "mamba_head_dim": 64,
+    "ssm_state_size": 128,
+    "n_groups": 8,
+    "conv_kernel": 4,
+    "chunk_size": 128,
+    "vocab_size": 131072,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+}
+
+
+def test_nemotron_h_has_the_weights_of_its_configuration():
+    """Mamba-2's module, tensor by tensor; the card says 8.1 billion."""
+    inner, both, heads, width = 128 * 64, 128 * 64 + 2 * 8 * 128, 128, 4096
+    mamba = width * (inner + both + heads) + 4 * both + both + 3 * heads + inner + inner * width
+    attention = width * (32 + 2 * 8) * 128 + 32 * 128 * width
+    layers = 24 * mamba + 4 * attention + 24 * 2 * width * 21504 + 52 * width
+    assert MODEL.parameters == layers + 2 * 131072 * width + width
+    assert MODEL.parameters == pytest.approx(8.1e9, rel=0.001)
+
+
+def scan_in_chunks(x, b, c, decay, chunk):
+    """Listing 1 of Dao and Gu 2024 for one head: y, and the FLOP of its products. x: (L, P), b, c: (L, N)."""
+    state, y, flop = np.zeros((b.shape[1], x.shape[1])), np.empty_like(x), 0.0
+    for start in range(0, len(x), chunk):
+        at = slice(start, start + chunk)
+        total = np.cumsum(decay[at])
+        mask = np.tril(np.exp(total[:, None] - total))
+        scores = c[at] @ b[at].T
+        y[at] = (scores * mask) @ x[at] + np.exp(total)[:, None] * (c[at] @ state)
+        new = (b[at] * np.exp(total[-1] - total)[:, None]).T @ x[at]
+        state = np.exp(total[-1]) * state + new
+        n, (p, s) = len(total), (x.shape[1], b.shape[1])
+        flop += 2.0 * n * (n * s + n * p + s * p + s * p)
+    return y, flop
+
+
+def test_chunks_are_the_recurrence_and_their_flop_are_those_priced():
+    dice, length = np.random.default_rng(3), 24
+    b, c = (dice.normal(size=(2, length, SMALL["state"])) for _ in range(2))  # of two groups
+    total = 0.0
+    for head in range(SMALL["heads"]):
+        x, decay = dice.normal(size=(length, 3)), -dice.random(length)
+        group = head // 2
+        y, flops = scan_in_chunks(x, b[group], c[group], decay, SMALL["chunk"])
+        total += (
+            flops - (head % 2) * 2.0 * length * SMALL["chunk"] * SMALL["state"]
+        )  # C B' once a group
+        state = np.zeros((SMALL["state"], 3))
+        for at in range(length):
+            state = np.exp(decay[at]) * state + np.outer(b[group][at], x[at])
+            np.testing.assert_allclose(y[at], c[group][at] @ state, rtol=1e-12, atol=1e-12)
+    layer = next(each for each in build("hybrid", TINY).layers if each.kind == "state_space")
+    assert layer.forward_flop == total
+
+
+def test_flop_grow_with_the_sequence_not_with_its_square():
+    one, four = (build("hybrid", {**TINY, "sequence": s, "pattern": "M"}) for s in (24, 96))
+    assert four.forward_flop == 4 * one.forward_flop
+    assert flop(1, SMALL) < flop(SMALL["chunk"], SMALL)
+
+
+def test_the_ledger_has_its_outputs_and_a_step_is_predicted():
+    assert SCAN.stored == 2 * 8192 * 8192
+    run = Experiment(
+        model="nemotron-h-8b",
+        machine="h100-pod",
+        strategy={"nodes": 8, "batch": 1, "precision": "bf16", "optimizer": "adam", "zero": 3},
+    )
+    found = predict(run)
+    assert found.fits and 0.3 < found.utilization < 0.75
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"), [({"context": 2}, "state_space"), ({"spatial": 2}, "spatial = 2")]
+)
+def test_splits_of_a_sequence_are_refused(strategy, words):
+    with pytest.raises(SpecError, match=words):
+        predict(Experiment(model="nemotron-h-8b", machine="h100-pod", strategy=strategy))
+
+
+def test_it_is_priced_not_trained():
+    with pytest.raises(SpecError, match="can be priced but not trained"):
+        check_layers(build("hybrid", TINY))
+
+
+def test_an_import_by_fields_is_the_model_of_the_catalog():
+    imported = from_config(CONFIG).model
+    assert imported.parameters == MODEL.parameters
+    assert imported.forward_flop == MODEL.forward_flop
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"hybrid_override_pattern": "MEM*E", "num_hidden_layers": 5}, "layers of experts, E"),
+        ({"num_hidden_layers": 51}, "has 52 layers"),
+        ({"mlp_bias": True}, "mlp_bias = true is not modeled; legal: false"),
+        ({"mlp_hidden_act": "silu"}, "mlp_hidden_act"),
+    ],
+)
+def test_what_an_import_does_not_understand_is_refused(changes, words):
+    with pytest.raises(SpecError, match=words):
+        from_config({**CONFIG, **changes})
+
+
+def test_a_wrong_pattern_or_width_is_refused():
+    with pytest.raises(SpecError, match=r"pattern = 'MX': legal: letters M"):
+        build("hybrid", {**TINY, "pattern": "MX"})
+    with pytest.raises(SpecError, match="groups that divide the heads"):
+        build("hybrid", {**TINY, "state_space": SMALL | {"groups": 3}})
+
+
+def service(**more):
+    tables = {"model": "nemotron-h-8b", "machine": "h100-pod", "service": {"precision": "bf16"}}
+    return read_service({**tables, **more})
+
+
+def test_the_state_of_a_sequence_is_constant_and_only_attention_has_a_cache():
+    prices, plain = Prices(service()), Prices(service(model="llama3-8b"))
+    state = 24 * 2 * (128 * 64 * 128 + 3 * (128 * 64 + 2 * 8 * 128))
+    assert 24 * 2 * state_elements(SCAN.attributes) == state
+    assert convolved(SCAN.attributes) == 128 * 64 + 2 * 8 * 128
+    for tokens in (1, 1000, 65536):
+        assert prices.cached(tokens) == state + tokens * 4 * 2 * 8 * 128 * 2
+    assert prices.cached(65536) < plain.cached(65536) / 7
+
+
+def test_a_step_reads_and_writes_each_state_once():
+    """One sequence more, in a batch that waits for memory: a state there and back, and the cache of attention."""
+    prices = Prices(service())
+    device = prices.device
+    token = 4 * 2 * 8 * 128 * 2
+    state = prices.cached(1) - token
+    more = prices.decode(33, 4096).cache - prices.decode(32, 4096).cache
+    assert more == pytest.approx((2 * state + 4096 * token) / device.memory_bandwidth, rel=1e-9)
+
+
+def test_a_prompt_takes_the_flop_of_its_chunks():
+    prices = Prices(service())
+    (kind,) = (each for each in prices.shard.attended if each.chunk)
+    assert kind.layers == 24 and kind.prompt_flop == flop(128, SCAN.attributes)
+    whole, halves = (
+        prices.prefill(8192),
+        [prices.step([Chunk(4096)]), prices.step([Chunk(4096, 4096)])],
+    )
+    assert whole.total < sum(each.total for each in halves)
+    ratio = whole.total / Prices(service(model="llama3-8b")).prefill(8192).total
+    assert 0.5 < ratio < 1.5  # as many weights
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"service": {"devices": 2}}, r"service.devices = 2.*legal: 1"),
+        ({"service": {"prefix_block": 16}}, r"service.prefix_block = 16.*legal: 0"),
+        ({"draft": {"name": "nemotron-h-8b"}}, r"draft = 'nemotron-h-8b'.*legal: none"),
+    ],
+)
+def test_services_that_would_split_or_rewind_a_state_are_refused(more, words):
+    with pytest.raises(SpecError, match=words):
+        service(**more)
+
+
+def test_mutating_the_state_size_changes_the_price():
+    other = replace(SCAN, attributes={**SCAN.attributes, "state": 64})
+    assert state_elements(other.attributes) < state_elements(SCAN.attributes)
+    assert SCAN.traits.extra_traffic(other) < SCAN.traits.extra_traffic(SCAN)
