@@ -19,7 +19,7 @@ from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
 class StateSpace(Kind):
     """y = norm(scan(conv(x, B, C), dt) silu(gate)) of shape (positions, heads x head_size), by Mamba-2's fused kernels.
 
-    It reads gate, x, B, C and dt side by side. Can be priced but not trained; a tensor group computes it on each rank.
+    It reads gate, x, B, C and dt side by side. Priced, not trained; each rank of a tensor group computes all of it.
     """
 
     kernels = 7  # convolution, decays, C B', states, states between chunks, outputs, norm

@@ -164,6 +164,10 @@ def test_the_state_of_a_sequence_is_constant_and_only_attention_has_a_cache():
     for tokens in (1, 1000, 65536):
         assert prices.cached(tokens) == state + tokens * 4 * 2 * 8 * 128 * 2
     assert prices.cached(65536) < plain.cached(65536) / 7
+    # docs/guide/serve.md
+    assert [state, 4 * 2 * 8 * 128 * 2, plain.cached(1)] == pytest.approx(
+        [51.8e6, 16.4e3, 131e3], rel=0.003
+    )
 
 
 def test_a_step_reads_and_writes_each_state_once():

@@ -34,7 +34,17 @@ INTERVALS = (0.0, 60.0, 300.0, 600.0, 1800.0, *(h * HOUR for h in (1, 2, 4, 8, 2
 MOST_DEGREES, LARGEST_DEGREE = 7, 64
 _FAMILIES = {  # of models, by their usual data set; ImageNet is that of all others
     "wikipedia-books": ["bert"],
-    "webtext": ["gpt", "lstm_language_model", "decoder", "llama", "palm", "opt", "bloom", "mpt"],
+    "webtext": [
+        "gpt",
+        "lstm_language_model",
+        "decoder",
+        "hybrid",
+        "llama",
+        "palm",
+        "opt",
+        "bloom",
+        "mpt",
+    ],
     "cosmoflow": ["cosmoflow", "cosmoflow_large"],
     "reactor-status": ["frnn"],
     "neural-image": ["srgan_generator", "srgan_discriminator"],
