@@ -12,6 +12,9 @@ positions this is products of matrices: within a chunk (C B' with a mask) x, as 
 What a sequence leaves behind is the states and the last inputs of the convolution, whatever its length.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
 
@@ -68,17 +71,17 @@ class StateSpace(Kind):
         return 2.0 * layer.output_shape[0] * layer.output_shape[1] * layer.attributes["state"]
 
 
-def flop(chunk: int, of: dict[str, int]) -> float:
+def flop(chunk: int, of: Mapping[str, Any]) -> float:
     """Return the FLOP of a position in chunks of this length."""
-    inner = of["heads"] * of["head_size"]
+    inner = float(of["heads"] * of["head_size"])
     return 2.0 * chunk * (of["state"] * of["groups"] + inner) + 4.0 * of["state"] * inner
 
 
-def convolved(of: dict[str, int]) -> int:
+def convolved(of: Mapping[str, Any]) -> int:
     """Return the features that the convolution reads: x, B and C."""
-    return of["heads"] * of["head_size"] + 2 * of["groups"] * of["state"]
+    return int(of["heads"] * of["head_size"] + 2 * of["groups"] * of["state"])
 
 
-def state_elements(of: dict[str, int]) -> int:
+def state_elements(of: Mapping[str, Any]) -> int:
     """Return the numbers that a sequence leaves for its next position: states, and inputs of the convolution."""
-    return of["heads"] * of["head_size"] * of["state"] + (of["kernel"] - 1) * convolved(of)
+    return int(of["heads"] * of["head_size"] * of["state"] + (of["kernel"] - 1) * convolved(of))

@@ -16,7 +16,7 @@ offload.py      out-of-core training:  activation_offload.py: activations on dis
                 and optimizer state on disk;  disk.py: the file
 messages/       passes of the layers in which ranks communicate; all others are in lib_dlhpc/layers
 loss.py         cross-entropy, mean squared error
-optimizers.py   SGD, momentum, LARS, Adam, LAMB;  rates.py: warm-up, scaling, decay
+optimizers.py   SGD, momentum, LARS, Adam, LAMB, Muon (newton_schulz.py);  rates.py: warm-up, scaling, decay
 data.py         samples that need no download, and their order;  datasets/: real images
 input/          samples as files, and readers that fetch batches ahead, as slow as the storage tier
 exchange.py     gradient allreduce, bucket by bucket, overlapped with backward;

@@ -275,6 +275,7 @@ def test_layers_carry_what_a_trainer_needs():
         "latent_attention": {"heads", "size", "values", "rotated"},
         "head_norm": {"heads", "kv_heads"},
         "sinks": {"heads", "kv_heads"},
+        "state_space": {"heads", "head_size", "state", "groups", "kernel", "chunk"},
         "tokens": {"learned"},
     }
     for name in catalog.names("models"):

@@ -3,7 +3,7 @@
 Source: NVIDIA 2025, "Nemotron-H" (arXiv 2504.03624), section 2.1 and table 1.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
@@ -35,7 +35,7 @@ def hybrid(
         raise SpecError(
             f"pattern = {pattern!r}: legal: letters M (state space), * (attention), - (feed-forward network)."
         )
-    parts = {
+    parts: dict[str, tuple[Callable[..., None], Mapping[str, Any], str]] = {
         "M": (mixer, state_space, "state_space"),
         "*": (heads, attention, "attention"),
         "-": (network, feed_forward, "feed_forward"),
