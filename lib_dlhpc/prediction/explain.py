@@ -92,8 +92,7 @@ def _compute(p: Breakdown) -> Explanation:
     inputs += _fp8_inputs(p)
     inputs += _kernel_inputs(p)
     inputs += _measured_inputs(p) if device.layers else []
-    inputs += _muon_inputs(p) if e.strategy.optimizer == MUON else []
-    inputs += _scale_inputs(p)
+    inputs += [*_muon_inputs(p), *_scale_inputs(p)]
     return Explanation(
         "compute",
         show(float(p.compute), "s"),
@@ -142,6 +141,8 @@ def _kernel_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
 
 def _muon_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
     """Return what Muon's iterations take on one device that has all of the network's matrices."""
+    if p.experiment.strategy.optimizer != MUON:
+        return []
     model, device = p.experiment.model, p.experiment.machine.device
     flop = sum(each.flop for _, each in matrices_of(model))
     seconds = orthogonalization_time(model, device, orthogonal_rate(device))

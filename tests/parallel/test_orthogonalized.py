@@ -13,6 +13,7 @@ from lib_dlhpc.layout import parts, shards
 from lib_dlhpc.parallel import program
 from lib_dlhpc.parallel.data import cut
 from lib_dlhpc.parallel.orthogonalized import LABEL, gathered_momentum, orthogonalization_time
+from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.program import Collective
 from lib_dlhpc.program.proof import prove
 from lib_dlhpc.simulation import simulate
@@ -122,3 +123,8 @@ def test_the_bucket_decides_the_update_of_llama():
     assert [small.update, large.update] == pytest.approx([0.90, 0.04], rel=0.02)
     assert large.step_time == pytest.approx(7.9, abs=0.05)
     assert large.update / large.step_time == pytest.approx(0.005, abs=0.0005)
+
+
+def test_the_explanation_of_the_computation_states_the_iterations():
+    (found,) = (each for each in explain(predict(run_of())) if each.name == "compute")
+    assert any("orthogonalize" in name for name, *_ in found.inputs)
