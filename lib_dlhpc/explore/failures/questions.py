@@ -144,6 +144,7 @@ lesson = Lesson.read(
     numbers={
         "gpus": Run().gpus,
         "mtbf": lambda: found(Run()).mtbf / 3600,
+        "young": lambda: found(Run()).young / MINUTE,
         "lost_5min": lambda: lost(5 * MINUTE),
         "lost_20min": lambda: lost(20 * MINUTE),
         "lost_3h": lambda: lost(3 * HOUR),
