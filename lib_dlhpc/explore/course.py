@@ -42,6 +42,7 @@ LABS = {
     "12_lay_out_a_language_model": Lab("Lay out a language model", 100),
     "13_read_a_trace": Lab("Read a trace", 90),
     "14_fuse_attention": Lab("Keep the scores on the chip", 90),
+    "15_size_and_fit": Lab("Size and fit a model", 75),
 }
 # Folders in explore/, as records name modules, and the modules' numbers.
 RECORDED = {
@@ -139,7 +140,7 @@ PATH = (
         "What is the best run for my joules and hours?",
         65,
         ("02", "04", "06"),
-        ("10_race_the_planner",),
+        ("10_race_the_planner", "15_size_and_fit"),
     ),
     Module(
         "11_traces_and_waits.ipynb",

@@ -187,6 +187,7 @@ READ = (
     *("account", "late_senders", "collective_waits", "culprit"),
     *("critical_path", "dominates", "what_if"),
 )
+SIZE = ("adapters", "bits", "tuning", "state", "tokens", "choose")
 FUSE = (
     *("matmul", "matmul_moved", "softmax"),
     *("attention", "attention_moved", "seconds", "longest"),
@@ -214,6 +215,7 @@ LABS = {
     "12_lay_out_a_language_model": Lab(LAY_OUT, 12, (MPI,), _all, _all),
     "13_read_a_trace": Lab(READ, 13, (), _all, _all),
     "14_fuse_attention": Lab(FUSE, 14, (), _all, _all),
+    "15_size_and_fit": Lab(SIZE, 7, (), _all, _all),
 }
 TORCH_LABS = {
     "01_data_parallel_step": _in_torch(("step", "ddp_step"), 14),

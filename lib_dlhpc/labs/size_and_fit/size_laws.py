@@ -1,0 +1,174 @@
+"""A learner's tokens within a budget, and choice of a model size, beside those of the planner.
+
+size_findings(tokens, choose, tasks)    tasks: a family of sizes on a machine, days, tokens to be served
+A choice is compared with those that classic mistakes make.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.convergence.loss_law import law_of
+from lib_dlhpc.labs.findings import Finding, once
+from lib_dlhpc.labs.formula_cases import Case, compared, value_of
+from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.planner.sizes import Size, trained
+from lib_dlhpc.spec.units import format_quantity as show
+
+TOKENS = "Tokens: what is trained on within the days, beside what is served"
+FITS = "Choice: it is one of the sizes, and fits"
+LOSS = "Choice: no size that fits has a lower loss"
+LAW = "besiroglu"
+DAY = 86400.0
+CLEAR = 0.003  # nats by which every mistake is worse than the best size
+WEIGHTS = (0.4, 0.8, 1.4, 2.4, 4.0, 6.7, 11.0, 18.0, 30.0, 50.0)  # billions
+Choose = Callable[..., Any]
+
+
+class Sized(NamedTuple):
+    """A budget. sizes: what is known of each size: weights, rate (tokens/s), bytes on a GPU; room: B of a GPU."""
+
+    sizes: tuple[dict[str, float], ...]
+    room: float
+    days: float
+    served: float
+
+    @property
+    def words(self) -> str:
+        """The task in words."""
+        return (
+            f"{self.days:g} days, {show(self.served, '')} tokens to serve, {show(self.room, 'B')} per GPU;"
+            f" sizes of {show(self.sizes[0]['weights'], '')} to {show(self.sizes[-1]['weights'], '')} weights"
+        )
+
+
+@lru_cache(maxsize=64)
+def sized_of(seed: int, hidden: bool = False) -> tuple[Sized, ...]:
+    """Return a learner's budgets: one that memory limits, and one that does not."""
+    rng = np.random.default_rng([seed, 51, hidden])
+    return tuple(_clear(rng, tight) for tight in (True, False))
+
+
+def _clear(rng: np.random.Generator, tight: bool) -> Sized:
+    """Return a budget in which no mistake finds a size as good as the best; memory excludes that if `tight`."""
+    while True:
+        found = _drawn(rng)
+        best = losses(found, everything=True)
+        if tight:
+            room = found.sizes[int(np.argmin(best))]["bytes"] * 0.97
+            found = found._replace(room=room)
+        least = min(losses(found))
+        if np.isfinite(least) and all(other > least + CLEAR for _, other in _wrong(found)):
+            return found
+
+
+def _drawn(rng: np.random.Generator) -> Sized:
+    gpus, peak = int(rng.choice((64, 128, 256))), float(rng.choice((312e12, 989e12)))
+    rates, sizes = sorted(rng.uniform(0.15, 0.5, len(WEIGHTS))), []
+    for billions, share in zip(WEIGHTS, rates, strict=True):
+        weights = billions * 1e9
+        rate = share * gpus * peak / (6 * weights)
+        held = 16 * weights / min(gpus, 8) + 12e9
+        sizes.append({"weights": weights, "rate": float(f"{rate:.4g}"), "bytes": held})
+    days = float(rng.integers(2, 15))
+    middle = sizes[len(sizes) // 2]
+    served = float(f"{rng.uniform(0.5, 2.0) * middle['rate'] * days * DAY:.2g}")
+    return Sized(tuple(sizes), 192e9, days, served)
+
+
+def loss(weights: float, tokens: float) -> float:
+    """Return the loss of a size that has seen `tokens`, nats per token."""
+    return float(law_of(LAW).loss(weights, tokens))
+
+
+def losses(own: Sized, everything: bool = False) -> list[float]:
+    """Return the loss of each size by the planner; infinite where it does not fit, unless `everything` counts."""
+    family = tuple(
+        Size(0, int(each["weights"]), 6 * each["weights"], rate, 0.0, 1.0, "")
+        for each in own.sizes
+        for rate in [each["rate"] if everything or each["bytes"] <= own.room else 0.0]
+    )
+    return [
+        float(each) for each in trained(family, own.days * DAY, served=own.served, law=LAW).loss
+    ]
+
+
+def _wrong(own: Sized) -> Iterator[tuple[str, float]]:
+    """Yield what a mistake is called, and the loss of the size that it chooses."""
+    right = losses(own)
+    fit = [place for place, each in enumerate(own.sizes) if each["bytes"] <= own.room]
+    tokens = {place: own.sizes[place]["rate"] * own.days * DAY for place in fit}
+    ratio = {place: tokens[place] / own.sizes[place]["weights"] for place in fit}
+    yield "That is the largest that fits.", right[fit[-1]]
+    yield "That is the one that sees the most tokens.", right[fit[0]]
+    near = min(fit, key=lambda place: abs(np.log(ratio[place] / 20)))
+    yield "20 tokens per weight do not count what is served.", right[near]
+    unserved = losses(own._replace(served=0.0))
+    yield "What is served takes a part of the budget.", right[int(np.argmin(unserved))]
+
+
+def best(own: Sized) -> int:
+    """Return the place of the size with the lowest loss that fits."""
+    return int(np.argmin(losses(own)))
+
+
+def size_findings(tokens: Choose, choose: Choose, tasks: Sequence[Sized]) -> list[Finding]:
+    """Return whether the tokens are right, and the choices fit and are the best."""
+    cases = [_tokens(own, place) for own in tasks for place in (best(own), 0)]
+    fits = [(own.words, lambda own=own: _misfit(choose, own)) for own in tasks]
+    lowest = [(own.words, lambda own=own: _worse(choose, own)) for own in tasks]
+    return [
+        compared(TOKENS, tokens, cases, "A served token costs a third of a trained one.", 1e-6),
+        once(FITS, fits, "In every budget."),
+        once(
+            LOSS, lowest, "The best in every budget, also where memory rules out the best of all."
+        ),
+    ]
+
+
+def _tokens(own: Sized, place: int) -> Case:
+    rate = own.sizes[place]["rate"]
+    full = rate * own.days * DAY
+    right = max(full - own.served / 3, 0.0)
+    slips = [
+        ("What is served takes a part of the budget.", full),
+        ("Serving is a forward pass: 2 FLOP per weight, of the 6 of training.", full - own.served),
+        (
+            "Serving is a forward pass: 2 FLOP per weight, of the 6 of training.",
+            full - 3 * own.served,
+        ),
+        ("A day has 86,400 seconds.", right / 24),
+        ("A day has 86,400 seconds.", rate * own.days - own.served / 3),
+        ("Served tokens are not trained on.", full + own.served / 3),
+    ]
+    return Case(own.words, (rate, own.days, own.served), right, slips)
+
+
+def _chosen(choose: Choose, own: Sized) -> int:
+    """Return the place of the chosen size. Raises LabError where it is none."""
+    sizes = [dict(each) for each in own.sizes]
+    place = value_of(choose, sizes, own.room, own.days, own.served, loss)
+    if not (float(place).is_integer() and 0 <= place < len(sizes)):
+        raise LabError(
+            f"choose returns {place:g}: expected the place of a size, 0 to {len(sizes) - 1}."
+        )
+    return int(place)
+
+
+def _misfit(choose: Choose, own: Sized) -> str:
+    chosen = own.sizes[_chosen(choose, own)]
+    if chosen["bytes"] <= own.room:
+        return ""
+    return f"{show(chosen['weights'], '')} weights need {show(chosen['bytes'], 'B')}: too much."
+
+
+def _worse(choose: Choose, own: Sized) -> str:
+    place, right = _chosen(choose, own), losses(own)
+    if right[place] <= min(right):
+        return ""
+    hint = next((said for said, other in _wrong(own) if other == right[place]), "")
+    more = right[place] - min(right)
+    lost = f"a loss {more:.3f} nats above the lowest" if np.isfinite(more) else "no loss at all"
+    return f"{show(own.sizes[place]['weights'], '')} weights give {lost}. {hint}".strip()

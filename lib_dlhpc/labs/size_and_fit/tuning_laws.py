@@ -1,0 +1,211 @@
+"""A learner's bytes of fine-tuning and of full training, beside the library's ledger.
+
+tuning_findings(adapters, bits, tuning, state, tasks)    tasks: networks with their adapters
+A wrong value is matched with those that classic mistakes give.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.labs.findings import Finding
+from lib_dlhpc.labs.formula_cases import Case, compared
+from lib_dlhpc.spec.adapters import ADAPTER
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
+
+ADAPTERS = "Adapters: the weights that LoRA trains"
+BITS = "Bits: of a frozen weight in NF4, with its scales"
+TUNING = "Tuning: bytes of weights, gradients and optimizer state with adapters"
+STATE = "State: bytes of full training on a GPU, with ZeRO"
+MODELS = ("llama3-8b", "llama2-7b", "llama2-13b", "llama2-70b", "llama3-70b")
+NEAR = 1e-6
+Formula = Callable[..., Any]
+
+
+class Tuned(NamedTuple):
+    """A network with adapters. block: weights that share a scale; devices, zero: of full training."""
+
+    model: str
+    rank: int
+    adapted: str
+    block: int
+    devices: int
+    zero: int
+
+    @property
+    def words(self) -> str:
+        """The task in words."""
+        which = "all matmuls of the blocks" if self.adapted == "all" else "queries and values"
+        return (
+            f"{self.model}, adapters of rank {self.rank} beside {which}; NF4 with a scale for {self.block} weights;"
+            f" full training on {self.devices} GPUs with ZeRO {self.zero}"
+        )
+
+
+def tuned_of(seed: int, hidden: bool = False) -> list[Tuned]:
+    """Return a learner's networks: one with adapters beside queries and values, one beside all matmuls."""
+    rng = np.random.default_rng([seed, 15, hidden])
+    found = []
+    for adapted, zero in (("queries_values", 1), ("all", int(rng.choice((2, 3))))):
+        model, rank = str(rng.choice(MODELS)), int(rng.choice((4, 8, 16, 32, 64)))
+        block, devices = int(rng.choice((32, 64, 128))), int(rng.choice((8, 16, 64, 256)))
+        found.append(Tuned(model, rank, adapted, block, devices, zero))
+    return found
+
+
+@lru_cache(maxsize=32)
+def experiment(own: Tuned, lora: bool = True) -> Experiment:
+    """Return the run on one GPU, with adapters or without."""
+    strategy = {"nodes": 1, "devices_per_node": 1, "batch": 1, "precision": "bf16"}
+    strategy |= {"optimizer": "adam"} | ({"lora": own.rank, "adapted": own.adapted} if lora else {})
+    tables = {"model": own.model, "dataset": "webtext", "machine": "h100-pod"}
+    return read_experiment({**tables, "strategy": strategy})
+
+
+def whole(own: Tuned) -> int:
+    """Return the weights of the network."""
+    return int(experiment(own, lora=False).model.parameters)
+
+
+@lru_cache(maxsize=32)
+def shapes(own: Tuned) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Return the inputs and outputs of the matmuls of a block beside which there are adapters, and the blocks."""
+    layers = experiment(own).model.layers
+    inputs = {each.name: each.input_shape[-1] for each in layers}
+    found = [
+        (inputs[each.inputs[1]], width)
+        for each in layers
+        if each.kind == ADAPTER
+        for width in each.attributes["widths"]
+    ]
+    blocks = sum("attention" in each.kind for each in layers)
+    return tuple(found[: len(found) // blocks]), blocks
+
+
+def trained(own: Tuned) -> int:
+    """Return the weights of all adapters."""
+    return int(experiment(own).model.parameters) - whole(own)
+
+
+def matmuls(own: Tuned) -> int:
+    """Return the weights of the blocks' matmuls, which NF4 stores."""
+    layers = experiment(own, lora=False).model.layers
+    return int(sum(each.parameters for each in layers if each.kind == "dense" and "." in each.name))
+
+
+def tuning_findings(
+    adapters: Formula, bits: Formula, tuning: Formula, state: Formula, tasks: Sequence[Tuned]
+) -> list[Finding]:
+    """Return whether the four formulas give what the library counts, for all tasks."""
+    exact = "What the library counts."
+    blocks = (16, 32, 64, 128, 256)
+    return [
+        compared(ADAPTERS, adapters, map(_adapters, tasks), exact, NEAR),
+        compared(
+            BITS, bits, map(_bits, blocks), "With the scales, and the scales of scales.", NEAR
+        ),
+        compared(TUNING, tuning, _tunings(tasks), exact, NEAR, "B"),
+        compared(STATE, state, map(_state, tasks), exact, NEAR, "B"),
+    ]
+
+
+def _adapters(own: Tuned) -> Case:
+    block, blocks = shapes(own)
+    rank, right = own.rank, float(trained(own))
+    slips = [
+        ("That is one block. How many are there?", right / blocks),
+        (
+            "A product of matrices: A has rank x inputs, B has outputs x rank.",
+            float(blocks * sum(rank * i * o for i, o in block)),
+        ),
+        (
+            "That is A alone. What writes the output?",
+            float(blocks * rank * sum(i for i, _ in block)),
+        ),
+        ("That is B alone. What reads the input?", float(blocks * rank * sum(o for _, o in block))),
+        ("Those are the frozen matmuls.", float(blocks * sum(i * o for i, o in block))),
+    ]
+    return Case(own.words, (block, blocks, rank), right, slips)
+
+
+def nf4(block: int) -> float:
+    """Return the bits of a weight: Dettmers et al. 2023, section 3, with double quantization."""
+    return 4 + 8 / block + 32 / (block * 256)
+
+
+def _bits(block: int) -> Case:
+    slips = [
+        ("And the scales?", 4.0),
+        ("Scales have 8 bits, not 32: they are quantized, too.", 4 + 32 / block),
+        ("The scales of scales?", 4 + 8 / block),
+        ("256 scales share one of 32 bits, not 256 weights.", 4 + 8 / block + 32 / 256),
+        ("Each scale is for a block of weights.", 4 + 8 + 32 / 256),
+    ]
+    return Case(f"A scale for {block} weights", (block,), nf4(block), slips)
+
+
+def _tunings(tasks: Sequence[Tuned]) -> list[Case]:
+    return [_tuning(own, bits) for own in tasks for bits in (16.0, nf4(own.block))]
+
+
+def _tuning(own: Tuned, bits: float) -> Case:
+    inside, some = matmuls(own), trained(own)
+    others, frozen = whole(own) - inside, inside * bits / 8
+    right = frozen + 2 * others + 16 * some
+    slips = [
+        ("Frozen weights have no gradients.", right + 2 * (inside + others)),
+        ("Frozen weights have neither gradients nor state.", right + 14 * (inside + others)),
+        ("The adapters have weights of their own.", right - 2 * some),
+        ("Trained weights have gradients.", right - 2 * some - 2 * some),
+        ("Adam has a copy and two moments in fp32: 12 bytes.", right - 4 * some),
+        ("Adam has a copy and two moments in fp32: 12 bytes.", right - 12 * some),
+        ("Eight bits are a byte.", 8 * frozen + 2 * others + 16 * some),
+        (
+            "Only the blocks' matmuls are stored in `bits`.",
+            (inside + others) * bits / 8 + 16 * some,
+        ),
+        ("And the weights that stay in 16 bits?", frozen + 16 * some),
+    ]
+    about = f"{own.words.partition(';')[0]}, frozen in {bits:.4g} bits"
+    return Case(
+        about, (inside, others, some, bits), right, [each for each in slips if each[1] != right]
+    )
+
+
+def shard(weights: int, devices: int, zero: int) -> float:
+    """Return the bytes of weights, gradients and optimizer state on a GPU (Rajbhandari et al. 2020, section 5)."""
+    parts = (
+        2 / (devices if zero > 2 else 1),
+        2 / (devices if zero > 1 else 1),
+        12 / (devices if zero else 1),
+    )
+    return weights * sum(parts)
+
+
+def _state(own: Tuned) -> Case:
+    weights = whole(own)
+    right = shard(weights, own.devices, own.zero)
+    slips = [
+        (f"ZeRO {own.zero} shards more, or less, than that.", shard(weights, own.devices, zero))
+        for zero in range(4)
+        if zero != own.zero
+    ]
+    share = 12 / (own.devices if own.zero else 1)
+    slips += [
+        (
+            "Adam has a copy of the weights in fp32, beside its moments.",
+            right - weights * share / 3,
+        ),
+        ("Gradients?", right - weights * 2 / (own.devices if own.zero > 1 else 1)),
+        ("Per GPU, not all together.", right * own.devices),
+    ]
+    return Case(own.words.rpartition("; ")[2], (weights, own.devices, own.zero), right, slips)
+
+
+def saved(own: Tuned) -> float:
+    """Return how many times as much full training stores without ZeRO as adapters on weights in NF4."""
+    inside, some = matmuls(own), trained(own)
+    stored = inside * nf4(own.block) / 8 + 2 * (whole(own) - inside) + 16 * some
+    return shard(whole(own), 1, 0) / stored

@@ -1,0 +1,99 @@
+"""Lab 15: the starter fails with a reason, the solution passes, each mistake is named, and bytes are the ledger's."""
+
+import inspect
+
+import numpy as np
+import pytest
+from lab_answers import found, run_cell
+
+from lib_dlhpc.labs.findings import as_text, passed, seed_of
+from lib_dlhpc.labs.size_and_fit import size_laws, tuning_laws
+from lib_dlhpc.labs.size_and_fit.size_laws import CLEAR, best, losses, sized_of
+from lib_dlhpc.labs.size_and_fit.tuning_laws import experiment, shard, trained, tuned_of, whole
+from lib_dlhpc.prediction import predict
+
+LAB = "15_size_and_fit"
+NAMES = ["your name", "another", "x"]
+HELPERS = ()
+
+
+def handed_in(own, solved, function="", old="", new=""):
+    """All functions of the solution, text of one replaced, as from cells."""
+    scope = {}
+    for each in own.NAMES:
+        source = inspect.getsource(getattr(solved, each))
+        if each == function:
+            assert old in source, old
+            source = source.replace(old, new)
+        run_cell(source, scope)
+    return scope
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_solution_passes(own, solved, name):
+    findings = own.findings(vars(solved), name)
+    assert passed(findings) and len(findings) == 7, as_text(findings)
+
+
+def test_each_mistake_is_named(own, solved):
+    wrong = []
+    for mistake, (function, old, new, law, words) in solved.MISTAKES.items():
+        findings = own.findings(handed_in(own, solved, function, old, new), "x")
+        finding = found(findings, law)
+        if finding.right is not False or words not in finding.words:
+            wrong.append((mistake, as_text(findings)))
+    assert not wrong, "\n\n".join(map("\n".join, wrong))
+
+
+def test_the_starter_fails_with_a_useful_message(own, starter):
+    scope = {}
+    for words in own.NAMES:
+        run_cell(starter(LAB, f"def {words}("), scope)
+    findings = own.findings(scope, "x")
+    assert not any(each.right for each in findings), as_text(findings)
+    for law, words in (
+        ("Adapters", "A has rank x inputs"),
+        ("Bits", "And the scales?"),
+        ("Tuning", "too little"),
+        ("State", "ZeRO 1 shards more, or less"),
+        ("Tokens", "86,400"),
+        ("Choice: it is", "too much"),
+        ("Choice: no size", "no loss at all"),
+    ):
+        assert words in found(findings, law).words, as_text(findings)
+
+
+def test_bytes_are_those_of_the_ledger():
+    for own in tuned_of(seed_of("x")):
+        step = predict(experiment(own))
+        terms = ("weights", "gradients", "optimizer state", "master weights")
+        held = sum(float(step.memory[term]) for term in terms)
+        assert held == pytest.approx(2 * whole(own) + 16 * trained(own), rel=1e-9)
+
+
+@pytest.mark.parametrize("zero", range(4))
+def test_shards_are_those_of_zero(zero):
+    own = tuned_of(seed_of("x"))[0]
+    many = {"strategy.nodes": 2, "strategy.devices_per_node": 8, "strategy.zero": zero}
+    step = predict(experiment(own, lora=False).set({**many, "strategy.batch": 1}))
+    terms = ("weights", "gradients", "optimizer state", "master weights")
+    held = sum(float(step.memory[term]) for term in terms)
+    assert held == pytest.approx(shard(whole(own), 16, zero), rel=1e-3)
+
+
+def test_every_budget_has_one_best_size_that_no_mistake_finds():
+    for seed in range(60):
+        for hidden in (False, True):
+            tight, wide = sized_of(seed, hidden)
+            for own in (tight, wide):
+                found = losses(own)
+                others = np.delete(found, best(own))
+                assert np.isfinite(min(found)) and min(others) > min(found)
+                assert all(loss > min(found) + CLEAR for _, loss in size_laws._wrong(own))
+            everything = losses(tight, everything=True)
+            assert min(everything) < min(losses(tight)), "memory rules out the best of all"
+
+
+def test_learners_have_different_networks():
+    words = {own.words for seed in range(20) for own in tuning_laws.tuned_of(seed)}
+    assert len(words) >= 30
