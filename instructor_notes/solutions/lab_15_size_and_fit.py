@@ -85,13 +85,7 @@ MISTAKES = {
         "Tuning",
         "nor state",
     ),
-    "no weights of adapters": (
-        "tuning",
-        "(2 + 2 + 12)",
-        "(2 + 12)",
-        "Tuning",
-        "weights of their own",
-    ),
+    "no weights of adapters": ("tuning", "(2 + 2 + 12)", "(2 + 12)", "Tuning", "of their own"),
     "no master copy": ("tuning", "(2 + 2 + 12)", "(2 + 2 + 8)", "Tuning", "12 bytes"),
     "bits are bytes": ("tuning", "bits / 8", "bits", "Tuning", "Eight bits"),
     "all weights in 4 bits": (
@@ -147,7 +141,7 @@ MISTAKES = {
         "days, served)\n        if",
         "days, 0)\n        if",
         "Choice: no size",
-        "budget",
+        "nats above",
     ),
     "20 tokens per weight": (
         "choose",

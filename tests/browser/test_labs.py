@@ -30,6 +30,7 @@ LABS = (
     "12_lay_out_a_language_model",
     "13_read_a_trace",
     "14_fuse_attention",
+    "15_size_and_fit",
 )
 FIGURE = """
 from lib_dlhpc.explore.blocks.charts import chart

@@ -126,6 +126,7 @@ DIAGRAMS = {
     "bus": bus,
     "What if devices share a NIC?": shared,
     "A network slow enough to see": emulated,
+    "slow_network": emulated,
     "slow_network: answer": textbook,
     "ring_or_rabenseifner: answer": alike,
 }

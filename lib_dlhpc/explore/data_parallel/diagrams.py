@@ -140,6 +140,7 @@ DIAGRAMS = {
     "Why wait at all?": servers,
     "How far does it scale?": scaled,
     "What if workers are far apart?": far,
+    "far_sites": far,
     "far_sites: answer": alone,
     "many_or_one: answer": rounds,
     "four_ranks: answer": four,

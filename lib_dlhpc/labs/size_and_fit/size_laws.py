@@ -1,4 +1,4 @@
-"""A learner's tokens within a budget, and choice of a model size, beside those of the planner.
+"""A learner's tokens within a budget, and choice of a model size, beside those of a scaling law.
 
 size_findings(tokens, choose, tasks)    tasks: a family of sizes on a machine, days, tokens to be served
 A choice is compared with those that classic mistakes make.
@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.convergence.loss_law import law_of
+from lib_dlhpc.convergence.loss_law import SERVE, TRAIN, law_of
 from lib_dlhpc.labs.findings import Finding, once
 from lib_dlhpc.labs.formula_cases import Case, compared, value_of
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.planner.sizes import Size, trained
 from lib_dlhpc.spec.units import format_quantity as show
 
 TOKENS = "Tokens: what is trained on within the days, beside what is served"
@@ -84,15 +83,14 @@ def loss(weights: float, tokens: float) -> float:
 
 
 def losses(own: Sized, everything: bool = False) -> list[float]:
-    """Return the loss of each size by the planner; infinite where it does not fit, unless `everything` counts."""
-    family = tuple(
-        Size(0, int(each["weights"]), 6 * each["weights"], rate, 0.0, 1.0, "")
-        for each in own.sizes
-        for rate in [each["rate"] if everything or each["bytes"] <= own.room else 0.0]
+    """Return the loss of each size; infinite if untrained, or too large unless `everything` counts."""
+    weights, rate, held = (
+        np.array([each[key] for each in own.sizes]) for key in ("weights", "rate", "bytes")
     )
-    return [
-        float(each) for each in trained(family, own.days * DAY, served=own.served, law=LAW).loss
-    ]
+    seen = rate * own.days * DAY - own.served * SERVE / TRAIN
+    fine = (seen > 0) & (everything | (held <= own.room))
+    found = np.where(fine, law_of(LAW).loss(weights, np.where(fine, seen, 1.0)), np.inf)
+    return [float(each) for each in found]
 
 
 def _wrong(own: Sized) -> Iterator[tuple[str, float]]:
@@ -116,7 +114,7 @@ def best(own: Sized) -> int:
 
 def size_findings(tokens: Choose, choose: Choose, tasks: Sequence[Sized]) -> list[Finding]:
     """Return whether the tokens are right, and the choices fit and are the best."""
-    cases = [_tokens(own, place) for own in tasks for place in (best(own), 0)]
+    cases = [_tokens(own, share) for own in tasks for share in (0.0, 0.2)]
     fits = [(own.words, lambda own=own: _misfit(choose, own)) for own in tasks]
     lowest = [(own.words, lambda own=own: _worse(choose, own)) for own in tasks]
     return [
@@ -128,22 +126,25 @@ def size_findings(tokens: Choose, choose: Choose, tasks: Sequence[Sized]) -> lis
     ]
 
 
-def _tokens(own: Sized, place: int) -> Case:
-    rate = own.sizes[place]["rate"]
+def _tokens(own: Sized, share: float) -> Case:
+    """Return the tokens of the best size, if a share of them is served."""
+    rate = own.sizes[best(own)]["rate"]
     full = rate * own.days * DAY
-    right = max(full - own.served / 3, 0.0)
+    served = share * full
     slips = [
-        ("What is served takes a part of the budget.", full),
-        ("Serving is a forward pass: 2 FLOP per weight, of the 6 of training.", full - own.served),
-        (
-            "Serving is a forward pass: 2 FLOP per weight, of the 6 of training.",
-            full - 3 * own.served,
-        ),
-        ("A day has 86,400 seconds.", right / 24),
-        ("A day has 86,400 seconds.", rate * own.days - own.served / 3),
-        ("Served tokens are not trained on.", full + own.served / 3),
+        ("A day has 86,400 seconds.", seconds * rate * own.days - served / 3)
+        for seconds in (1, 24, 60, 1440, 3600)
     ]
-    return Case(own.words, (rate, own.days, own.served), right, slips)
+    if served:
+        serving = "Serving is a forward pass: 2 FLOP per weight, of the 6 of training."
+        slips += [
+            ("What is served takes a part of the budget.", full),
+            (serving, full - served),
+            (serving, full - 3 * served),
+            ("What is served takes budget away.", full + served / 3),
+        ]
+    about = f"{rate:,.0f} tokens/s for {own.days:g} days, {show(served, '')} served"
+    return Case(about, (rate, own.days, served), full - served / 3, slips)
 
 
 def _chosen(choose: Choose, own: Sized) -> int:

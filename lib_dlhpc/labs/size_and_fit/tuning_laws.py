@@ -157,8 +157,7 @@ def _tuning(own: Tuned, bits: float) -> Case:
     slips = [
         ("Frozen weights have no gradients.", right + 2 * (inside + others)),
         ("Frozen weights have neither gradients nor state.", right + 14 * (inside + others)),
-        ("The adapters have weights of their own.", right - 2 * some),
-        ("Trained weights have gradients.", right - 2 * some - 2 * some),
+        ("Adapters have weights and gradients of their own.", right - 2 * some),
         ("Adam has a copy and two moments in fp32: 12 bytes.", right - 4 * some),
         ("Adam has a copy and two moments in fp32: 12 bytes.", right - 12 * some),
         ("Eight bits are a byte.", 8 * frozen + 2 * others + 16 * some),
