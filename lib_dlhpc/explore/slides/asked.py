@@ -77,7 +77,11 @@ def predicted(
 def standing(widget: Any) -> str:
     """Return where the controls of an experiment stand, so that its figure can be shown live, or nothing."""
     controls = getattr(widget, "controls", {}).values()
-    stands = [f"{each.description} {each.label or each.value}" for each in controls if hasattr(each, "label")]
+    stands = [
+        f"{each.description} {each.label or each.value}"
+        for each in controls
+        if hasattr(each, "label")
+    ]
     return f"Live, set: {', '.join(stands)}." if stands else ""
 
 
