@@ -5,10 +5,12 @@ priced by predict(), and must fit.
 """
 
 from collections.abc import Iterator
+from math import prod
 from typing import Any, NamedTuple
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.prediction.resplit import DEGREES, degree, resplit
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO, EXPERT_EXCHANGES, RECOMPUTES
@@ -17,6 +19,7 @@ from lib_dlhpc.spec.units import format_quantity
 Changes = dict[str, Any]
 WORTH = 0.005  # of the time to train; less is no advice
 MOST = 4  # changes to make a run fit
+MOST_DOUBLINGS = 6  # of a degree, as on the explorer's controls
 LOSSES = (
     "waiting for the slowest",
     "exposed communication",
@@ -81,25 +84,34 @@ def moves(e: Experiment) -> Iterator[tuple[str, Changes]]:
         micro = {"strategy.microbatches": int(s.microbatches) * factor}
         yield f"{micro['strategy.microbatches']} microbatches", micro
     yield from _splits(e)
+    for pieces in (2 * int(s.tensor_pieces), 4 * int(s.tensor_pieces)) if int(s.tensor) > 1 else ():
+        yield f"exchange in {pieces} pieces", {"strategy.tensor_pieces": pieces}
     for tier in e.machine.storage if e.storage.tier else ():
         if tier != e.storage.tier:
             yield f"read from {tier}", {"storage.tier": tier}
 
 
 def _splits(e: Experiment) -> Iterator[tuple[str, Changes]]:
-    """Yield neighboring splits of the same devices and global batch."""
-    s, samples = e.strategy, int(e.global_batch)
-    own = int(e.devices) // (
-        int(s.tensor) * int(s.pipeline)
-    )  # replicas, for all other degrees as they are
-    for field, now in (("tensor", int(s.tensor)), ("pipeline", int(s.pipeline))):
-        for to in (2 * now, now // 2):
-            replicas = own * now // to if to else 0
-            if replicas and samples % replicas == 0 and own * now == replicas * to:
-                each = samples // replicas
-                micro = max(n for n in range(1, min(each, 8 * to) + 1) if each % n == 0)
-                split = {f"strategy.{field}": to, "strategy.batch": each}
-                yield f"{field} parallelism {now} to {to}", split | {"strategy.microbatches": micro}
+    """Yield other splits of the same devices, global batch and trained weights: what the explorer's controls set."""
+    for field in DEGREES:
+        now, name = degree(e, field), field.removeprefix("strategy.")
+        if now == 1 and field in ("strategy.spatial", "strategy.context"):
+            continue  # other layers and kernels: for who asks for them
+        for to in (2**n for n in range(MOST_DOUBLINGS + 1)):
+            changes = {field: to, **resplit(e, field, to)}
+            if to != now and _same_training(e, changes):
+                yield f"{name} parallelism {now} to {to}", changes
+
+
+def _same_training(e: Experiment, changes: Changes) -> bool:
+    """Return whether a split divides the devices, and keeps the global batch and the adapters."""
+    replica = prod(int(changes[key]) for key in DEGREES)
+    batch = int(changes["strategy.batch"]) * (int(e.devices) // replica)
+    return (
+        int(e.devices) % replica == 0
+        and batch == int(e.global_batch)
+        and "strategy.lora" not in changes
+    )
 
 
 def _priced(e: Experiment) -> Iterator[tuple[str, Changes, Breakdown]]:

@@ -5,7 +5,7 @@ optimizer; other degrees of parallelism keep the global batch.
 """
 
 from collections.abc import Mapping
-from math import lcm, prod
+from math import lcm
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,14 @@ from lib_dlhpc.explore.explorer.choice import TIMES, Choice, experiment_of, valu
 from lib_dlhpc.explore.explorer.controls import DATASETS, NAMED, standing
 from lib_dlhpc.explore.explorer.measured import OWN
 from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction.resplit import (
+    DEGREES,
+    NO_PIPELINE,
+    fills_both_ends,
+    interleavable,
+    resplit,
+    samples,
+)
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
@@ -23,19 +31,12 @@ from lib_dlhpc.spec.machine import Device, Machine, load_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN
 from lib_dlhpc.spec.strategy import AUTO, FP8, SAME, SPLIT_BACKWARD, SPLIT_FIELDS, Strategy
 
-DEGREES = ("strategy.tensor", "strategy.pipeline", "strategy.spatial", "strategy.context")
-APART = {  # degrees that cannot be together
-    "strategy.tensor": ("strategy.spatial",),
-    "strategy.spatial": ("strategy.tensor", "strategy.context"),
-    "strategy.context": ("strategy.spatial",),
-}
 PLAIN_WIRE = {"strategy.wire": SAME}
 PLAIN_TOKENS = {"strategy.expert_wire": SAME}
 DIRECT = {"strategy.expert_exchange": "direct"}
 AT_HOME = {"strategy.experts": 1, **PLAIN_TOKENS, **DIRECT}
 BLOCKS = {"strategy.zero_unit": "block"}
 NO_ZERO = {"strategy.zero": 0, "strategy.shards": 0, "strategy.gather": "usual", **BLOCKS}
-NO_PIPELINE = {"strategy.schedule": "1f1b", "strategy.chunks": 1}
 STREAMED = {"storage.access": "stream", "storage.local": ""}
 Changes = dict[str, Any]
 
@@ -97,9 +98,9 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
         case "machine.name":
             return _on_machine(experiment, load_machine(STAND_IN if value == OWN else value))
         case _ if field in DEGREES:
-            return _degree(experiment, field, int(value))
+            return resplit(experiment, field, int(value))
         case "strategy.schedule" if value == "interleaved":
-            many = _whole(s.microbatches, s.pipeline)
+            many = interleavable(s.microbatches, s.pipeline)
             return {"strategy.chunks": 2, "strategy.microbatches": many}
         case "strategy.schedule":
             near: Changes = {"strategy.offload": "none"} if value in SPLIT_BACKWARD else {}
@@ -110,11 +111,12 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             found = {"strategy.schedule": "1f1b"} if s.splits_backward else {}
             return found | PLAIN_WIRE if value == "all" else found
         case "strategy.batch" if s.microbatches > 1:  # of as many samples as before
-            many = max(1, int(value) // _samples(s))
-            whole = s.schedule == "interleaved"
-            few = NO_PIPELINE if s.mirrored and not _fills_both_ends(many, s.pipeline) else {}
-            return {"strategy.microbatches": _whole(many, s.pipeline) if whole else many, **few}
-        case "strategy.microbatches" if s.mirrored and not _fills_both_ends(value, s.pipeline):
+            many = max(1, int(value) // samples(experiment))
+            if s.schedule == "interleaved":
+                many = interleavable(many, s.pipeline)
+            few = NO_PIPELINE if s.mirrored and not fills_both_ends(many, s.pipeline) else {}
+            return {"strategy.microbatches": many, **few}
+        case "strategy.microbatches" if s.mirrored and not fills_both_ends(value, s.pipeline):
             return {**NO_PIPELINE, "strategy.batch": max(int(s.batch), value)}
         case "strategy.microbatches" if value > s.batch:
             return {"strategy.batch": value}
@@ -147,21 +149,6 @@ def _of_model(name: str) -> Changes:
     return {**usual, "strategy.lora": 0, **PLAIN_TOKENS, **DIRECT}
 
 
-def _samples(s: Strategy) -> int:
-    """Return the samples of a microbatch."""
-    return max(1, int(s.batch) // int(s.microbatches))
-
-
-def _whole(many: Any, stages: Any) -> int:
-    """Return the next number of microbatches that an interleaved pipeline can have."""
-    return -(-int(many) // int(stages)) * int(stages)
-
-
-def _fills_both_ends(many: Any, stages: Any) -> bool:
-    """Return whether a pipeline of these stages can be a DualPipe with this many microbatches."""
-    return int(stages) % 2 == 0 and int(many) % 2 == 0 and int(many) >= 2 * int(stages)
-
-
 def _of_both_ends(s: Strategy) -> Changes:
     """Return the microbatches, and the batch, with which a pipeline can be a DualPipe."""
     many = max(2 * int(s.pipeline), int(s.microbatches) // 2 * 2)
@@ -169,37 +156,11 @@ def _of_both_ends(s: Strategy) -> Changes:
     return {"strategy.microbatches": many, "strategy.batch": batch}
 
 
-def _degree(e: Experiment, field: str, value: int) -> Changes:
-    """Keep the global batch and the samples of a microbatch; drop what cannot be together."""
-    s = e.strategy
-    degrees = {key: int(value_at(e, key)) for key in DEGREES} | {field: value}
-    if value > 1:
-        degrees |= dict.fromkeys(APART.get(field, ()), 1)
-    tensor, pipeline = degrees["strategy.tensor"], degrees["strategy.pipeline"]
-    batch = max(1, int(s.batch) * prod(degrees.values()) // int(s.replica))
-    many = max(1, batch // _samples(s))
-    if pipeline > 1 and s.pipeline == 1 and s.microbatches == 1:
-        many = min(batch, 4 * pipeline)  # a pipeline of one microbatch is all bubble
-    if pipeline > 1 and s.schedule == "interleaved":
-        many = _whole(many, pipeline)
-    found: Changes = {**degrees, "strategy.batch": max(batch, many), "strategy.microbatches": many}
-    if pipeline == 1 or (e.strategy.mirrored and not _fills_both_ends(many, pipeline)):
-        found |= NO_PIPELINE
-    if tensor == 1:
-        found["strategy.sequence_parallel"] = False
-    if s.data:
-        found["strategy.data"] = 0
-    if s.lora and tensor > 1:
-        found["strategy.lora"] = 0
-    del found[field]
-    return found
-
-
 def _adapted(e: Experiment) -> Changes:
     """Return what must be set for adapters, which are not priced with every kind of parallelism."""
     s, found = e.strategy, dict[str, Any]()
     if s.tensor > 1:
-        found = {"strategy.tensor": 1, **_degree(e, "strategy.tensor", 1)}
+        found = {"strategy.tensor": 1, **resplit(e, "strategy.tensor", 1)}
     if s.splits_backward:
         found["strategy.schedule"] = "1f1b"
     if s.offload == "all":

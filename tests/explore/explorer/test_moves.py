@@ -1,14 +1,18 @@
 """What a move sets beside its own field."""
 
+from math import prod
+
 import pytest
 
 from lib_dlhpc.explore.blocks.address import decode, encode
 from lib_dlhpc.explore.explorer.axes import ALLREDUCE, axes_of
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, read, written
 from lib_dlhpc.explore.explorer.controls import NAMED
-from lib_dlhpc.explore.explorer.moves import moved
-from lib_dlhpc.explore.explorer.presets import of_file, preset
+from lib_dlhpc.explore.explorer.moves import consequences, moved
+from lib_dlhpc.explore.explorer.presets import names, of_file, preset
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.advice import advise, moves
+from lib_dlhpc.prediction.resplit import DEGREES
 from lib_dlhpc.spec.experiment import read_experiment
 
 START = {
@@ -153,3 +157,29 @@ def test_tensor_parallelism_sends_a_copy_to_each_expert_again():
     further, _, words = moved(by_node, "strategy.tensor", 2)
     assert "expert exchange direct" in words and experiment_of(further).strategy.tensor == 2
     assert experiment_of(further).strategy.experts == 8
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_split_that_a_click_gives_in_the_same_global_batch_is_priced_by_the_advice(name):
+    e = preset(name).experiment
+    priced = [changes for _, changes in moves(e)]
+    for field in ("strategy.tensor", "strategy.pipeline"):
+        for label, to in NAMED[field].options(e):
+            changes = {field: to, **consequences(e, field, to)}
+            replica = prod(changes[key] for key in DEGREES)
+            batch = changes["strategy.batch"] * int(e.devices) // replica
+            now = getattr(e.strategy, field.removeprefix("strategy."))
+            if to == now or batch != e.global_batch or "strategy.lora" in changes or to & (to - 1):
+                continue
+            assert changes in priced, (field, label)
+
+
+def test_the_advice_knows_that_tensor_parallelism_with_more_microbatches_is_faster():
+    """At twice the tensor degree a replica has twice the microbatches, however small the degree is."""
+    split = {"tensor": 1, "zero": 2, "batch": 12, "microbatches": 12, "overlap": True}
+    e = preset("narayanan-2021").experiment.set({f"strategy.{k}": v for k, v in split.items()})
+    now, advice = predict(e), advise(predict(e))
+    tensor, many = (advice.changes[f"strategy.{name}"] for name in ("tensor", "microbatches"))
+    assert tensor > 1 and many == 12 * tensor
+    saved = 1 - float(predict(e.set(advice.changes)).time_to_train) / float(now.time_to_train)
+    assert saved > 0.1
