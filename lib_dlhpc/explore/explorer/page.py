@@ -1,6 +1,6 @@
 """The what-if explorer: controls on one side, and on the other all that follows from them."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -143,10 +143,11 @@ class Explorer:
         later = measured and p.experiment.strategy.is_split  # its draws take half a second
         known = Known() if later else known_of(p)
         self._draw(p, known, problem)
+        self.plan.wait()
         self.file.problem = ""
         choice, history, preset_ = self.choice, self.history, self.choice.preset
-        answered = int(self.panel.moved[0]) if self.panel.moved else 0
-        self.panel.state = panel_state(choice, p.experiment, float(p.input_stall), answered)
+        stall = float(p.input_stall)
+        self.panel.state = panel_state(choice, p.experiment, stall, _serial(self.panel.moved))
         self.bar.link = self._link
         at_home = choice == self.home and self.pinned is None
         self.address.state = "" if at_home else self.bar.link
@@ -187,7 +188,7 @@ class Explorer:
         for section in self.sections:
             section.follow(p, known.bands)
         self.words["why"].value = explanations_html(explain(p)) if self.every.value else ""
-        self.plan.follow(p)
+        self.plan.follow(p, (_serial(self.panel.moved), _serial(self.bar.asked)))
 
     def _prediction_of_a(self) -> Breakdown | None:
         """Return the prediction of A; None where it is what is shown."""
@@ -218,8 +219,12 @@ class Explorer:
         elif what == "notebook":
             name, title = self.choice.preset.name or "experiment", self.choice.preset.title
             text = notebook(title, self.experiment, self._link)
-            serial = int(self.bar.file[0]) + 1 if self.bar.file else 1
-            self.bar.file = [serial, f"{name}.ipynb", "application/x-ipynb+json", text]
+            self.bar.file = [
+                _serial(self.bar.file) + 1,
+                f"{name}.ipynb",
+                "application/x-ipynb+json",
+                text,
+            ]
 
     def _on_arrival(self, _: Any) -> None:
         choice, self.pinned, words = self.home, None, ""
@@ -250,8 +255,13 @@ class Explorer:
         bodies = [_named(each.body, "dl-section") for each in self.sections]
         rest = [words["difference"], words["notices"], memory, buttons, *bodies, words["why"]]
         below = _named(Column(rest), "dl-below", "dlhpc-results")
-        main = _named(Row([self.plan.card, lead, below]), "dl-main")
+        main = _named(Row([self.plan, lead, below]), "dl-main")
         return _named(Column([unseen, self.bar, words["about"], main]), "dl-explorer")
+
+
+def _serial(event: Sequence[Any]) -> int:
+    """Return the number of the newest event of a widget; 0 where there was none."""
+    return int(event[0]) if event else 0
 
 
 def _predicted(choice: Choice, note: str = "") -> Found:

@@ -1,39 +1,58 @@
 """What to do next, with a button that does it, and how far the prediction can be trusted."""
 
 from collections.abc import Callable, Mapping
-from html import escape
+from pathlib import Path
 from typing import Any
 
-import ipywidgets
+import anywidget
+import traitlets
 
-from lib_dlhpc.explore.blocks.plain_text import Column, Line
+from lib_dlhpc.explore.blocks.plain_text import Readable
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.advice import Advice, advise
 from lib_dlhpc.prediction.replays import Replay
 
+HERE = Path(__file__).parent / "static"
 GOOD, FAIR = 0.1, 0.25  # error against the publication up to which a prediction is good, or fair
 
 
-class Plan:
-    """The advice with its button. apply: sets the fields of an advice."""
+class Plan(Readable, anywidget.AnyWidget):
+    """The advice with its button. apply: sets the fields of an advice.
+
+    state: words; changes, the fields to set; answered, the newest moves (of the panel, of the bar) that it follows;
+    stale, whether another is looked for. asked: [serial, changes] of the newest click. What is shown is what is
+    applied: a click brings the changes that were shown, and there is no button while the advice is of other settings.
+    """
+
+    _esm = HERE / "plan.js"
+
+    state = traitlets.Dict().tag(sync=True)
+    asked: traitlets.List = traitlets.List().tag(sync=True)
 
     def __init__(self, apply: Callable[[Mapping[str, Any]], None]) -> None:
-        self.words = Line()
-        self.button = ipywidgets.Button(description="Apply", button_style="primary")
-        self.card = Column([self.words, self.button])
-        self.card.add_class("dl-say")
-        self.button.on_click(lambda _: apply(self.advice.changes))
-        self._show(Advice("Looking for what helps ...", "", {}))
+        super().__init__()
+        self._show(Advice("Looking for what helps ...", "", {}), (0, 0))
+        self.observe(lambda event: apply(event["new"][1]), "asked")
 
-    def follow(self, prediction: Breakdown) -> None:
+    def wait(self) -> None:
+        """Say that the advice is of other settings."""
+        self.state = {**self.state, "stale": True}
+
+    def follow(self, prediction: Breakdown, answered: tuple[int, int]) -> None:
         """Look for what helps this run most: tens of predictions, so once the controls rest."""
-        self._show(advise(prediction))
+        self._show(advise(prediction), answered)
 
-    def _show(self, advice: Advice) -> None:
-        self.advice, fields = advice, ", ".join(advice.changes)
-        self.words.value = f'<p role="status">{escape(advice.words)}</p>'
-        self.button.layout.display = "" if fields else "none"
-        self.button.tooltip = f"Sets {fields}" if fields else ""
+    def _show(self, advice: Advice, answered: tuple[int, int]) -> None:
+        self.state = {
+            "words": advice.words,
+            "changes": advice.changes,
+            "answered": list(answered),
+            "stale": False,
+        }
+
+    def plain_text(self) -> str:
+        """Return the advice."""
+        return str(self.state["words"])
 
 
 def trust(prediction: Breakdown, replay: Replay | None) -> tuple[str, str, str]:

@@ -311,6 +311,20 @@ def test_the_charts_on_demand_follow():
     assert page.charts.body.children == ()
 
 
+def test_what_the_advice_shows_is_what_a_click_applies():
+    """Its words lag behind a control by a second: a click brings the changes that were shown."""
+    page = Explorer()
+    page.panel.moved = [1, "strategy.batch", "64"]
+    shown = page.plan.state
+    assert shown["answered"] == [1, 0] and not shown["stale"] and shown["changes"]
+    page.plan.wait()
+    assert page.plan.state == {**shown, "stale": True}
+    page.plan.asked = [1, {"strategy.nodes": 16}]
+    assert page.choice.changes == {"strategy.batch": 64, "strategy.nodes": 16}
+    page.plan.asked = [2, {"strategy.nodes": "many"}]
+    assert page.choice.changes["strategy.nodes"] == 16 and "many" in page.words["notices"].value
+
+
 def test_undo_redo_and_pin():
     page = Explorer()
     page.move("strategy.batch", 64)

@@ -13,6 +13,7 @@ function render({ model, el }) {
   const ask = (what, of = "") => {
     model.set("asked", [++serial, what, of]);
     model.save_changes();
+    if (["preset", "undo", "redo"].includes(what)) dispatchEvent(new CustomEvent("dlhpc-moved", { detail: { bar: true, serial } }));
   };
   const button = (text, title, act) => {
     const node = make("button", { type: "button", class: "chip", textContent: text, title });

@@ -82,7 +82,8 @@ function render({ model, el }) {
     model.save_changes();
     waiting = null;
   };
-  const move = (field, label) => { rows.get(field).drawn = ""; waiting = [field, label]; flush(); };
+  const tell = () => dispatchEvent(new CustomEvent("dlhpc-moved", { detail: { serial: serial + (waiting ? 1 : 0) } }));
+  const move = (field, label) => { rows.get(field).drawn = ""; waiting = [field, label]; flush(); tell(); };
 
   const simple = make("input", { type: "checkbox", role: "switch" });
   simple.checked = stored("dlhpc-simple") === "1";
