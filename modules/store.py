@@ -92,10 +92,8 @@ def drawn(state: Any, page: Page) -> bytes:
     """Return a figure as PNG; state: what the widget holds."""
     page.goto("about:blank")
     page.add_script_tag(content=built.vega().read_text("utf-8"), type="module")
-    code, css = (
-        (figure.HERE / "static" / name).read_text("utf-8") for name in ("figure.js", "figure.css")
-    )
-    page.evaluate(DRAW, [code, css + STYLE, {"serial": 0, "signals": {}, **state}])
+    css = (figure.HERE / "static" / "figure.css").read_text("utf-8")
+    page.evaluate(DRAW, [figure.CODE, css + STYLE, {"serial": 0, "signals": {}, **state}])
     page.wait_for_function(DRAWN)
     return page.locator("body").screenshot()
 

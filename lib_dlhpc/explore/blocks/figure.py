@@ -21,6 +21,7 @@ from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA, Readable
 
 HERE = Path(__file__).parent
+CODE = "".join((HERE / "static" / name).read_text("utf-8") for name in ("files.js", "figure.js"))
 
 Columns = Mapping[str, Iterable[Any]]
 
@@ -56,7 +57,7 @@ class Figure(Readable, anywidget.AnyWidget):
     below the chart shows: `{"bars": {"seconds": "time (s)"}}`.
     """
 
-    _esm = HERE / "static" / "figure.js"
+    _esm = CODE
     _css = HERE / "static" / "figure.css"
 
     spec = traitlets.Dict().tag(sync=True)

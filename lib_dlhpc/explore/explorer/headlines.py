@@ -29,7 +29,7 @@ ENDLESS = 1e-3  # goodput: with less, a run is never done
 
 @dataclass(frozen=True)
 class Headline:
-    """A number of the first line. counted: what it counts, see MEANING."""
+    """A number of the first line. counted: what it counts, see MEANING. unfit: it is why the run cannot be."""
 
     name: str
     value: float
@@ -37,6 +37,7 @@ class Headline:
     remark: str
     unit: str = ""
     counted: str = ""
+    unfit: bool = False
 
 
 def tokens(p: Breakdown) -> float:
@@ -67,14 +68,17 @@ def endless(p: Breakdown) -> bool:
 
 
 def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
-    """Return the headline numbers, the time to train first."""
+    """Return the headline numbers, the time to train first; the memory where it does not suffice."""
     seconds, step, energy = expected_time(p), float(p.step_time), float(p.energy_to_train)
     unit, many = "tokens" if tokens(p) else "samples", float(p.throughput) * (tokens(p) or 1)
     used = float(p.utilization)
     batch = f"batch of {int(p.experiment.global_batch):,} samples"
     peak = f"of {show(peak_of(p), 'FLOP/s')} per device"
     need, have = held(p), show(float(p.experiment.machine.device.memory), "B")
-    room = f"of {have} per device" if fits(p) else f"does not fit {have}"
+    memory = Headline("Memory", need, show(need, "B"), f"of {have} per device")
+    if not fits(p):
+        most = "what the fullest device holds, and has"
+        memory = Headline("Memory", need, f"Does not fit: {memory.text} of {have}", most, unfit=True)
     hours = float(p.device_hours)
     used_for = (
         f"{format_plain(hours)} device-hours"
@@ -82,14 +86,15 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
         else f"{format_plain(3600 * hours)} device-seconds"
     )
     spent = show(energy / 3600, "Wh") if energy >= 3600 else show(energy, "J")
-    return [
+    found = [
         Headline("Time to train", seconds, run_time(p), _time_remark(p, replay, seconds)),
         Headline("One step", step, show(step, "s"), f"of {int(p.steps):,} steps"),
         Headline("Throughput", many, format_plain(many), batch, f"{unit}/s", unit.capitalize()),
         Headline("MFU", used, f"{used:.1%}", peak),
-        Headline("Memory", need, show(need, "B"), room),
+        memory,
         Headline("Energy", energy, spent, used_for),
     ]
+    return sorted(found, key=lambda line: not line.unfit)
 
 
 def _time_remark(p: Breakdown, replay: Replay | None, seconds: float) -> str:
@@ -114,13 +119,15 @@ def headline_html(
     """Return the headline numbers with what they differ from A by. trust: short, words, level."""
     short, words, level = trust
     poor = f'<em class="trust">{escape(short)}</em>' if level == "poor" else ""
+    of_a = {line.name: line for line in a or ()}
     tiles = ""
     for number, line in enumerate(now):
         unit = f' <span class="unit">{escape(line.unit)}</span>' if line.unit else ""
-        by = _difference(line, a[number]) if a else ""
-        value = f"{escape(line.text)}{unit}{'' if number else poor}{by}"
-        kind, meaning = f"first {level}", MEANING[line.name].format(line.counted)
-        tiles += _tile("" if number else kind, line.name, meaning, value, line.remark)
+        by = _difference(line, of_a[line.name]) if a else ""
+        value = f"{escape(line.text)}{unit}{'' if number or line.unfit else poor}{by}"
+        kind = "" if number else "first unfit" if line.unfit else f"first {level}"
+        meaning = MEANING[line.name].format(line.counted)
+        tiles += _tile(kind, line.name, meaning, value, line.remark)
     meaning = "How far predictions of this kind are off from published results."
     tiles += _tile(f"trust {level}", "Trust", meaning, f"{SIGNS[level]} {escape(short)}", words)
     return f'<dl class="dl-nums" aria-label="Predicted">{tiles}</dl>'

@@ -130,4 +130,4 @@ def key_html(parts: list[Part], of_a: list[Part], unit: str) -> str:
             f'<span><b{hatch} style="background-color:{part.color}"></b>{escape(part.name)}'
             f" {show(part.size, unit)}{more}</span>"
         )
-    return f'<div class="dl-key">{items}</div>'
+    return f'<div class="dl-key" role="group" aria-label="Key" tabindex="0">{items}</div>'

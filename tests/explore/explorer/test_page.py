@@ -281,6 +281,10 @@ def test_a_model_that_does_not_fit_shows_its_wall():
     page.move("model.name", "gpt3-175b")
     assert "times too much" in page.words["notices"].value
     assert "does not fit" in page.figures["memory"].data["wall"]["words"][0]
+    verdict, *others = headlines(predict(page.experiment))
+    assert verdict.unfit and "Does not fit: " in verdict.text and " of " in verdict.text
+    assert not any(line.unfit for line in others) and others[0].name == "Time to train"
+    assert 'class="first unfit"' in page.words["headline"].value
 
 
 def test_a_broken_file_is_reported_and_changes_nothing():

@@ -54,16 +54,6 @@ function table(data, headings) {
   });
 }
 
-// The numbers of the table, or all of them, as comma-separated values.
-function comma(data, headings) {
-  const cell = (value) => /[",\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? "");
-  const listed = Object.keys(headings ?? {}).length ? headings
-    : Object.fromEntries(Object.entries(data).map(([name, columns]) => [name, Object.fromEntries(Object.keys(columns).map((key) => [key, key]))]));
-  return Object.entries(listed).filter(([name]) => data[name]).map(([name, columns]) =>
-    [Object.values(columns), ...rows(data[name]).map((row) => Object.keys(columns).map((key) => row[key]))]
-      .map((line) => line.map(cell).join(",")).join("\n")).join("\n\n") + "\n";
-}
-
 const SYMBOLS = { // paths around (11, 7)
   circle: "M7 7a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", square: "M7 3h8v8h-8z", diamond: "M11 2l5 5l-5 5l-5 -5z",
   cross: "M9.5 3h3v2.5h2.5v3h-2.5v2.5h-3v-2.5h-2.5v-3h2.5z", "triangle-up": "M11 2l5 9h-10z", "triangle-down": "M11 12l5 -9h-10z",
@@ -81,61 +71,6 @@ function legend(entries) {
   }).join("");
   list.querySelectorAll("span").forEach((word, i) => { word.textContent = entries[i].label; });
   return list;
-}
-
-// A mixed color as programs other than browsers read it.
-const plain = (color) => color.replace(/^color\(srgb ([^)/]*).*\)$/, (_, parts) =>
-  `rgb(${parts.trim().split(" ").map((part) => Math.round(255 * part)).join(", ")})`);
-
-// The drawing as a file of its own, below its legend: colors that the page gives are written into it.
-function picture(plot) {
-  const drawn = plot.querySelector("svg");
-  const copy = drawn.cloneNode(true);
-  const parts = drawn.querySelectorAll("*");
-  copy.querySelectorAll("*").forEach((node, i) => {
-    for (const name of ["fill", "stroke"]) {
-      if (/^(?!url|none)./.test(node.getAttribute(name) ?? "")) node.setAttribute(name, plain(getComputedStyle(parts[i])[name]));
-    }
-  });
-  const style = getComputedStyle(plot);
-  const key = plot.parentElement.querySelector(".dlhpc-key");
-  if (key) {
-    const [width, high] = [drawn.clientWidth, drawn.clientHeight], shift = key.offsetHeight + 6;
-    const whole = `<g transform="translate(0 ${shift})">${copy.innerHTML}</g>` + [...key.children].map((item) => {
-      const at = `translate(${item.offsetLeft - key.offsetLeft} ${item.offsetTop - key.offsetTop})`;
-      const ink = getComputedStyle(item).color;
-      return `<g transform="${at}" color="${ink}">${item.firstChild.innerHTML.replaceAll('"#000000"', '"currentColor"')}<text x="26" y="11" font-size="12" fill="${ink}">${item.lastChild.innerHTML}</text></g>`;
-    }).join("");
-    copy.innerHTML = whole;
-    for (const [name, value] of [["height", high + shift], ["viewBox", `0 0 ${width} ${high + shift}`]]) copy.setAttribute(name, value);
-  }
-  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
-  copy.setAttribute("style", `color: ${style.color}; background: ${getComputedStyle(document.body).backgroundColor}; font-family: ${style.fontFamily}`);
-  copy.prepend(plot.parentElement.querySelector(".dlhpc-patterns defs").cloneNode(true));
-  return new XMLSerializer().serializeToString(copy);
-}
-
-function text(content, type) {
-  return new Blob([content], { type });
-}
-
-async function pixels(plot) {
-  const canvas = plot.querySelector("canvas") ?? document.createElement("canvas");
-  const drawn = plot.querySelector("svg");
-  if (drawn) {
-    const image = new Image();
-    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(picture(plot))}`;
-    await image.decode();
-    Object.assign(canvas, { width: 2 * image.width, height: 2 * image.height });
-    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  }
-  return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
-}
-
-function download(blob, name) {
-  const link = element("a", { href: URL.createObjectURL(blob), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
 // The scale of a drawing's bars, if their names on the left take much room.
