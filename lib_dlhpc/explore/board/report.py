@@ -10,22 +10,22 @@ from lib_dlhpc.classroom import record
 from lib_dlhpc.classroom.learner import Learner
 from lib_dlhpc.classroom.report import report
 from lib_dlhpc.explore import course
-from lib_dlhpc.explore.front.page import RENDER, THEME
+from lib_dlhpc.explore.front.page import RENDER
+from lib_dlhpc.explore.front.shell import shell
 
-PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Your answers</title><link rel="icon" href="data:,">
-<style>{theme}
-body {{ font: 16px/1.5 var(--dl-font); color: var(--dl-ink); background: var(--dl-paper);
-max-width: 60rem; margin: auto; padding: 1rem }} a {{ color: inherit }}
-table {{ border-collapse: collapse; width: 100% }} th, td {{ text-align: left; vertical-align: top;
-padding: .3rem .6rem; border-bottom: 1px solid var(--dl-line); overflow-wrap: anywhere }}</style>
-</head><body><main><p><a href="./">What-if lab</a></p><h1>Your answers</h1>{body}</main></body></html>
-"""
 NOBODY = (
-    "<p>Nothing of yours is kept. In a class, agree on its first page to keep your answers; on your own machine,"
-    " type <code>dlhpc class join</code>.</p>"
+    "<p>Nothing of yours is kept as a record yet. <span id='done'>This browser keeps which questions"
+    " you have answered, and your answers, for its own pages.</span></p><p>A report with guesses beside"
+    " results needs a record: in a class, agree on its first page to keep your answers; on your own"
+    " machine, type <code>dlhpc class join</code> in a terminal. It has what you answer from then on.</p>"
 )
+DONE = """
+try {
+  const pages = Object.values(JSON.parse(localStorage.getItem("dlhpc-progress")) ?? {}).filter(({ done }) => done);
+  const sum = pages.reduce((all, { done }) => all + done, 0);
+  if (sum) document.getElementById("done").append(` Answered: ${sum}, on ${pages.length} pages.`);
+} catch { /* a browser may refuse */ }
+"""
 HEAD = (
     "<tr><th scope='col'>asked</th><th scope='col'>you</th><th scope='col'>it is</th>"
     "<th scope='col'>right</th></tr>"
@@ -40,7 +40,9 @@ def report_page(found: Learner | None) -> bytes:
         made = report(record.entries(found.folder), course.title_of)
         parts = [_review(made["review"]), *map(_module, made["modules"]), _labs(made["labs"])]
         body = "".join(parts) or "<p>Nothing has been answered yet.</p>"
-    return PAGE.format(theme=THEME.read_text(encoding="utf-8"), body=body).encode()
+    return shell(
+        "Your answers", f"<h1>Your answers</h1>{body}", script=DONE if found is None else ""
+    )
 
 
 def _review(rows: list[dict[str, Any]]) -> str:

@@ -78,7 +78,9 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
     memory = Headline("Memory", need, show(need, "B"), f"of {have} per device")
     if not fits(p):
         most = "what the fullest device holds, and has"
-        memory = Headline("Memory", need, f"Does not fit: {memory.text} of {have}", most, unfit=True)
+        memory = Headline(
+            "Memory", need, f"Does not fit: {memory.text} of {have}", most, unfit=True
+        )
     hours = float(p.device_hours)
     used_for = (
         f"{format_plain(hours)} device-hours"

@@ -7,18 +7,23 @@ import json
 from functools import cache
 from hashlib import sha256
 from html import escape
+from importlib.metadata import metadata
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from lib_dlhpc import __version__
 from lib_dlhpc.explore import course
 from lib_dlhpc.explore.blocks import built
 
 HERE = Path(__file__).parent
 PACKAGE = Path(__file__).parents[2]
 THEME = HERE.parent / "server" / "voila" / "templates" / "dlhpc" / "static" / "theme.css"
+SWITCH = THEME.with_suffix(".js")  # the button that changes it
 MADE_FROM = (".py", ".toml", ".csv")  # beside what is in this folder
 RENDER = "voila/render/"
+LICENSE = "BSD-3-Clause"
+TITLE = "lib_dlhpc: describe a deep-learning training run once, then predict, simulate and run it"
 
 
 @cache
@@ -26,7 +31,7 @@ def front_page() -> Path:
     """Return the page, made anew where a file that it is made from differs, wherever the package is installed."""
     rooms = [place for place in PACKAGE.iterdir() if place.name not in ("course", "explore")]
     files = [file for room in rooms for file in room.rglob("*.*") if file.suffix in MADE_FROM]
-    files += [*HERE.rglob("*.*"), THEME]
+    files += [*HERE.rglob("*.*"), THEME, SWITCH]
     texts = [file.read_bytes() for file in sorted(files) if file.suffix != ".pyc"]
     return built.kept("front", "html", sha256(b"\0".join(texts)).hexdigest(), written)
 
@@ -51,16 +56,19 @@ def written() -> str:
     parts = {
         "theme": THEME.read_text(encoding="utf-8"),
         "style": static("front.css"),
-        "script": static("front.js"),
+        "script": static("front.js") + SWITCH.read_text(encoding="utf-8"),
         "data": json.dumps(data, separators=(",", ":")).replace("</", "<\\/"),
         "path": "".join(map(card, course.PATH)),
         "modules": str(len(course.PATH)),
         "labs": "".join(
-            f"<li>{escape(lab.title)} <span>{lab.minutes} min</span></li>"
-            for lab in course.LABS.values()
+            f'<li><a href="voila/labs/{folder}/README.md">{escape(lab.title)}</a>'
+            f" <span>{lab.minutes} min</span></li>"
+            for folder, lab in course.LABS.items()
         ),
         "lab_count": str(len(course.LABS)),
         "explorer": RENDER + course.EXPLORER,
+        "render": RENDER,
+        **about(),
         "first": RENDER + course.PATH[0].file,
         "predicted": f"{known['predicted']:.1f}",
         "published": f"{known['published']:.0f}",
@@ -70,6 +78,19 @@ def written() -> str:
         "table": "".join(map(table_row, rows)),
     }
     return Template(static("front.html")).substitute(parts)
+
+
+def about() -> dict[str, str]:
+    """Return version, license, how to cite (as in CITATION.cff), and a link to the source where a release has one."""
+    found = metadata("lib_dlhpc").json
+    urls = dict(each.split(", ", 1) for each in found.get("project_url", []))
+    source = escape(urls.get("Source", ""))
+    return {
+        "version": __version__,
+        "license": LICENSE,
+        "source": f', <a href="{source}">source</a>' if source else "",
+        "cite": f"the lib_dlhpc developers: <i>{TITLE}</i>, version {__version__}, {LICENSE}.",
+    }
 
 
 def card(module: course.Module) -> str:

@@ -17,9 +17,11 @@ from lib_dlhpc.classroom import recording
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.board.report import report_page
 from lib_dlhpc.explore.front.page import front_page
+from lib_dlhpc.explore.front.teach import teach_page
 from lib_dlhpc.explore.server import classroom
 from lib_dlhpc.explore.server.door import TemplateFiles, behind_door
 from lib_dlhpc.explore.server.forked import end_all
+from lib_dlhpc.explore.server.markdown import ADDRESS, Markdown, notes_of
 from lib_dlhpc.explore.server.pages import Executor, Page
 
 notebook_renderer.VoilaExecutor = Executor  # there is no setting for it
@@ -53,6 +55,18 @@ class FrontDoor(JupyterHandler):
 def _front() -> bytes:
     """Return the page, also after another version of this package has drawn its own in place of the file."""
     return front_page().read_bytes()
+
+
+class Teach(JupyterHandler):
+    """What there is for a class. root: the served folder. notes: whether those of instructors may be read."""
+
+    def initialize(self, root: Path, notes: bool) -> None:
+        self.root, self.notes = root, notes
+
+    def get(self) -> None:
+        """Send it."""
+        shown = notes_of(self.root) if self.notes else {}
+        self.finish(teach_page(self.base_url, shown, in_class=not self.notes))
 
 
 class OwnReport(JupyterHandler):
@@ -89,6 +103,11 @@ class Server(Voila):
         if self.of_course:
             _front()
             own.insert(0, (self.base_url, FrontDoor, {"more": asks}))
+            here = {"root": Path(self.root_dir), "notes": not self.classroom}
+            own += [
+                (f"{self.base_url}{ADDRESS}", Markdown, here),
+                (f"{self.base_url}teach", Teach, here),
+            ]
             own += [] if self.classroom else [(f"{self.base_url}report", OwnReport)]
         if self.classroom:
             own += classroom.routes(self.base_url, self.classroom)

@@ -21,7 +21,7 @@ function plainly(heading, values) {
   const given = values.filter((value) => value !== null && value !== undefined && value !== "");
   const found = given.every((value) => typeof value === "string") ? given.map(quantity) : [];
   const unit = found[0]?.[1];
-  if (!found.length || !found.every((each) => each?.[1] === unit)) return [heading, ...values];
+  if (unit === undefined || !found.every((each) => each?.[1] === unit)) return [heading, ...values];
   return [unit ? `${heading} (${unit})` : heading, ...values.map((value) => (value ? quantity(value)[0] : ""))];
 }
 

@@ -26,7 +26,9 @@ function step(now, animate) {
   const width = svg.clientWidth || 600;
   const phone = width < 420;
   const ranks = phone ? [now.ranks[0], now.ranks.find((one) => one.backward === now.slowest) ?? now.ranks.at(-1)] : now.ranks;
-  const left = 64, right = 24, row = 30, top = 24; // right: half of the last time
+  const names = ranks.map(({ rank }) => draw(svg, "text", { class: "soft", "text-anchor": "end" }, `rank ${rank}`));
+  const left = Math.ceil(Math.max(...names.map((name) => name.getComputedTextLength()))) + 16;
+  const right = 24, row = 30, top = 24; // right: half of the last time
   const height = top + ranks.length * row + 30;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.style.height = `${height}px`;
@@ -35,7 +37,8 @@ function step(now, animate) {
   const bars = draw(svg, "g", animate ? { class: "grow" } : {});
   ranks.forEach((one, i) => {
     const y = top + i * row;
-    draw(svg, "text", { x: left - 8, y: y + 14, "text-anchor": "end", class: "soft" }, `rank ${one.rank}`);
+    names[i].setAttribute("x", left - 8);
+    names[i].setAttribute("y", y + 14);
     const bar = (from, to, fill, more = {}) => to > from && draw(bars, "rect", { x: x(from), y, width: x(to) - x(from), height: 18, fill, ...more });
     bar(0, one.forward, "var(--dl-forward)");
     bar(one.forward, one.backward, "var(--dl-backward)");
@@ -155,10 +158,3 @@ for (const card of document.querySelectorAll(".module")) {
   words.textContent = own.done >= own.of ? "✓ done" : `${own.done} of ${own.of} done`;
   words.hidden = false;
 }
-
-const root = document.documentElement;
-document.querySelector(".theme").addEventListener("click", () => {
-  const dark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  root.dataset.theme = dark ? "light" : "dark";
-  try { localStorage.setItem("dlhpc-theme", root.dataset.theme); } catch { /* it lasts as long as the page */ }
-});

@@ -1,5 +1,7 @@
 // What a page does beside its widgets: rows of text and figure, contents, theme, progress, a lost kernel.
 
+import "./theme.js";
+
 const { baseUrl, kernelId } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
 const cells = document.querySelector("#rendered_cells > div");
 
@@ -165,15 +167,6 @@ function formulas() {
   cells.querySelectorAll(".jp-MarkdownOutput, .jp-MarkdownOutput table").forEach((text) => wide.observe(text));
 }
 
-function theme() {
-  const root = document.documentElement;
-  const dark = () => (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
-  document.querySelector(".dlhpc-top .theme").addEventListener("click", () => {
-    root.dataset.theme = dark() ? "light" : "dark";
-    try { localStorage.setItem("dlhpc-theme", root.dataset.theme); } catch { /* it lasts as long as the page */ }
-  });
-}
-
 addEventListener("dlhpc-progress", ({ detail: { done, of } }) => {
   const place = document.querySelector(".dlhpc-top .done");
   const words = of ? ` · ${done} of ${of} done` : "";
@@ -202,4 +195,3 @@ cells.parentElement.append(...document.querySelectorAll(".dlhpc-next")); // Voil
 contents();
 terms();
 formulas();
-theme();

@@ -1,0 +1,87 @@
+"""Texts of the course as pages: the glossary, the labs' instructions, what the documentation says of accuracy.
+
+    voila/render/FILE.md     of the served folder, beside its notebooks, so that their relative links lead here
+    voila/labs/..., docs     of the course's other folders
+    voila/notes/...          the instructor notes of a clone, which have solutions: on no server of a class
+
+A link to a file that is no page is shown as plain words.
+"""
+
+import re
+from pathlib import Path
+
+from jupyter_server.base.handlers import JupyterHandler
+from nbconvert.filters.markdown_mistune import markdown2html_mistune
+from tornado.web import HTTPError
+
+from lib_dlhpc.explore.front.shell import shell
+
+ADDRESS = r"voila/(render|labs|docs|notes)/([\w./-]+\.md)"
+FOLDERS = {"labs": "labs", "docs": "docs", "notes": "instructor_notes"}
+LINK = re.compile(r'<a href="(?!https?:|mailto:|#)([^"#]*)(#[^"]*)?"[^>]*>(.*?)</a>', re.DOTALL)
+TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
+TRUST = "docs/guide/trust.md"  # where it is not installed: the front door has the same rows
+
+
+class Markdown(JupyterHandler):
+    """A text. root: the served folder, whose parent has the others. notes: whether those of instructors may be read."""
+
+    def initialize(self, root: Path, notes: bool = False) -> None:
+        self.root, self.notes = root, notes
+
+    def get(self, part: str, name: str) -> None:
+        """Send it."""
+        file = None if part == "notes" and not self.notes else found(self.root, part, name)
+        if file is None and f"{part}/{name}" == TRUST:
+            self.redirect(f"{self.base_url}#trust")
+            return
+        if file is None:
+            raise HTTPError(404)
+        self.finish(page(file, self.root, self.base_url, self.notes))
+
+
+def found(root: Path, part: str, name: str) -> Path | None:
+    """Return the file of an address; None where there is none, or outside of its folder."""
+    folder = root if part == "render" else root.parent / FOLDERS[part]
+    file = (folder / name).resolve()
+    return file if file.is_relative_to(folder.resolve()) and file.is_file() else None
+
+
+def page(file: Path, root: Path, base: str, notes: bool = False) -> bytes:
+    """Return a text as a page. notes: whether those of instructors may be read, too."""
+    text = file.read_text(encoding="utf-8")
+    heading = TITLE.search(text)
+    html = markdown2html_mistune(text)
+
+    def linked(match: re.Match[str]) -> str:
+        to, place, words = match[1], match[2] or "", match[3]
+        address = address_of((file.parent / to).resolve(), root.resolve())
+        if address.startswith("voila/notes/") and not notes:
+            return words
+        return f'<a href="{base}{address}{place}">{words}</a>' if address else words
+
+    body = LINK.sub(linked, html).replace("<table>", '<div class="scroll"><table>')
+    return shell(
+        heading[1] if heading else file.stem, body.replace("</table>", "</table></div>"), base
+    )
+
+
+def notes_of(root: Path) -> dict[str, str]:
+    """Return title -> address of the instructor notes beside the served folder; none where they are not installed."""
+    files = sorted((root.parent / FOLDERS["notes"]).glob("*.md"))
+    texts = {file: TITLE.search(file.read_text(encoding="utf-8")) for file in files}
+    return {
+        (heading[1] if heading else file.stem): address_of(file, root)
+        for file, heading in texts.items()
+    }
+
+
+def address_of(file: Path, root: Path) -> str:
+    """Return the address of a notebook or a text; "" of a file that is no page."""
+    if file.suffix in (".md", ".ipynb") and file.is_relative_to(root) and file.is_file():
+        return f"voila/render/{file.relative_to(root).as_posix()}"
+    for part, name in FOLDERS.items():
+        folder = root.parent / name
+        if file.suffix == ".md" and file.is_relative_to(folder) and file.is_file():
+            return f"voila/{part}/{file.relative_to(folder).as_posix()}"
+    return ""

@@ -1,0 +1,63 @@
+"""Texts as pages: every relative link of a text and of a notebook leads to a page that is there."""
+
+import json
+import re
+
+import pytest
+
+from lib_dlhpc.explore.front.teach import TEXTS, teach_page
+from lib_dlhpc.explore.server.markdown import ADDRESS, found, notes_of, page
+
+LINK = re.compile(r'<a href="(?!https?:|mailto:|#|data:)([^"#?]+)')
+
+
+@pytest.fixture(scope="module")
+def is_there(repository):
+    """Whether an address below the base leads to a page of the course."""
+
+    def there(address):
+        text = re.fullmatch(ADDRESS, address)
+        if text:
+            return found(repository / "modules", *text.groups()) is not None
+        if address.startswith("voila/render/"):
+            return (repository / "modules" / address.removeprefix("voila/render/")).is_file()
+        return address in ("", "teach", "report", "class/board")
+
+    return there
+
+
+@pytest.mark.parametrize("place", ["modules", "labs", "docs", "instructor_notes"])
+def test_links_of_texts_lead_to_pages(repository, place, is_there):
+    for file in sorted((repository / place).rglob("*.md")):
+        html = page(file, repository / "modules", "/", notes=True).decode()
+        for address in LINK.findall(html):
+            assert is_there(address.removeprefix("/")), (file, address)
+
+
+def test_links_of_notebooks_to_texts_lead_to_pages(repository, is_there):
+    for file in sorted((repository / "modules").glob("*.ipynb")):
+        cells = json.loads(file.read_text("utf-8"))["cells"]
+        text = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+        for to in re.findall(r"\]\((?!https?:)([^)#]+\.md)", text):
+            assert is_there(f"voila/render/{to}".replace("render/../", "")), (file, to)
+
+
+def test_the_door_for_teachers_links_what_is_there_and_no_solutions_in_a_class(
+    repository, is_there
+):
+    notes = notes_of(repository / "modules")
+    for shown, in_class in ((notes, False), ({}, True)):
+        text = teach_page("/", shown, in_class).decode()
+        links = [address.removeprefix("/") for address in LINK.findall(text)]
+        assert all(map(is_there, links)) and {*TEXTS.values()} <= {*links}
+        assert any(address.startswith("voila/notes/") for address in links) != in_class
+        assert ("class/board" in links) == in_class
+    linked = page(repository / "docs" / "guide" / "install.md", repository / "modules", "/")
+    assert b"voila/notes/" not in linked
+
+
+@pytest.mark.parametrize("name", ["../secret.md", "../../etc/x.md", "no.md"])
+def test_no_text_outside_of_its_folder_is_found(tmp_path, name):
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "secret.md").write_text("# Secret", encoding="utf-8")
+    assert found(tmp_path / "modules", "render", name) is None
