@@ -44,6 +44,15 @@ def test_each_control_moves_picture_and_numbers(page: Any, eventually: Any, cont
     eventually(lambda: page.evaluate(look) == before)
 
 
+def test_every_link_leads_to_a_page(page: Any) -> None:
+    """Notebooks, which would start a kernel each, are files of modules/: see tests/explore."""
+    links = "[...document.links].map(each => each.href.split('#')[0])"
+    found = {to for to in page.evaluate(links) if to.startswith(page.url.split("#")[0])}
+    for to in (to for to in found if not to.split("?")[0].endswith(".ipynb")):
+        assert page.request.get(to).status == 200, to
+    tells(page.locator("footer"), "BSD-3-Clause", "How to cite")
+
+
 def test_what_was_done_is_shown_and_a_newcomer_has_done_nothing(page: Any) -> None:
     has(page.locator(".done:not([hidden])"), 0)
     page.evaluate('localStorage.setItem(\'dlhpc-progress\', \'{"02": {"done": 3, "of": 11}}\')')
@@ -52,8 +61,9 @@ def test_what_was_done_is_shown_and_a_newcomer_has_done_nothing(page: Any) -> No
 
 
 def test_a_point_leads_to_its_row(page: Any) -> None:
-    point = page.locator("#proof a").first
-    point.focus()
+    has(page.locator("#proof a[tabindex='0']"), 1)  # hundreds of points, one stop of the tab key
+    page.locator("#proof a").first.focus()
+    page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     has(page.locator("tr:target"))
 

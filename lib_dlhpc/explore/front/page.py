@@ -4,6 +4,7 @@ front_page()   the file; making it takes about twenty seconds, once (python -m l
 """
 
 import json
+import re
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -22,6 +23,7 @@ THEME = HERE.parent / "server" / "voila" / "templates" / "dlhpc" / "static" / "t
 SWITCH = THEME.with_suffix(".js")  # the button that changes it
 MADE_FROM = (".py", ".toml", ".csv")  # beside what is in this folder
 RENDER = "voila/render/"
+ARXIV = re.compile(r"arXiv:? ?(\d{4}\.\d{4,5})")
 LICENSE = "BSD-3-Clause"
 TITLE = "lib_dlhpc: describe a deep-learning training run once, then predict, simulate and run it"
 
@@ -109,7 +111,7 @@ def card(module: course.Module) -> str:
 
 
 def table_row(row: dict[str, Any]) -> str:
-    """Return a published row: its class, what was measured, both values, the error, and why it misses."""
+    """Return a published row: its source, its class, what was measured, both values, the error, and why it misses."""
     cells = (
         row["group"],
         row["quantity"],
@@ -119,7 +121,12 @@ def table_row(row: dict[str, Any]) -> str:
         row["reason"],
     )
     inside = "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
-    return f'<tr id="{escape(row["id"])}"><th scope="row">{escape(row["id"])}</th>{inside}</tr>'
+    name, source = escape(row["id"]), ARXIV.sub(_linked, escape(row["source"]))
+    return f'<tr id="{name}"><th scope="row">{name}<small>{source}</small></th>{inside}</tr>'
+
+
+def _linked(paper: re.Match[str]) -> str:
+    return f'<a href="https://arxiv.org/abs/{paper[1]}">{paper[0]}</a>'
 
 
 def static(name: str) -> str:

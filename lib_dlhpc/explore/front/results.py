@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc import predict, simulate, validate
+from lib_dlhpc.prediction.published import published as measured
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.prediction.validate import Row
 from lib_dlhpc.spec.experiment import Experiment
@@ -122,4 +123,5 @@ def _row(row: Row) -> dict[str, Any]:
         "error": abs(row.error),
         "miss": abs(row.error) > MISS,
         "reason": row.reason,
+        "source": measured(row.id)["source"],
     }

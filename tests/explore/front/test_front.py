@@ -69,6 +69,17 @@ def test_a_picture_has_marks_within_its_frame(number):
     assert set(thumbnails.PICTURES) == {module.number for module in course.PATH}
 
 
+def test_it_is_cited_as_the_repository_says(repository):
+    citation, about = (repository / "CITATION.cff").read_text("utf-8"), page.about()
+    for key, value in (
+        ("title", page.TITLE),
+        ("version", about["version"]),
+        ("license", page.LICENSE),
+    ):
+        found = re.search(rf"^{key}: (.*)$", citation, re.MULTILINE)[1].strip('"')
+        assert found == value and value in about["cite"]
+
+
 def test_every_published_row_is_in_the_page():
     text = page.front_page().read_text(encoding="utf-8")
     rows = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])["proof"]
@@ -76,6 +87,7 @@ def test_every_published_row_is_in_the_page():
     known = {name for name, found in standings().items() if found.status == "scored"}
     assert set(re.findall(r'<tr id="([^"]+)">', text)) == known
     assert f"of {len(known)} published results" in text
+    assert text.count("</small></th>") == len(known) and "https://arxiv.org/abs/1706.02677" in text
     for identity, *_ in rows:
         assert f'<tr id="{identity}">' in text
     assert not re.search(r'(src|href)="https?:', text)

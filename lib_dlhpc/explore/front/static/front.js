@@ -55,6 +55,7 @@ function step(now, animate) {
   const end = top + ranks.length * row + 16;
   const every = [10, 20, 50, 100, 200, 500].find((size) => now.end / size <= (phone ? 3.5 : 7)) ?? 1000;
   for (let time = 0; time <= now.end; time += every) draw(svg, "text", { x: x(time), y: end, "text-anchor": "middle", class: "soft" }, `${time} ms`);
+  return ranks.length;
 }
 
 // 16 x 16 squares: what of all GPUs computes, waits, or stands in the exposed part of the allreduce.
@@ -87,8 +88,7 @@ function show(animate) {
   at("minutes").textContent = now.minutes > 120 ? `${(now.minutes / 60).toFixed(1)} h` : `${now.minutes.toFixed(1)} min`;
   at("finding").textContent = `${number(lost)} of ${number(now.gpus)} GPUs' worth of time is lost in every step`;
   at("step-words").textContent = `${percent(now.waiting)} of the step waits for the slowest rank, ${percent(now.exposed)} is allreduce that backward does not hide.`
-    + ` Shown: ${Math.min(8, now.gpus)} of ${number(now.gpus)} ranks in one simulated step of ${now.end.toFixed(0)} ms; the mean is ${now.mean.toFixed(0)} ms.`;
-  step(now, animate && !matchMedia("(prefers-reduced-motion: reduce)").matches);
+    + ` Shown: ${step(now, animate && !matchMedia("(prefers-reduced-motion: reduce)").matches)} of ${number(now.gpus)} ranks in one simulated step of ${now.end.toFixed(0)} ms; the mean is ${now.mean.toFixed(0)} ms.`;
   grid(now);
 }
 
@@ -105,7 +105,7 @@ function proof() {
   const svg = at("proof");
   svg.replaceChildren();
   const groups = [...new Set(data.proof.map(([, group]) => group))]
-    .map((name) => [name, data.proof.filter(([, group]) => group === name)]).sort((a, b) => b[1].length - a[1].length);
+    .map((name) => [name, data.proof.filter(([, group]) => group === name).sort((a, b) => a[2] - b[2])]).sort((a, b) => b[1].length - a[1].length);
   const phone = svg.clientWidth < 480;
   document.querySelector(".named").hidden = phone;
   const width = svg.clientWidth || 700, left = phone ? 126 : 138, row = 22, top = 20; // top: room for a name
@@ -128,7 +128,7 @@ function proof() {
     const y = top + i * row + row / 2;
     draw(svg, "text", { x: left - 8, y: y + 4, "text-anchor": "end" }, name);
     for (const [id, , ratio, miss] of rows) {
-      const link = draw(svg, "a", { href: `#${id}`, "aria-label": `${id}: predicted over published ${ratio.toFixed(2)}` });
+      const link = draw(svg, "a", { href: `#${id}`, tabindex: -1, "aria-label": `${id}: predicted over published ${ratio.toFixed(2)}` });
       draw(link, "circle", { cx: x(ratio), cy: y, r: 4.5, fill: miss ? "var(--dl-tensor)" : "var(--dl-backward)", opacity: 0.7 });
       draw(link, "title", {}, `${id}: ${ratio.toFixed(2)}`);
     }
@@ -137,8 +137,21 @@ function proof() {
       beside(name, x(ratio), rows.map(([, , other]) => x(other)), left, width);
     }
   });
+  svg.querySelector("a")?.setAttribute("tabindex", 0);
 }
 
+// Hundreds of points are one stop of the tab key; from there, arrow keys, Home and End go to the others.
+at("proof").addEventListener("focusin", ({ target }) => {
+  at("proof").querySelector('a[tabindex="0"]')?.setAttribute("tabindex", -1);
+  target.setAttribute("tabindex", 0);
+});
+at("proof").addEventListener("keydown", (event) => {
+  const links = [...at("proof").querySelectorAll("a")], now = links.indexOf(document.activeElement);
+  const next = { ArrowRight: now + 1, ArrowDown: now + 1, ArrowLeft: now - 1, ArrowUp: now - 1, Home: 0, End: links.length - 1 }[event.key];
+  if (next === undefined) return;
+  event.preventDefault();
+  links[Math.min(Math.max(next, 0), links.length - 1)].focus();
+});
 for (const [id, most, value] of [["gpus", data.steps.length - 1, data.start[0]], ["network", data.networks.length - 1, data.start[1]]]) {
   at(id).max = most;
   at(id).value = value;
