@@ -8,10 +8,11 @@ all published rows with their predictions are one unit, too: one process predict
 
 from pathlib import Path
 
-LANES = ("mpi", "cluster")  # folders that are one unit of work; a Slurm, too, is started once
+# Folders that are one unit of work: a Slurm, too, is started once, and exams and design problems are computed once.
+LANES = ("mpi", "cluster", "instructor_notes")
 ONE_PROCESS = ("simulation", "training", "prediction", "repository")
 RUNS = ("explore", "labs", "calibration", "cluster", "launch", "comparison", "commands")
-ROWS = ("prediction/test_validate.py", "repository/test_peers.py")
+ROWS = ("prediction/test_validate.py", "prediction/test_host.py", "repository/test_peers.py")
 ROWS += ("repository/test_readme.py", "docs/test_paper.py", "test_cli.py")
 FIRST = ("mpi", *ONE_PROCESS, *RUNS)
 PAGES = "browser"

@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 
+from lib_dlhpc.teaching.designs import design
 from lib_dlhpc.teaching.questions import exam
 
 
@@ -12,3 +13,10 @@ def questions(repository):
     """The exam questions of a module, in the version of a seed."""
     folder = repository / "instructor_notes" / "exam"
     return cache(lambda name, seed=0: exam(folder / f"{name}.py", seed))
+
+
+@pytest.fixture(scope="session")
+def problems(repository):
+    """The design problem of a module, in the version of a seed."""
+    folder = repository / "instructor_notes" / "design"
+    return cache(lambda name, seed=0: design(folder / f"{name}.py", seed))

@@ -9,17 +9,16 @@ import pytest
 
 from lib_dlhpc import cli
 from lib_dlhpc.explore.course import PATH
-from lib_dlhpc.teaching.designs import KINDS, POINTS, design, problem, solution
+from lib_dlhpc.teaching.designs import KINDS, POINTS, problem, solution
 
 NAMES = [module.name for module in PATH]
 SEEDS = range(3)
 
 
 @pytest.fixture(scope="session")
-def designs(repository):
+def designs(problems):
     """All design problems, in the version of each seed."""
-    folder = repository / "instructor_notes" / "design"
-    return {(name, seed): design(folder / f"{name}.py", seed) for name in NAMES for seed in SEEDS}
+    return {(name, seed): problems(name, seed) for name in NAMES for seed in SEEDS}
 
 
 def numbers(found, *pieces):

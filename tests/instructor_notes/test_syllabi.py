@@ -6,7 +6,6 @@ from importlib import import_module
 import pytest
 
 from lib_dlhpc.explore.course import EXPLORER, LABS, PATH, RECORDED
-from lib_dlhpc.teaching.designs import design
 
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 MODULE = re.compile(r"\(\.\./modules/(\d\d)_\w+\.ipynb\)")
@@ -39,10 +38,10 @@ def page(repository):
 
 
 @pytest.fixture(scope="module")
-def titles(repository):
+def titles(repository, problems):
     """The titles of the design problems by module."""
     files = (repository / "instructor_notes" / "design").glob("*.py")
-    return {path.stem[:2]: design(path).title for path in files}
+    return {path.stem[:2]: problems(path.stem).title for path in files}
 
 
 def stated(text, what):

@@ -4,6 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
+from fused_attention import judged
 
 from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.fuse_attention.runs import run
@@ -231,12 +232,12 @@ def test_kernels_of_lab_14_run_across_processes(remote, solution):
     ],
 )
 def test_a_mistake_of_lab_14_is_named_across_processes(remote, solution, mistake):
-    known, checks = lab_of(LAB_14)
-    solved = solution(LAB_14)
+    """By its part of the laws, on the shapes that the learner sees: each operation of a chip is a message."""
+    known, solved = lab_of(LAB_14)[0], solution(LAB_14)
     _, old, new, law, words = solved.MISTAKES[mistake]
     source = source_of(solved).split("# mistake:")[0]
     assert source.count(old) == 1
-    there = known.judge(checks, remote(source.replace(old, new), known.names), NAME)
+    there = judged(remote(source.replace(old, new), known.names), NAME, law, hidden=[False])
     (finding,) = [each for each in there if each.law.startswith(law)]
     assert finding.right is False and words in finding.words, as_text(there)
 
