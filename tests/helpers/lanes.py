@@ -8,8 +8,8 @@ all published rows with their predictions are one unit, too: one process predict
 
 from pathlib import Path
 
-# Folders that are one unit of work: a Slurm, too, is started once, and exams and design problems are computed once.
-LANES = ("mpi", "cluster", "instructor_notes")
+# Folders that are one unit of work: a Slurm, too, is started once; exams, problems and slides are computed once.
+LANES = ("mpi", "cluster", "instructor_notes", "explore/slides")
 ONE_PROCESS = ("simulation", "training", "prediction", "repository")
 RUNS = ("explore", "labs", "calibration", "cluster", "launch", "comparison", "commands")
 ROWS = ("prediction/test_validate.py", "prediction/test_host.py", "repository/test_peers.py")
@@ -24,7 +24,10 @@ def lane_of(nodeid: str) -> str:
     top, *rest = file.split("/")
     if top == "tests" and "/".join(rest) in ROWS:
         return f"{top}/{ROWS[0]}"
-    return f"{top}/{rest[0]}" if top == "tests" and rest[0] in LANES else file
+    inside = (
+        f"{top}/{lane}" for lane in LANES if top == "tests" and file.startswith(f"{top}/{lane}/")
+    )
+    return next(inside, file)
 
 
 def order_of(path: Path, tests: Path) -> int:

@@ -27,7 +27,7 @@ HEAD = [{"kind": "global_avg_pool"}, {"kind": "dense", "features": 10}]
 MIXTURE = {
     "family": "gpt",
     "layers": 4,
-    "hidden": 128,
+    "hidden": 192,
     "heads": 4,
     "sequence": 32,
     "vocabulary": 512,
@@ -54,7 +54,7 @@ MODELS = {
         "vocabulary": 512,
     },
     "mixture": MIXTURE,
-    "narrow": MIXTURE | {"hidden": 192, "chosen": 4, "expert_hidden": 64},
+    "narrow": MIXTURE | {"chosen": 4, "expert_hidden": 64},
     "rows": {"family": "mlp", "widths": [64, *[1024] * 8, 10]},
     "images": {
         "family": "sequential",
@@ -169,7 +169,7 @@ MODES = {
     ("data x pipeline", 4): ("words", 40, {**FLOW, "zero": 1}),
     ("zero 3 x pipeline", 4): ("words", 32, {**FLOW, "zero": 3, "bucket": "1 MB"}),
     ("pipeline x tensor", 4): ("words", 64, {**FLOW, "tensor": 2}),
-    ("pipeline x spatial", 4): ("images", 192, {**FLOW, "spatial": 2}),
+    ("pipeline x spatial", 4): ("images", 256, {**FLOW, "spatial": 2}),
     ("data x pipeline x tensor", 8): ("words", 64, {**FLOW, "tensor": 2}),
 }
 

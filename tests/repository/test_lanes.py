@@ -11,6 +11,8 @@ from turns import ALONE
         ("tests/mpi/test_x.py::test_a[b::c]", "tests/mpi"),
         ("tests/cluster/test_x.py::test_a", "tests/cluster"),
         ("tests/browser/test_x.py::test_a", "tests/browser/test_x.py"),
+        ("tests/explore/slides/test_x.py::test_a", "tests/explore/slides"),
+        ("tests/explore/test_x.py::test_a", "tests/explore/test_x.py"),
         ("tests/test_api.py::test_a", "tests/test_api.py"),
         ("tests/test_cli.py::test_a", "tests/prediction/test_validate.py"),
         ("tests/prediction/test_validate.py::test_a", "tests/prediction/test_validate.py"),
@@ -34,5 +36,5 @@ def test_tests_on_ranks_begin_and_quick_files_end(repository):
 
 def test_every_folder_that_has_a_place_is_there(repository):
     assert ALONE in LANES
-    assert all((repository / "tests" / folder).is_dir() for folder in (*FIRST, PAGES))
+    assert all((repository / "tests" / folder).is_dir() for folder in (*FIRST, *LANES, PAGES))
     assert all((repository / "tests" / file).is_file() for file in ROWS)
