@@ -29,6 +29,8 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 from lanes import lane_of, order_of
 from turns import turn, turn_of
 
@@ -38,6 +40,11 @@ pytest.register_assert_rewrite("experiment_page", "lab_answers", "lesson_page", 
 # The same examples on every machine and every day; no verdict from a busy machine's clock.
 settings.register_profile("lib_dlhpc", derandomize=True, deadline=None, max_examples=25)
 settings.load_profile("lib_dlhpc")
+
+# Hypothesis also draws constants that it reads in the sources of all loaded modules: examples would depend on what was
+# imported before, and reading 1,500 files takes each worker seven seconds.
+if hasattr(providers, "_get_local_constants"):
+    providers._get_local_constants = Constants
 
 # Tests write thousands of small files: where memory has a file system with room, none of them waits for a disk.
 MEMORY, ROOM = Path("/dev/shm"), 4e9  # B

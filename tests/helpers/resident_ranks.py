@@ -19,6 +19,8 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from multiprocessing.connection import Client, Connection, wait
 from pathlib import Path
 
+from naps import long_naps
+
 from lib_dlhpc.launch.mpi import ONE_THREAD, SLEEPING
 from lib_dlhpc.lifetime import owned
 
@@ -73,7 +75,8 @@ class Resident:
             door.listen(self.most)
             door.settimeout(self.patience)
             words = [*self._words, f"{folder}/ranks"]
-            self._process = owned.start(words, stdin=subprocess.DEVNULL, env=env)
+            with long_naps():
+                self._process = owned.start(words, stdin=subprocess.DEVNULL, env=env)
             self._lines = [Connection(door.accept()[0].detach()) for _ in range(self.most)]
         by_rank = {line.recv(): line for line in self._lines}
         self._lines = [by_rank[rank] for rank in range(self.most)]
