@@ -37,11 +37,12 @@ def test_the_solution_passes(own, solved, name):
     assert passed(findings) and len(findings) == 14, as_text(findings)
 
 
-@pytest.mark.parametrize("name", NAMES[:2])
-def test_each_mistake_is_named(own, solved, name):
+@pytest.mark.parametrize(("name", "hidden"), [(NAMES[0], False), (NAMES[1], True)])
+def test_each_mistake_is_named(own, solved, name, hidden):
+    """On the shapes that a learner sees, and on hidden ones alone."""
     wrong = []
     for mistake, (function, old, new, law, words) in solved.MISTAKES.items():
-        findings = judged(handed_in(own, solved, function, old, new), name, law)
+        findings = judged(handed_in(own, solved, function, old, new), name, law, [hidden])
         finding = found(findings, law)
         if finding.right is not False or words not in finding.words:
             wrong.append((mistake, as_text(findings)))

@@ -5,6 +5,7 @@ import pathlib
 import tempfile
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -41,6 +42,16 @@ def flat(tree, above=""):
         found[above + name] = None if is_dir else content
         found |= flat(content, f"{above}{name}/") if is_dir else {}
     return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def another(tmp_path_factory):
+    """Another store is mounted already: the first mount of all looks through every loaded module."""
+    folder = tmp_path_factory.mktemp("another")
+    write({"a": b"b"}, folder / "tree")
+    pack(folder / "tree", folder / "store")
+    with open_store(folder / "store") as store, mounted(store, folder / "here"):
+        yield
 
 
 @settings(max_examples=60)
