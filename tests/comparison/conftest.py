@@ -49,6 +49,19 @@ def calibrated():
 
 
 @pytest.fixture
+def quick_probes(tmp_path, monkeypatch):
+    """Probes beside a run take a few steps of each experiment, in place of many."""
+    lines = (
+        "import sys",
+        "if any('worker' in each for each in sys.orig_argv):",
+        "    from lib_dlhpc.training import probe_steps",
+        "    probe_steps.STEPS = probe_steps.WARM_UP + 3",
+    )
+    (tmp_path / "sitecustomize.py").write_text("\n".join(lines))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@pytest.fixture
 def mpi(require):
     from lib_dlhpc.launch.mpi import mpiexec
 

@@ -40,7 +40,7 @@ def _compared(experiment, steps=12, factor=1.0):
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_every_way_has_the_same_terms(mpi, digits, calibrated, split):
+def test_every_way_has_the_same_terms(mpi, digits, calibrated, quick_probes, split):
     two = digits.set({"strategy.devices_per_node": 2, **SPLITS[split]})
     begin = start_beside if split in PROBED else start
     found = compare(two, machine=calibrated, steps=12, begin=begin)
