@@ -4,41 +4,54 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-# Of each look the first and the last text: one tag, class, state and style, as of all around it, has one contrast.
+# Marks, of each look, the first and the last text: one tag, class, state and style on one ground has one contrast.
+# A ground is what is painted, moved or hidden around it; what does none of these is not part of it.
 # axe takes longer to judge the contrast of hundreds of alike cells and choices than for all its other rules together.
-LOOKS = """() => {
+MARK = "data-look"
+LOOKS = f"""() => {{
   const styles = ["color", "backgroundColor", "backgroundImage", "opacity", "fontSize", "fontWeight", "textShadow",
     "position", "clipPath", "visibility", "filter"];
-  const numbers = new Map(), found = new Map(), first = new Map(), last = new Map();
-  const look = element => {
-    if (!element || found.has(element)) return found.get(element);
-    const style = getComputedStyle(element), { disabled } = element.control ?? element;
-    const own = [look(element.parentElement), element.tagName, element.getAttribute("class"), disabled,
-      element.ariaDisabled, element.inert, element.checkVisibility(), ...styles.map(name => style[name])].join("|");
-    if (!numbers.has(own)) numbers.set(own, numbers.size);
-    found.set(element, numbers.get(own));
-    return found.get(element); };
-  for (const element of document.body.querySelectorAll("*")) {
+  const ground = ["rgba(0, 0, 0, 0)", "none", "1", "static", "none", "none"];
+  const numbers = new Map(), grounds = new Map(), first = new Map(), last = new Map();
+  const number = words => numbers.set(words, numbers.get(words) ?? numbers.size).get(words);
+  const state = element => {{
+    const {{ disabled }} = element.control ?? element;
+    return [disabled, element.ariaDisabled, element.inert].join("|"); }};
+  const behind = element => {{
+    if (!element || grounds.has(element)) return grounds.get(element);
+    const style = getComputedStyle(element), around = behind(element.parentElement);
+    const own = [style.backgroundColor, style.backgroundImage, style.opacity, style.position, style.clipPath, style.filter];
+    const plain = own.every((value, i) => value === ground[i]) && !/true/.test(state(element));
+    grounds.set(element, plain ? around : number([around, state(element), ...own].join("|")));
+    return grounds.get(element); }};
+  const look = element => {{
+    const style = getComputedStyle(element);
+    return number([behind(element), behind(element.parentElement), element.tagName, element.getAttribute("class"),
+      state(element), element.checkVisibility(), ...styles.map(name => style[name])].join("|")); }};
+  for (const element of document.body.querySelectorAll("*")) {{
     const words = [...element.childNodes].some(node => node.nodeType === Node.TEXT_NODE && node.data.trim());
     if (!words && !element.matches("input, select, textarea")) continue;
-    if (!first.has(look(element))) first.set(look(element), element);
-    last.set(look(element), element);
-  }
-  return [...new Set([...first.values(), ...last.values()])]; }"""
+    const own = look(element);
+    if (!first.has(own)) first.set(own, element);
+    last.set(own, element);
+  }}
+  for (const element of [...first.values(), ...last.values()]) element.setAttribute("{MARK}", ""); }}"""
 # Drawings are hidden from those to whom their words are read; axe does not judge what is painted, and is sooner done
 # where it is not there.
-RUN = f"""async ([options, looks]) => {{
+RUN = f"""async options => {{
   const style = document.head.appendChild(document.createElement("style"));
   style.textContent = ".dlhpc-plot svg > *, svg[aria-hidden=true] > * {{ display: none }}";
-  const context = {{ exclude: [".dlhpc-plot svg"], ...(looks && {{ include: ({LOOKS})() }}) }};
+  ({LOOKS})();
+  const context = {{ exclude: [".dlhpc-plot svg"] }};
   const {{ violations }} = await axe.run(context, {{ resultTypes: ["violations"], ...options }});
   style.remove();
+  for (const element of document.querySelectorAll("[{MARK}]")) element.removeAttribute("{MARK}");
   return violations.filter(found => ["serious", "critical"].includes(found.impact))
     .map(found => [found.id, found.nodes.length, found.nodes.slice(0, 4)
       .map(node => node.html.slice(0, 160) + " | " + node.failureSummary.slice(0, 200))]); }}"""
 CONTRAST = "color-contrast"
-# A region is never a finding here, and slow.
-OTHERS = {"rules": {name: {"enabled": False} for name in ("region", CONTRAST)}}
+ONE_OF_EACH = f"axe.configure({{ rules: [{{ id: '{CONTRAST}', selector: '[{MARK}]' }}] }})"
+ALL = {"rules": {"region": {"enabled": False}}}  # a region is never a finding here, and slow
 
 
 @cache
@@ -48,11 +61,16 @@ def _code() -> str:
 
 def low_contrast(page: Any) -> list[Any]:
     """Return texts that can hardly be read in the page's theme: rule, how many places, some of them."""
-    if not page.evaluate("!!window.axe"):
-        page.evaluate(_code())
-    return list(page.evaluate(RUN, [{"runOnly": [CONTRAST]}, True]))
+    return _run(page, {"runOnly": [CONTRAST]})
 
 
 def findings(page: Any) -> list[Any]:
     """Return all serious and critical findings, contrast included: rule, how many places, some of them."""
-    return low_contrast(page) + list(page.evaluate(RUN, [OTHERS, False]))
+    return _run(page, ALL)  # at once: what is where on the page is found out once for all rules
+
+
+def _run(page: Any, options: dict[str, Any]) -> list[Any]:
+    if not page.evaluate("!!window.axe"):
+        page.evaluate(_code())
+        page.evaluate(ONE_OF_EACH)
+    return list(page.evaluate(RUN, options))
