@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from lesson_page import commit
-from patience import PATIENCE
+from patience import PATIENCE, POLLING
 from patience import eventually as _eventually
 
 from lib_dlhpc.explore.server.serve import served
@@ -172,7 +172,7 @@ def closed(
     page = open_lasting_page(f"{server[0]}voila/render/{file.NOTEBOOK}")
     there = "document.querySelectorAll('.dlhpc-question').length"
     try:
-        page.wait_for_function(f"{there} === {file.QUESTIONS}")
+        page.wait_for_function(f"{there} === {file.QUESTIONS}", polling=POLLING)
     except Exception:
         end = str(page.inner_text("body"))[-500:]
         pytest.fail(f"{page.evaluate(there)} of {file.QUESTIONS} questions; the page ends: {end}")
@@ -192,7 +192,8 @@ def page(request: Any, closed: Any) -> Any:
         if card.get_attribute("data-final") is None:
             commit(closed, number, guess)
     drawn = ".dlhpc-page .dlhpc-plot[data-serial] svg"
-    closed.wait_for_function(f"document.querySelectorAll('{drawn}').length === {file.PLOTS}")
+    there = f"document.querySelectorAll('{drawn}').length === {file.PLOTS}"
+    closed.wait_for_function(there, polling=POLLING)
     return closed
 
 

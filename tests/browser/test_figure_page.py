@@ -7,7 +7,7 @@ from typing import Any
 import psutil
 import pytest
 from lesson_page import MOST_MEMORY, kernels, largest_kernel, tells
-from patience import PATIENCE
+from patience import PATIENCE, POLLING
 
 from lib_dlhpc.explore.server.serve import served
 
@@ -99,7 +99,8 @@ def gallery(
 
 
 def drawn(page: Any, figures: int = 2) -> Any:
-    page.wait_for_function(f"document.querySelectorAll('{DRAWN}').length === {figures}")
+    there = f"document.querySelectorAll('{DRAWN}').length === {figures}"
+    page.wait_for_function(there, polling=POLLING)
     return page
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from lesson_page import tells
+from patience import POLLING
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -44,7 +45,7 @@ def window(jupyterlab: tuple[str, Path], open_lasting_page: Callable[..., Any]) 
     """One JupyterLab, in which a learner opens one lab after the other: its program starts once."""
     page = open_lasting_page(jupyterlab[0] + "lab")
     page.set_viewport_size({"width": 1280, "height": 6000})  # cells out of sight are not drawn
-    page.wait_for_function("window.jupyterapp")
+    page.wait_for_function("window.jupyterapp", polling=POLLING)
     page.evaluate("jupyterapp.restored")
     return page
 

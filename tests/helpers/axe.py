@@ -11,7 +11,8 @@ MARK = "data-look"
 LOOKS = f"""() => {{
   const styles = ["color", "backgroundColor", "backgroundImage", "opacity", "fontSize", "fontWeight", "textShadow",
     "position", "clipPath", "visibility", "filter"];
-  const ground = ["rgba(0, 0, 0, 0)", "none", "1", "static", "none", "none"];
+  const nothing = {{ backgroundColor: "rgba(0, 0, 0, 0)", backgroundImage: "none", opacity: "1", position: "static",
+    clipPath: "none", filter: "none" }};
   const numbers = new Map(), grounds = new Map(), first = new Map(), last = new Map();
   const number = words => numbers.set(words, numbers.get(words) ?? numbers.size).get(words);
   const state = element => {{
@@ -20,9 +21,9 @@ LOOKS = f"""() => {{
   const behind = element => {{
     if (!element || grounds.has(element)) return grounds.get(element);
     const style = getComputedStyle(element), around = behind(element.parentElement);
-    const own = [style.backgroundColor, style.backgroundImage, style.opacity, style.position, style.clipPath, style.filter];
-    const plain = own.every((value, i) => value === ground[i]) && !/true/.test(state(element));
-    grounds.set(element, plain ? around : number([around, state(element), ...own].join("|")));
+    const own = Object.keys(nothing).map(name => style[name]), here = state(element);
+    const plain = own.join() === Object.values(nothing).join() && !here.includes("true");
+    grounds.set(element, plain ? around : number([around, here, ...own].join("|")));
     return grounds.get(element); }};
   const look = element => {{
     const style = getComputedStyle(element);

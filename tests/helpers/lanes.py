@@ -24,10 +24,8 @@ def lane_of(nodeid: str) -> str:
     top, *rest = file.split("/")
     if top == "tests" and "/".join(rest) in ROWS:
         return f"{top}/{ROWS[0]}"
-    inside = (
-        f"{top}/{lane}" for lane in LANES if top == "tests" and file.startswith(f"{top}/{lane}/")
-    )
-    return next(inside, file)
+    lanes = (each for each in LANES if top == "tests" and file.startswith(f"{top}/{each}/"))
+    return next((f"{top}/{each}" for each in lanes), file)
 
 
 def order_of(path: Path, tests: Path) -> int:

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 PATIENCE = 180.0  # s; other tests may have all cores
+# ms between looks inside a page: by default Playwright looks at every frame, and makes the browser paint one each time.
+POLLING = 100
 # In a page, a number for a text: pictures of hundreds of kilobytes need not be sent to see that they changed.
 DIGEST = """text => { let sum = text.length;
   for (let i = 0; i < text.length; i++) sum = Math.imul(sum, 31) + text.charCodeAt(i) | 0;

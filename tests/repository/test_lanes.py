@@ -10,6 +10,8 @@ from turns import ALONE
     [
         ("tests/mpi/test_x.py::test_a[b::c]", "tests/mpi"),
         ("tests/cluster/test_x.py::test_a", "tests/cluster"),
+        ("tests/explore/slides/test_x.py::test_a", "tests/explore/slides"),
+        ("tests/explore/test_x.py::test_a", "tests/explore/test_x.py"),
         ("tests/browser/test_x.py::test_a", "tests/browser/test_x.py"),
         ("tests/explore/slides/test_x.py::test_a", "tests/explore/slides"),
         ("tests/explore/test_x.py::test_a", "tests/explore/test_x.py"),
