@@ -64,9 +64,9 @@ class Drawing:
 
     def __call__(self) -> dict[str, Any]:
         """Return the Vega-Lite specification."""
-        chart = alt.layer(*self.layers())
-        chart = chart.properties(title=self.title, width=600, height=self.height, autosize="none")
-        spec: dict[str, Any] = chart.properties(padding=dict(self.margins)).to_dict()
+        place = {"width": 600, "height": self.height, "autosize": "none"}
+        chart = alt.layer(*self.layers(), title=self.title, padding=dict(self.margins), **place)
+        spec: dict[str, Any] = chart.to_dict()
         spec["usermeta"] = {"table": self.table}
         if key := _taken_out(spec, self.labels):
             spec["usermeta"]["legend"] = key
