@@ -12,6 +12,9 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
 ARGS ?=
 
+# The environment is made here and has its bytecode beside it; without, each of hundreds of programs would compile it.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Looked for only when an environment has to be made. A name may stand for an interpreter that is
 # missing or too old (shims do), so each one is asked.
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
