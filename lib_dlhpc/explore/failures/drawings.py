@@ -92,7 +92,7 @@ def failures_checks() -> Layers:
 
 
 @drawing(
-    height=240,
+    height=190,
     left=62,
     right=150,
     top=30,

@@ -86,7 +86,8 @@ def the_interval() -> Bench[Setting]:
 
     look = "which line rises and which falls, where they cross, and how flat their sum is there."
     charts, fine = ("failures_loss", "failures_phases"), "The run makes progress."
-    return simulating(Setting(), view, loss_view, simulated_points, charts, fine, look)
+    losses = (charts[0], loss_view)
+    return simulating(Setting(), view, losses, simulated_points, charts, fine, look)
 
 
 @lru_cache(maxsize=256)

@@ -76,14 +76,18 @@ def simulated_words(points: Simulated, runs: int = RUNS) -> str:
 def simulating(
     first: Any,
     view: Callable[[Any], View],
-    losses: Callable[[Any, Simulated], State],
+    losses: tuple[str, Callable[[Any, Simulated], State]],
     points: Callable[[Any], Simulated],
-    charts: tuple[str, str],
+    charts: tuple[str, ...],
     fine: str,
     look: str,
     runs: int = RUNS,
 ) -> Bench[Any]:
-    """Return a bench whose button simulates runs, which `losses` then draws on the first of two charts."""
+    """Return a bench with a button below one of its charts, on which it draws simulated runs.
+
+    losses: the name of that chart, and its state; charts: the names of all, from top to bottom.
+    """
+    drawn, state_of = losses
     said = ipywidgets.HTML()
     button = ipywidgets.Button(
         description=f"Simulate {runs:,} runs",
@@ -98,9 +102,11 @@ def simulating(
 
     def simulate(_: Any) -> None:
         found = points(bench.setting)
-        bench.charts[charts[0]].update(*losses(bench.setting, found))
+        bench.charts[drawn].update(*state_of(bench.setting, found))
         said.value = verdict_html(simulated_words(found, runs))
 
     button.on_click(simulate)
-    bench = Bench(first, shown, [charts[0], button, said, charts[1]], fine, look)
+    below = {drawn: [button, said]}
+    results = [each for name in charts for each in (name, *below.get(name, ()))]
+    bench = Bench(first, shown, results, fine, look)
     return bench

@@ -112,8 +112,8 @@ def slow_gpu(draw: np.random.Generator) -> Drawn:
 
 def time_limit(draw: np.random.Generator) -> Drawn:
     """Return a queue of one learner, and the percentage of the time that is training."""
-    own = {"limit": int(draw.choice([6, 8, 12, 24])), "queue": int(draw.integers(2, 6))}
-    own |= {"restart": int(draw.integers(10, 31)), "save": int(draw.integers(2, 9))}
+    own = {"limit": int(draw.choice([6, 8, 12])), "queue": int(draw.integers(2, 6))}
+    own |= {"restart": int(draw.integers(20, 41)), "save": int(draw.integers(3, 11))}
     trains = own["limit"] - (own["restart"] + own["save"]) / 60
     cycle = own["limit"] + own["queue"]
     wrong = {"no_queue": trains / own["limit"], "no_restart": own["limit"] / cycle}
