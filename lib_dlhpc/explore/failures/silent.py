@@ -65,9 +65,7 @@ class Setting(NamedTuple):
     mtbf: Annotated[float, Slider("A node fails", "MTBF of a node", MTBFS)] = LLAMA_MTBF
     takes: Annotated[float, Slider("A check takes", STALL, TAKES, amount("s"))] = 10 * MINUTE
     restart: Annotated[float, Slider("Restart", UNTIL, RESTARTS, amount("s"))] = 10 * MINUTE
-    every: Annotated[float, Slider("Check", "After this much training", EVERY, amount("s"))] = (
-        12 * HOUR
-    )
+    every: Annotated[float, Slider("Check", "After this training", EVERY, amount("s"))] = 8 * HOUR
 
 
 class Checked(NamedTuple):
