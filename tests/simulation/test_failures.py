@@ -77,7 +77,7 @@ def test_an_experiment_played_agrees_with_the_predicted_one(way):
 def test_runs_wait_for_spares_as_predicted():
     """Runs of many repairs; the first ones, for which all spares are there, count little."""
     changes = {"machine.node_mtbf": 1200.0, "machine.repair_time": 400.0, "machine.nodes": 5}
-    run = RUN.set({**changes, "run.epochs": 40.0})
+    run = RUN.set({**changes, "run.epochs": 15.0})
     predicted = predict(run).resilience
     assert predicted.waits == pytest.approx(
         (8 / 9) / (1 + 4 / 3 + 8 / 9)
