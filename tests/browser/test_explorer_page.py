@@ -23,6 +23,11 @@ REST = 1100  # ms; moves that follow each other more quickly are one step of the
 GPT3, GOYAL = "GPT-3 on 1,024 A100", "Goyal 2017"
 # Storage that keeps up with the input on every tier moves no number; with it the interval of checkpoints applies.
 LETS = {"storage.tier": "run.checkpoint_interval"}
+# The files of the chart: plain numbers with their units, a picture with title, key and words that can be read.
+CHART = {
+    "CSV": ("row,part,time (s),share of the step (%)\n", "yours,forward,0."),
+    "SVG": ("Where the time of one step goes", ">forward ", "lib_dlhpc", 'paint-order="stroke"'),
+}
 HOSTILE = {  # what is reported of each is reported of no other, so that nobody takes one's words for the next one's
     "broken": (b"[model\nname = ", "at line 1, column 7)"),
     "binary": (bytes(range(256)) * 8, "at line 1, column 1)"),
@@ -214,6 +219,12 @@ def test_a_saved_experiment_is_what_is_shown_and_loads_back(page: Any, eventuall
     with page.expect_download() as download:
         page.get_by_role("button", name="Save as TOML").click()
     text = Path(download.value.path()).read_text(encoding="utf-8")
+    page.locator(".dl-top summary").click()
+    for kind, words in CHART.items():
+        with page.expect_download() as saved:
+            page.locator(".dl-top").get_by_role("button", name=f"Save as {kind}").click()
+        chart = Path(saved.value.path()).read_text(encoding="utf-8")
+        assert all(each in chart for each in words), chart[:300]
     shown = number.inner_text().split()[:2]  # without the difference from A
     changes(page, lambda: handle.press("End"), "nodes")
     eventually(lambda: nodes() > 1, what="more nodes in the text")
