@@ -9,7 +9,7 @@ EXTRA = {
     "simpy": "sim",
     **dict.fromkeys(("fsspec", "mpi4py", "xxhash", "zstandard"), "run"),
     **dict.fromkeys(("altair", "anywidget", "ipywidgets", "vl_convert", "voila"), "lab"),
-    **dict.fromkeys(("ipykernel", "ipyparallel", "nbclient", "nbformat"), "lab"),
+    **dict.fromkeys(("ipykernel", "ipyparallel", "nbclient", "nbconvert", "nbformat"), "lab"),
     **dict.fromkeys(("jupyter_client", "jupyter_core", "jupyter_server", "psutil"), "lab"),
     **dict.fromkeys(("tornado", "traitlets"), "lab"),
     "psij": "cluster",

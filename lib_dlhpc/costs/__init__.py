@@ -37,20 +37,23 @@ offload.py            offloaded bytes, and the link they use
 """
 
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.costs.checkpoints import Checks, Saving
 from lib_dlhpc.costs.compute import BYTES, LayerTimes, layer_times, peak_rate, traffic, update_time
 from lib_dlhpc.costs.groups import wire
 from lib_dlhpc.costs.network import Level, Network, flat, network_of
 from lib_dlhpc.costs.power import clock
 from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.costs.spares import Pool
 from lib_dlhpc.costs.split_calibration import scale_of
 from lib_dlhpc.costs.stragglers import slowest
 
 __all__ = [
     "BYTES",
+    "Checks",
     "LayerTimes",
     "Level",
     "Network",
+    "Pool",
     "Saving",
     "buckets",
     "clock",

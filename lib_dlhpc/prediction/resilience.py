@@ -52,13 +52,18 @@ class Resilience:
     @property
     def expected_time(self) -> Any:
         """Expected seconds from start to end: time_to_train, lost work and restarts; inf if it makes no progress."""
-        return self.prediction.start_time + self._at_work / (1 - self.waits)
+        return self.prediction.start_time + self._waiting(self._at_work)
 
     @property
     def _at_work(self) -> Any:
         """Expected seconds from the first step to the end, without waits for spares."""
         cycles = self.work / self.interval
         return cycles * intervals.expected_cycle(self.interval, self._spread, self.mtbf)
+
+    def _waiting(self, time: Any) -> Any:
+        """Return seconds of work with the waits for spares; inf where all of a long run is a wait."""
+        with np.errstate(divide="ignore"):
+            return np.divide(time, 1 - self.waits)
 
     @property
     def waits(self) -> Any:
@@ -88,7 +93,7 @@ class Resilience:
         later = np.where(saves > 1, intervals.expected_cycle(interval, price, self.mtbf), 0.0)
         ends = np.where(rest > 1e-9 * work, intervals.expected_cycle(rest, last, self.mtbf), 0.0)
         found = found + np.maximum(saves - 1, 0) * later + ends
-        return (self.prediction.start_time + found / (1 - self.waits))[()]
+        return (self.prediction.start_time + self._waiting(found))[()]
 
     @property
     def goodput(self) -> Any:

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.convergence import LAWS, verdict
-from lib_dlhpc.costs import clock
-from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs import clock, peak_rate
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table

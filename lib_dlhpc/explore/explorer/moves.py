@@ -99,14 +99,8 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             return _on_machine(experiment, load_machine(STAND_IN if value == OWN else value))
         case _ if field in DEGREES:
             return resplit(experiment, field, int(value))
-        case "strategy.schedule" if value == "interleaved":
-            many = interleavable(s.microbatches, s.pipeline)
-            return {"strategy.chunks": 2, "strategy.microbatches": many}
         case "strategy.schedule":
-            near: Changes = {"strategy.offload": "none"} if value in SPLIT_BACKWARD else {}
-            if value == "dualpipe":
-                near |= _of_both_ends(s)
-            return {"strategy.chunks": 1, **near}
+            return _of_schedule(s, value)
         case "strategy.offload" if value != "none":
             found = {"strategy.schedule": "1f1b"} if s.splits_backward else {}
             return found | PLAIN_WIRE if value == "all" else found
@@ -140,6 +134,16 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
         case "storage.tier" if not value:
             return {"run.checkpoint_interval": 0.0, **STREAMED}
     return {}
+
+
+def _of_schedule(s: Strategy, schedule: str) -> Changes:
+    if schedule == "interleaved":
+        many = interleavable(s.microbatches, s.pipeline)
+        return {"strategy.chunks": 2, "strategy.microbatches": many}
+    near: Changes = {"strategy.offload": "none"} if schedule in SPLIT_BACKWARD else {}
+    if schedule == "dualpipe":
+        near |= _of_both_ends(s)
+    return {"strategy.chunks": 1, **near}
 
 
 def _of_model(name: str) -> Changes:

@@ -5,8 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs import Saving
-from lib_dlhpc.costs.checkpoints import Checks
+from lib_dlhpc.costs import Checks, Saving
 from lib_dlhpc.explore.blocks.bench import Bench, Slider, View, amount
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.failures.charts import CHECKED, phases_state

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs.spares import Pool
+from lib_dlhpc.costs import Pool
 from lib_dlhpc.explore.blocks.bench import Slider, View, amount, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns
