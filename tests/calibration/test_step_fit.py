@@ -15,8 +15,7 @@ from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.measured_machine import slowed
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.training.optimizers import RULES
-from lib_dlhpc.training.probe import STREAMED
-from lib_dlhpc.training.probe import NETWORKS, Case
+from lib_dlhpc.training.probe import NETWORKS, STREAMED, Case
 from lib_dlhpc.training.probe_steps import WARM_UP, by_step, experiments, tiny
 
 
