@@ -32,6 +32,11 @@ class Kin(NamedTuple):
     many: NDArray[np.int64]
     schedules: NDArray[Any]
 
+    @property
+    def has_lanes(self) -> bool:
+        """Whether the layouts are walked many at once: none of their passes overlaps another."""
+        return not overlaps_passes(self.one)
+
     def only(self, some: NDArray[np.bool_]) -> "Kin":
         """Return some of them."""
         return self._replace(
@@ -49,10 +54,9 @@ class Family:
 
     @property
     def has_lanes(self) -> bool:
-        """Whether the layouts are walked many at once; others are predicted one by one."""
+        """Whether layouts are walked many at once, but for kin that is not; others are predicted one by one."""
         s = self.first.strategy
-        plain = s.spatial == 1 and s.offload == "none" and s.gather == "usual"
-        return s.is_split and plain and not overlaps_passes(self.first)
+        return s.is_split and s.spatial == 1 and s.offload == "none" and s.gather == "usual"
 
     def like(self, many: int, schedule: str) -> Experiment:
         """Return a layout with the same passes: stages are cut alike, and backward is as often in two.
@@ -67,7 +71,7 @@ class Family:
         return self._known[many, schedule]
 
     def kin(self, rows: Rows, columns: Columns) -> Iterator[Kin]:
-        """Yield some rows of columns by their passes."""
+        """Yield some rows of columns by their passes. Raises SpecError for a network that cannot be cut so."""
         many, schedules = (columns[name][rows] for name in PIPELINE)
         found = defaultdict[int, list[int]](list)
         each = [self.like(*one) for one in zip(many.tolist(), schedules.tolist(), strict=True)]

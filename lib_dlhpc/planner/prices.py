@@ -64,11 +64,18 @@ def predicted(
             progress(len(rows))
             yield rows, family
         elif not family.has_lanes:
-            for row in rows:
-                progress(1)
-                yield np.array([row]), _alone(experiment, changes_of(columns, row))
+            yield from _one_by_one(experiment, columns, rows, progress)
         else:
-            for kin in family.kin(rows, columns):
+            try:
+                kindred = [*family.kin(rows, columns)]
+            except SpecError as error:
+                progress(len(rows))
+                yield rows, error
+                continue
+            for kin in kindred:
+                if not kin.has_lanes:
+                    yield from _one_by_one(experiment, columns, kin.rows, progress)
+                    continue
                 try:
                     held.append(holding(kin.one))
                     found.append(kin)
@@ -103,6 +110,14 @@ def _at_once(
     walked = _walked([fitting[at] for at in some], steps)
     for at, step, each in zip(some, steps, walked, strict=True):
         yield fitting[at].rows, _breakdown(fitting[at], step, memories[at], *each)
+
+
+def _one_by_one(
+    experiment: Experiment, columns: Columns, rows: Rows, progress: Callable[[int], None]
+) -> Iterator[tuple[Rows, Answer]]:
+    for row in rows:
+        progress(1)
+        yield np.array([row]), _alone(experiment, changes_of(columns, row))
 
 
 def _alone(experiment: Experiment, changes: dict[str, Any]) -> Answer:

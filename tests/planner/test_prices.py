@@ -101,12 +101,23 @@ def test_microbatches_from_both_ends_are_priced_as_they_are_predicted():
     assert check(run, every.columns, dice.sample(rows, min(20, len(rows)))) > 10
 
 
-def test_experts_whose_passes_overlap_are_priced_as_they_are_predicted():
+@pytest.mark.parametrize("schedules", [["dualpipe"], ["1f1b", "dualpipe"], ["dualpipe", "1f1b"]])
+def test_experts_whose_passes_overlap_are_priced_as_they_are_predicted(schedules):
+    """Also beside layouts whose passes do not overlap."""
     model = GPT | {"experts": 8, "chosen": 2}
     run = Experiment(model=model, machine="selene", strategy=SMALL | {"batch": 16})
-    choose = {"pipeline": [2, 4], "schedule": ["dualpipe"], "zero": [0], "experts": [2]}
-    every = space(run, choose | {"tensor": [1]})
-    assert check(run, every.columns, range(min(12, len(every)))) > 3
+    choose = {"pipeline": [2, 4], "schedule": schedules, "zero": [0], "experts": [2]}
+    every = space(run, choose | {"tensor": [1], "recompute": ["none"]})
+    overlap = np.flatnonzero(every.columns["schedule"] == "dualpipe").tolist()
+    assert check(run, every.columns, [*range(6), *overlap[-6:]]) > 6
+
+
+def test_a_network_with_fewer_layers_than_stages_is_not_legal():
+    split = {"pipeline": 4, "chunks": 4, "schedule": "interleaved", "microbatches": 4}
+    run = Experiment(model={"family": "lenet5"}, machine="selene", strategy=SMALL | split)
+    every = space(run, {"tensor": [1], "spatial": [1], "zero": [0], "recompute": ["none"]})
+    few = np.flatnonzero(every.columns["pipeline"] * every.columns["chunks"] == 16).tolist()
+    assert few and check(run, every.columns, few) == 0
 
 
 def test_experts_are_priced_as_they_are_predicted():
