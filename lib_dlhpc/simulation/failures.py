@@ -136,8 +136,9 @@ def simulate_runs(
     strikes, silent = _Strikes(mtbf, seed, failures), _Strikes(checks.mtbf, (seed, 1), errors)
     state = _Runs(work, interval, price, int(runs), start, strikes, silent, checks)
     if repair:
-        mean = repair / mtbf  # in repair; so many spares more are never used
-        count = min(spares, int(mean + 40 * (1 + mean**0.5)))
+        mean = repair / mtbf  # in repair; many more spares than that are never used
+        used = int(mean + 40 * (1 + mean**0.5)) if failures is None else len(failures)
+        count = min(spares, used)
         state.repair, state.repaired = repair, np.zeros((int(runs), count + 1))
     while (state.doing != DONE).any():
         state.advance()
@@ -285,6 +286,7 @@ class _Runs:
         self.newest = np.where(hit & ~lucky, self.safe, self.newest)
         self.done = np.where(hit, self.newest, self.done)
         self.spoiled[hit & (self.spoiled > self.done)] = np.inf  # lost with the work
+        self.verified = np.minimum(self.verified, self.done)  # what was checked may be lost, too
         self.takes[hit], self.takes[lucky] = self.price.restart, self.price.local_restart
         self.again = np.where(hit, self.newest > self.safe, self.again)
         self.written[hit] = np.inf
@@ -345,8 +347,9 @@ class _Runs:
 
     def _go_on(self, at: Flags) -> None:
         """Check if that is due, or train, unless all is done."""
-        due = np.minimum(self.checks.every, self.work) * (1 - 1e-9)
-        checks = at & (self.done == self.newest) & (self.done - self.verified >= due)
+        every = np.minimum(self.checks.every, self.work)
+        due = (np.floor(self.verified / every + 1e-9) + 1) * every * (1 - 1e-9)
+        checks = at & (self.done == self.newest) & (self.done >= due)
         self.doing[checks] = CHECK
         self.until[checks] = self.now[checks] + self.checks.takes
         at = at & ~checks

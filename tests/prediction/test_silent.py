@@ -74,6 +74,32 @@ def test_errors_at_given_times_are_found_by_the_next_check():
     assert run.wall == [334.0] and run.seconds["check"] == [21.0]
 
 
+def test_a_checked_state_that_a_failure_takes_away_is_checked_again():
+    """By hand: the check at 40 passes, but the failure strikes before that state is written."""
+    run = simulate_runs(
+        80.0,
+        40.0,
+        saved(0.0, 30.0, 10.0),
+        failures=[57.0],
+        errors=[80.0],
+        checks=Checks(np.inf, 40.0, 7.0),
+    )
+    assert [(p.kind, p.start, p.stop, p.done) for p in run.phases if p.kind != "training"] == [
+        ("check", 40, 47, 40),
+        ("write", 40, 57, 40),
+        ("restart", 57, 67, 0),
+        ("silent error", 80, 80, 13),
+        ("repeated work", 67, 107, 40),
+        ("check", 107, 114, 40),
+        ("restart", 114, 124, 0),
+        ("repeated work", 124, 164, 40),
+        ("check", 164, 171, 40),
+        ("write", 164, 194, 40),
+        ("repeated work", 171, 181, 50),
+        ("check", 211, 218, 80),
+    ]
+
+
 def test_without_silent_errors_only_the_checks_are_added():
     checks = Checks(np.inf, 80.0, 7.0)
     alone = 2 * expected_cycle(INTERVAL, SYNCHRONOUS, np.inf)

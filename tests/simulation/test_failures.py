@@ -103,6 +103,13 @@ def test_by_hand_a_restart_waits_for_the_first_repaired_node():
     assert one.wall - plain.wall == pytest.approx(waits[0].stop - 30.0)
 
 
+def test_all_spares_take_the_place_of_nodes_that_fail_at_given_times():
+    struck = [float(each) for each in range(1, 101)]
+    for spares, waits in ((100, 0), (99, 1)):
+        run = simulate_runs(200.0, 40.0, saved(0.0), failures=struck, spares=spares, repair=1e9)
+        assert sum(phase.kind == "no spare" for phase in run.phases) == waits
+
+
 @pytest.mark.parametrize("interval", [0.0, 1.0])
 def test_without_failures_a_synchronous_run_is_the_predicted_one(interval):
     p = predict(RUN)
