@@ -28,7 +28,8 @@ def in_repair(pool: Pool) -> NDArray[np.float64]:
     training = pool.training(failed)
     failed = failed[training > 0]
     grows = training[failed] * pool.repair / (pool.node_mtbf * (failed + 1))
-    logs = np.concatenate([[0.0], np.cumsum(np.log(grows))])
+    with np.errstate(divide="ignore"):  # no node fails
+        logs = np.concatenate([[0.0], np.cumsum(np.log(grows))])
     shares = np.exp(logs - logs.max())
     return shares / shares.sum()
 

@@ -130,9 +130,11 @@ def simulate_runs(
     _check(work=work, interval=interval, mtbf=mtbf, silent_mtbf=checks.mtbf, every=checks.every)
     if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 1:
         raise SpecError(f"runs = {runs!r}: expected a whole number, at least 1.")
-    if spares < 0 or not 0 <= repair < np.inf:
+    if not 0 <= checks.takes < np.inf:
+        raise SpecError(f"takes = {checks.takes!r}: expected s from 0 up.")
+    if not isinstance(spares, int | np.integer) or spares < 0 or not 0 <= repair < np.inf:
         given = f"spares = {spares!r}, repair = {repair!r}"
-        raise SpecError(f"{given}: expected at least 0 spares, and s from 0 up.")
+        raise SpecError(f"{given}: expected a whole number of spares, and s from 0 up.")
     strikes, silent = _Strikes(mtbf, seed, failures), _Strikes(checks.mtbf, (seed, 1), errors)
     state = _Runs(work, interval, price, int(runs), start, strikes, silent, checks)
     if repair:

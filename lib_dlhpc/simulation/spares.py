@@ -18,7 +18,11 @@ REPAIRS = ("exponential", "fixed")
 class _Nodes:
     """Which nodes are in repair, and when each is back."""
 
-    def __init__(self, pool: Pool, seed: int, repair: str) -> None:
+    def __init__(self, pool: Pool, failures: int, seed: int, repair: str) -> None:
+        if failures < 1:
+            raise SpecError(f"failures = {failures!r}: expected at least 1.")
+        if np.isinf(pool.node_mtbf):
+            raise SpecError(f"node_mtbf = {pool.node_mtbf!r}: expected s in which nodes do fail.")
         if repair not in REPAIRS:
             raise SpecError(f"repair = {repair!r}: expected one of {', '.join(REPAIRS)}.")
         self.pool, self.fixed, self.random = pool, repair == "fixed", np.random.default_rng(seed)
@@ -49,9 +53,9 @@ def simulate_waiting(
     """Return the share of nodes and time that became training until `failures` nodes had failed.
 
     All nodes train or none. A failure costs the work since the last checkpoint (synchronous, after each
-    `interval` s) and a restart; without a spare the restart waits for a repaired node.
+    `interval` s) and a restart; without a spare the restart waits for a repaired node. Raises SpecError.
     """
-    nodes, now, trained = _Nodes(pool, seed, repair), 0.0, 0.0
+    nodes, now, trained = _Nodes(pool, failures, seed, repair), 0.0, 0.0
     while failures:
         lasts = nodes.fails_after()
         up = max(lasts - saving.restart, 0.0)
@@ -74,9 +78,9 @@ def simulate_elastic(
 ) -> float:
     """Return the share of nodes and time that became training until `failures` nodes had failed.
 
-    The other replicas go on after `stall` s; one that has lost a node trains again `rejoin` s later.
+    The other replicas go on after `stall` s; one that has lost a node trains again `rejoin` s later. Raises SpecError.
     """
-    nodes, now, trained = _Nodes(pool, seed, repair), 0.0, 0.0
+    nodes, now, trained = _Nodes(pool, failures, seed, repair), 0.0, 0.0
     quiet, absent = 0.0, list[float]()  # when the stall ends; when replicas that restart are there
     strike = now + nodes.fails_after()
     while failures:

@@ -55,6 +55,14 @@ def test_a_simulated_machine_goes_on_as_the_formula_says(spares, repair):
     assert found == pytest.approx(elastic_goodput(pool, 180.0, 600.0), rel=0.005)
 
 
+def test_nodes_that_never_fail_all_train():
+    never = replace(POOL, node_mtbf=np.inf)
+    assert in_repair(never)[0] == 1 and waiting(never) == 0
+    assert elastic_goodput(never, 180.0, 600.0) == pytest.approx(64 / 67)
+    with pytest.raises(SpecError, match="node_mtbf = inf"):
+        simulate_elastic(never, 1.0, 1.0, 1)
+
+
 def test_one_replica_of_all_nodes_that_goes_on_is_one_that_waits():
     whole, plain = replace(POOL, replica=64), replace(POOL, replica=0)
     np.testing.assert_allclose(in_repair(whole), in_repair(plain))
@@ -85,5 +93,18 @@ def test_smaller_replicas_leave_more_nodes_in_training(spares):
 def test_what_is_no_pool_is_named(changes, name):
     with pytest.raises(SpecError, match=name):
         replace(POOL, **changes)
-    with pytest.raises(SpecError, match="expected one of exponential, fixed"):
-        simulate_elastic(POOL, 1.0, 1.0, 1, repair="never")
+
+
+@pytest.mark.parametrize(
+    ("failures", "repair", "words"),
+    [
+        (1, "never", "repair = 'never': expected one of exponential, fixed"),
+        (0, "fixed", "failures = 0"),
+        (-1, "fixed", "failures = -1"),
+    ],
+)
+def test_what_cannot_be_simulated_is_named(failures, repair, words):
+    with pytest.raises(SpecError, match=words):
+        simulate_elastic(POOL, 1.0, 1.0, failures, repair=repair)
+    with pytest.raises(SpecError, match=words):
+        simulate_waiting(POOL, EVERY, SAVED, failures, repair=repair)

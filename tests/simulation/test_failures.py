@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import SpecError, loads
-from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.costs.checkpoints import Checks, Saving
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.intervals import expected_cycle
 from lib_dlhpc.simulation.failures import KINDS, simulate_failures, simulate_runs
@@ -250,6 +250,8 @@ def test_without_headway_it_says_so(interval, price, monkeypatch):
         ({"runs": 0}, "runs"),
         ({"runs": 1.5}, "runs"),
         ({"spares": -1, "repair": 1.0}, "spares"),
+        ({"spares": 1.5, "repair": 1.0}, "spares"),
+        ({"checks": Checks(9.0, 1.0, -1.0)}, "takes"),
         ({"repair": np.inf}, "spares"),
     ],
 )
