@@ -28,6 +28,7 @@ GPUS = tuple(2**k for k in range(11, 18))
 REPAIRS = {"4 h": 4 * HOUR, "12 h": 12 * HOUR, "1 day": DAY, "3 days": 3 * DAY, "7 days": 7 * DAY}
 REPLICAS = (1, 4, 16, 64, 256)  # nodes
 STALLS = (30.0, MINUTE, 3 * MINUTE, 10 * MINUTE)
+AT_ONCE = 200  # numbers of spares that are compared; of more, those beside the best of every few
 SPARES = (0, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 BACK = "Until a failed node is back"
 OWN = "Nodes of a model replica, which stops if one of them fails"
@@ -85,9 +86,13 @@ def best_spares(setting: Setting, way: str) -> int:
     """Return how many spares have the highest goodput; setting.spares does not matter."""
     load = in_repair_of(setting)
     most = int(load + 8 * np.sqrt(load) + 10)
-    if way == ELASTIC:
-        most = min(most, setting.replica)  # a replica that stops has as many to give
-    return max(range(most + 1), key=lambda n: goodput_of(setting._replace(spares=n), way))
+    step = max(1, most // AT_ONCE)
+
+    def goodput(spares: int) -> float:
+        return goodput_of(setting._replace(spares=spares), way)
+
+    near = max(range(0, most + 1, step), key=goodput)
+    return max(range(max(near - step, 0), min(near + step, most) + 1), key=goodput)
 
 
 def spares_view(setting: Setting) -> State:

@@ -11,7 +11,15 @@ from lib_dlhpc.explore.failures.silent import AT as EVERY_CHECK
 from lib_dlhpc.explore.failures.silent import Setting as Checking
 from lib_dlhpc.explore.failures.silent import checks_wall, found_view
 from lib_dlhpc.explore.failures.silent import found as checked
-from lib_dlhpc.explore.failures.spares import WAIT, best_spares, spares_view, spares_wall
+from lib_dlhpc.explore.failures.spares import (
+    ELASTIC,
+    WAIT,
+    best_spares,
+    goodput_of,
+    in_repair_of,
+    spares_view,
+    spares_wall,
+)
 from lib_dlhpc.explore.failures.spares import Setting as Spared
 
 
@@ -25,6 +33,23 @@ def test_the_best_number_of_spares_is_where_its_line_is_highest() -> None:
     lines = zip(*(data["lines"][column] for column in ("line", "x", "y")), strict=True)
     waits = {x: y for line, x, y in lines if line == WAIT}
     assert max(waits, key=lambda x: waits[x]) == pytest.approx(best_spares(Spared(), WAIT), abs=1)
+
+
+@pytest.mark.parametrize("way", [WAIT, ELASTIC])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Spared(2048, 30 * DAY, 7 * DAY, replica=64),  # more spares than a replica has nodes
+        Spared(2048, 90 * DAY, 7 * DAY, replica=4),
+        Spared(65536, 90 * DAY, DAY, replica=16),
+        Spared(),
+    ],
+)
+def test_no_other_number_of_spares_has_a_higher_goodput(setting: Spared, way: str) -> None:
+    best = best_spares(setting, way)
+    others = range(0, int(2 * in_repair_of(setting)) + 30, 3)
+    most = max(goodput_of(setting._replace(spares=n), way) for n in others)
+    assert goodput_of(setting._replace(spares=best), way) >= most
 
 
 def test_what_is_lost_with_checks_is_the_sum_of_its_causes_and_least_at_the_best() -> None:
