@@ -1,6 +1,7 @@
 """Kinds of layers, one file each: counts, splits, and passes in numpy; base/kind.py says what a file declares.
 
-    conv dense lstm experts gated_experts         products with weights
+    conv dense lstm                               products with weights
+    experts gated_experts squared_relu_experts    and of those that a position chooses
     attention fused_attention                     products of positions
     latent_attention fused_latent_attention       products of positions, keys and values from one latent vector
     embedding position_embedding label_embedding  tables

@@ -60,6 +60,7 @@ class Experts(Kind):
     expert_parameters: tuple[str, ...] = ("expand", "expand_bias", "contract", "contract_bias")
     inward: tuple[str, ...] = ("expand",)  # weights of the products that read a row
     outward = "contract"  # of the last, which reads "active"
+    function, slope, biased = staticmethod(gelu), staticmethod(gelu_slope), True
     gradients_within = 1  # of `features` elements a row
     dimensions = (2,)
 
@@ -210,18 +211,20 @@ class Experts(Kind):
 
     def shapes_of(self, experts: int) -> Shapes:
         """Return the shapes of the weights of a number of experts."""
-        return {
+        shapes: Shapes = {
             "expand": (experts, self.width, self.features),
             "expand_bias": (experts, self.features),
             "contract": (experts, self.features, self.width),
             "contract_bias": (experts, self.width),
         }
+        return {name: shapes[name] for name in self.expert_parameters}
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Initialize the weights: He et al. 2015, equation 10."""
         for name, inputs in (("expand", self.width), ("contract", self.features)):
             weights[name][...] = rng.normal(0, np.sqrt(2 / inputs), weights[name].shape)
-            weights[f"{name}_bias"].fill(0)
+            if self.biased:
+                weights[f"{name}_bias"].fill(0)
 
     def forward(self, weights: Tensors, saved: Saved, x: Array, scores: Array) -> Array:
         """Return y of the shape of x."""
@@ -287,13 +290,15 @@ class Experts(Kind):
         hidden, out = np.empty((len(x), self.features), x.dtype), np.empty_like(x)
         for expert, own in slices(here):
             np.matmul(x[own], weights["expand"][expert], out=hidden[own])
-            hidden[own] += weights["expand_bias"][expert]
+            if self.biased:
+                hidden[own] += weights["expand_bias"][expert]
         active = np.empty_like(hidden)
         for y, part in chunks(active, hidden):
-            y[...] = gelu(part)
+            y[...] = self.function(part)
         for expert, own in slices(here):
             np.matmul(active[own], weights["contract"][expert], out=out[own])
-            out[own] += weights["contract_bias"][expert]
+            if self.biased:
+                out[own] += weights["contract_bias"][expert]
         saved.values.update(hidden=hidden, active=active)
         return out
 
@@ -309,11 +314,12 @@ class Experts(Kind):
         for expert, own in slices(here):
             np.matmul(g[own], weights["contract"][expert].T, out=t[own])
             back[own, -1] = np.einsum("ij,ij->i", t[own], active[own])
-            back[own, -1] += g[own] @ weights["contract_bias"][expert]
+            if self.biased:
+                back[own, -1] += g[own] @ weights["contract_bias"][expert]
         g *= rows[:, -1:]
         t *= rows[:, -1:]
         for part, of in chunks(t, hidden):
-            part *= gelu_slope(of)
+            part *= self.slope(of)
         values["d contract"], values["d expand"] = g, t
         for expert, own in slices(here):
             np.matmul(t[own], weights["expand"][expert].T, out=back[own, :-1])

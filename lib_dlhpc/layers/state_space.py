@@ -22,9 +22,11 @@ from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
 class StateSpace(Kind):
     """y = norm(scan(conv(x, B, C), dt) silu(gate)) of shape (positions, heads x head_size), by Mamba-2's fused kernels.
 
-    It reads gate, x, B, C and dt side by side. Priced, not trained; each rank of a tensor group computes all of it.
+    It reads gate, x, B, C and dt side by side. Priced, not trained. Of a tensor group each rank has the heads of some
+    groups (NVIDIA, Megatron-LM: MambaMixer); with fewer groups than ranks it computes all of it.
     """
 
+    tensor = "groups"
     kernels = 7  # convolution, decays, C B', states, states between chunks, outputs, norm
 
     @staticmethod
@@ -40,10 +42,14 @@ class StateSpace(Kind):
         """Return the counts; parameters: kernels and biases, D, a and the bias of dt for a head each, scales."""
         positions, features = site.at_least(2)
         inner, shared = heads * head_size, 2 * groups * state
-        if features != 2 * inner + shared + heads or heads % groups:
+        if heads % groups:
+            raise SpecError(
+                f"{site.name}: groups = {groups}; legal: a divisor of the {heads} heads, which share B and C in groups."
+            )
+        if features != 2 * inner + shared + heads:
             raise SpecError(
                 f"{site.name}: reads {features} features; {heads} heads of {head_size} in {groups} groups of state"
-                f" {state} need {2 * inner + shared + heads}, and groups that divide the heads."
+                f" {state} need {2 * inner + shared + heads}."
             )
         attributes = {"heads": heads, "head_size": head_size, "state": state}
         attributes |= {"groups": groups, "kernel": kernel, "chunk": chunk}
@@ -59,22 +65,52 @@ class StateSpace(Kind):
 
     @staticmethod
     def extra_traffic(layer: Layer) -> float:
-        """Return what kernels pass to each other: outputs of the convolution, and states of 4 bytes four times."""
-        of, positions = layer.attributes, layer.output_shape[0]
-        inner = layer.output_shape[1]
-        chunk = min(of["chunk"], positions)
-        return float(positions * (2 * convolved(of) + 4 * 2 * inner * of["state"] / chunk))
+        """Return what kernels pass to each other, see `_passed`: outputs of the convolution, C B' and states."""
+        inner, _, shared, states, scores = _passed(layer)
+        return float(4 * inner + 6 * shared + 6 * states + 4 * scores)
+
+    @classmethod
+    def beside(cls, layer: Layer) -> tuple[float, float]:
+        """Return what backward moves beyond twice what forward does: it makes again all that forward passed on."""
+        inner, whole, shared, states, scores = _passed(layer)
+        return 0.0, float(whole + 4 * inner + 10 * shared + 5 * states + 4 * scores)
 
     @staticmethod
     def repeated_flop(layer: Layer) -> float:
-        """Return the FLOP of the states, which backward computes again."""
-        return 2.0 * layer.output_shape[0] * layer.output_shape[1] * layer.attributes["state"]
+        """Return the FLOP of backward beyond twice those of forward: C B', the states, and dy x once more for a."""
+        of, (positions, inner) = layer.attributes, layer.output_shape
+        chunk = min(of["chunk"], positions)
+        return 2.0 * positions * (of["state"] * (inner + chunk * of["groups"]) + chunk * inner)
+
+
+def _passed(layer: Layer) -> tuple[float, float, float, float, float]:
+    """Return elements of a sample: x; x, B and C; B; states of chunks; C B'. In 32 bits they count twice.
+
+    Forward: the convolution reads and writes x, B, C; states are written in 32 bits, passed on in 16, and read; C B' is
+    written and read in 32; the norm reads outputs and gates. Backward has fifteen kernels (state-spaces/mamba, e9594ce:
+    ssd_combined.py).
+    """
+    of, (positions, inner) = layer.attributes, layer.output_shape
+    shared, chunk = of["groups"] * of["state"], min(of["chunk"], positions)
+    each = inner, inner + 2 * shared, shared, inner * of["state"] / chunk, chunk * of["groups"]
+    x, whole, b, states, scores = (float(positions * many) for many in each)
+    return x, whole, b, states, scores
 
 
 def flop(chunk: int, of: Mapping[str, Any]) -> float:
     """Return the FLOP of a position in chunks of this length."""
     inner = float(of["heads"] * of["head_size"])
     return 2.0 * chunk * (of["state"] * of["groups"] + inner) + 4.0 * of["state"] * inner
+
+
+def features_of(of: Mapping[str, Any], first: int, stop: int) -> tuple[tuple[int, int], ...]:
+    """Return which features the heads of groups first ... stop - 1 read: of gate, x, B, C and dt."""
+    heads, size, state, groups = (of[name] for name in ("heads", "head_size", "state", "groups"))
+    found, begin = [], 0
+    for each in (heads // groups * size, heads // groups * size, state, state, heads // groups):
+        found.append((begin + first * each, begin + stop * each))
+        begin += groups * each
+    return tuple(found)
 
 
 def convolved(of: Mapping[str, Any]) -> int:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layers.state_space import features_of
 from lib_dlhpc.layout.cuts import Range, Ranges, even, even_parts, length, scaled
 from lib_dlhpc.layout.graph import WHOLE, Graph, Held
 from lib_dlhpc.spec.model import Layer, Model
@@ -45,7 +46,7 @@ def too_few(model: Model, ranks: int) -> str:
     """Return which heads or experts are fewer than tensor ranks, so that each has all of them; "" if none are."""
     for layer in model.layers:
         way = layer.traits.tensor
-        if way in ("heads", "experts") and layer.attributes[way] < ranks:
+        if way in ("heads", "experts", "groups") and layer.attributes[way] < ranks:
             many = layer.attributes[way]
             whole = f"{layer.name} has {many} {way}, so each rank holds and computes all of them"
             return f"{whole}; up to {many} ranks divide them"
@@ -74,6 +75,8 @@ class _Splitter:
             self._product(home, layer)
         elif way == "heads" and features:
             self._heads(home, layer, source)
+        elif features and self._divides_groups(layer):
+            self._groups(home, layer, source)
         elif way == "features" and features and self._features_stay(layer):
             self._by_feature(home, layer, source)
         elif way == "experts" and layer.attributes["experts"] >= self.ranks:
@@ -198,6 +201,9 @@ class _Splitter:
         readers = self.readers.get(layer.name, [])
         if layer.attributes.get("tied"):
             return even_parts(_outputs(layer), self.ranks)
+        if len(readers) == 1 and self._divides_groups(readers[0]):
+            of = readers[0].attributes
+            return tuple(features_of(of, *each) for each in even(of["groups"], self.ranks))
         if len(readers) == 1 and readers[0].traits.tensor == "heads":
             options = readers[0].attributes
             if readers[0].traits.several_inputs:
@@ -215,8 +221,7 @@ class _Splitter:
     def _heads_fit(self, layer: Layer) -> bool:
         """Return whether each rank has a head, where the layer is read by attention."""
         readers = self.readers.get(layer.name, [])
-        reads = [each for each in readers if each.traits.tensor == "heads"]
-        if not reads:
+        if not (reads := [each for each in readers if each.traits.tensor == "heads"]):
             return True
         heads = reads[0].attributes["heads"]
         kv_heads = reads[0].attributes.get("kv_heads", heads)
@@ -247,6 +252,22 @@ class _Splitter:
             ranges = source.ranges
         gives = Held("", layer.output_shape, 1, ranges)
         graph.append(home, (source, *others), gives, mine / many, sums=True, **own)
+
+    def _divides_groups(self, layer: Layer) -> bool:
+        """Return whether each rank has groups of a state-space layer's heads, which share what they read."""
+        return bool(layer.traits.tensor == "groups" and layer.attributes["groups"] >= self.ranks)
+
+    def _groups(self, home: int, layer: Layer, source: Held) -> None:
+        """Each rank has the heads of some groups."""
+        many, groups = (
+            layer.attributes["groups"],
+            even_parts(layer.attributes["groups"], self.ranks),
+        )
+        mine = length(groups[self.graph.rank])
+        ranges = tuple(scaled(each, layer.output_shape[-1] // many) for each in groups)
+        gives, weights = Held("", layer.output_shape, 1, ranges), layer.parameters // many * mine
+        own = {"groups": mine, "heads": layer.attributes["heads"] // many * mine}
+        self.graph.append(home, (source,), gives, mine / many, parameters=weights, **own)
 
     def _experts(self, home: int, layer: Layer) -> None:
         """Each rank serves some experts, for all positions; the sum of their outputs is an allreduce.

@@ -245,7 +245,8 @@ def _check_pools(serving: Serving) -> None:
 def _check_text(path: str, model: Model) -> None:
     """Raise SpecError unless a model generates text."""
     seen = [each.attributes for each in model.layers if is_attention(each.kind)]
-    if not seen or not all(each.get("causal", "values" in each) for each in seen):
+    remembers = seen or any(layer.kind == STATE_SPACE for layer in model.layers)
+    if not remembers or not all(each.get("causal", "values" in each) for each in seen):
         raise SpecError(
             f"{path} = {model.name or model.family!r}: does not generate text; legal: language models of the families"
             " decoder, hybrid, llama, palm, gpt, opt, bloom and mpt."

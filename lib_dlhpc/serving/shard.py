@@ -124,8 +124,8 @@ def _of_one_token(model: Model, devices: int) -> Model:
     holder = options
     if isinstance(options.get("attention"), Mapping):
         holder = options["attention"] = dict(options["attention"])
-    seen = next(each.attributes for each in model.layers if is_attention(each.kind))
-    heads, keys = seen["heads"], seen.get("kv_heads", devices)
+    seen = next((each.attributes for each in model.layers if is_attention(each.kind)), {})
+    heads, keys = seen.get("heads", devices), seen.get("kv_heads", devices)
     if heads % devices:
         legal = ", ".join(str(each) for each in range(1, heads + 1) if heads % each == 0)
         raise SpecError(

@@ -194,7 +194,7 @@ def slopes(heads):
 
 
 def expert(x, weights, clamped=False):
-    """One feed-forward network: gated, or with biases and GELU."""
+    """One feed-forward network: gated, with biases and GELU, or with neither and a squared ReLU."""
     if "gate" in weights:
         bias = {name: weights.get(f"{name}_bias", 0.0) for name in ("gate", "up", "down")}
         gate, up = (x @ weights[name] + bias[name] for name in ("gate", "up"))
@@ -202,6 +202,8 @@ def expert(x, weights, clamped=False):
         if clamped:
             gate, up = np.minimum(gate, 7), np.clip(up, -7, 7) + 1
         return (gate / (1 + np.exp(-steep * gate)) * up) @ weights["down"] + bias["down"]
+    if "expand_bias" not in weights:
+        return np.maximum(x @ weights["expand"], 0) ** 2 @ weights["contract"]
     hidden = gelu(x @ weights["expand"] + weights["expand_bias"])
     return hidden @ weights["contract"] + weights["contract_bias"]
 

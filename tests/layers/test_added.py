@@ -62,7 +62,9 @@ def test_it_is_gone_where_it_is_not_added(monkeypatch):
 
 def test_it_is_offered_where_a_name_is_wrong():
     assert KINDS["softsign"] is softsign.Softsign
-    with pytest.raises(SpecError, match="softmax, softsign, state_space, tanh"):
+    with pytest.raises(
+        SpecError, match="softmax, softsign, squared_relu_experts, state_space, tanh"
+    ):
         model_of((3,), {"kind": "softsig"})
 
 

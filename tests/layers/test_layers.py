@@ -114,6 +114,8 @@ CASES = {
     "experts, all": experts_of(2, 3, 2, 2),
     "gated_experts": experts_of(5, 4, 3, 2, kind="gated_experts"),
     "gated_experts, limited": experts_of(6, 2, 3, 1, 0.5, kind="gated_experts"),
+    "squared_relu_experts": experts_of(5, 4, 3, 2, kind="squared_relu_experts"),
+    "squared_relu_experts, limited": experts_of(6, 2, 3, 1, 0.5, kind="squared_relu_experts"),
     "gated_experts, biased": experts_of(5, 4, 3, 2, kind="gated_experts", bias=True),
     # So wide that many values are beyond the limits.
     "gated_experts, clamped": experts_of(
@@ -361,7 +363,7 @@ def test_attention_is_fused_and_back(name):
     assert KINDS["fused_attention"].repeated_flop(whole) == whole.forward_flop / 2
 
 
-@named(("experts", "gated_experts"))
+@named(("experts", "gated_experts", "squared_relu_experts"))
 def test_experts(name):
     """Outputs and dropped choices are those of a loop over positions and choices."""
     one, (x, scores) = bench(CASES[name]), inputs_of(CASES[name], 3)
@@ -374,7 +376,7 @@ def test_experts(name):
     assert (dropped > 0) == ("limited" in name)
 
 
-@named(("experts", "gated_experts"))
+@named(("experts", "gated_experts", "squared_relu_experts"))
 def test_experts_that_have_no_position_get_no_gradient(name):
     one, (x, scores) = bench(CASES[name]), inputs_of(CASES[name], 2)
     scores[..., 0] = -50.0
@@ -384,7 +386,7 @@ def test_experts_that_have_no_position_get_no_gradient(name):
         assert np.all(gradient[0] == 0) == chosen
 
 
-@pytest.mark.parametrize("kind", ["experts", "gated_experts"])
+@pytest.mark.parametrize("kind", ["experts", "gated_experts", "squared_relu_experts"])
 @pytest.mark.parametrize(
     ("several", "chosen", "features", "samples"), [(4, 2, 640, 8), (2, 1, 40, 24)]
 )

@@ -8,11 +8,15 @@ import pytest
 from lib_dlhpc import Experiment, predict
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.importing.hugging_face import from_config
+from lib_dlhpc.layers import Site
 from lib_dlhpc.layers.state_space import convolved, flop, state_elements
+from lib_dlhpc.layout import too_few
+from lib_dlhpc.layout.tensor import split_tensors
 from lib_dlhpc.serving.price import Chunk, Prices
 from lib_dlhpc.serving.service import read_service
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.networks import build
+from lib_dlhpc.spec.networks.builder import Builder
 from lib_dlhpc.training.trainable import check_layers
 
 MODEL = read_model("nemotron-h-8b")
@@ -133,7 +137,12 @@ def test_an_import_by_fields_is_the_model_of_the_catalog():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"hybrid_override_pattern": "MEM*E", "num_hidden_layers": 5}, "layers of experts, E"),
+        ({"hybrid_override_pattern": "MXM*"}, "'MXM\\*' is not understood; legal: letters M"),
+        (
+            {"layers_block_type": ["mamba", "rnn"]},
+            "'rnn'.*legal: a list of mamba, linear_attention",
+        ),
+        ({"moe_latent_size": 1024}, "moe_latent_size = 1024 is not understood; legal: 0"),
         ({"num_hidden_layers": 51}, "has 52 layers"),
         ({"mlp_bias": True}, "mlp_bias = true is not modeled; legal: false"),
         ({"mlp_hidden_act": "silu"}, "mlp_hidden_act"),
@@ -147,8 +156,127 @@ def test_what_an_import_does_not_understand_is_refused(changes, words):
 def test_a_wrong_pattern_or_width_is_refused():
     with pytest.raises(SpecError, match=r"pattern = 'MX': legal: letters M"):
         build("hybrid", {**TINY, "pattern": "MX"})
-    with pytest.raises(SpecError, match="groups that divide the heads"):
+    with pytest.raises(
+        SpecError, match=r"pattern = 'ME': letter E needs the table \[model.experts\]"
+    ):
+        build("hybrid", {**TINY, "pattern": "ME"})
+    with pytest.raises(SpecError, match="groups = 3; legal: a divisor of the 4 heads"):
         build("hybrid", {**TINY, "state_space": SMALL | {"groups": 3}})
+    with pytest.raises(
+        SpecError, match="reads 8 features; 4 heads of 3 in 2 groups of state 5 need 48"
+    ):
+        Builder(24, 8).state_space(4, 3, 5, 2)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_a_tensor_group_divides_heads_by_whole_groups(ranks, sequence_parallel):
+    """Each rank has the features that its heads read; together they have all FLOP and weights once, but for norms."""
+    options = {**TINY, "pattern": "MM", "state_space": {**SMALL, "heads": 12, "groups": 6}}
+    model = build("hybrid", options)
+    graphs = [
+        split_tensors(model, ranks, rank, "paired", sequence_parallel) for rank in range(ranks)
+    ]
+    assert sum(layer.forward_flop for graph in graphs for layer in graph.layers) == pytest.approx(
+        model.forward_flop
+    )
+    norms = sum(layer.parameters for layer in model.layers if layer.kind == "rms_norm")
+    every = sum(layer.parameters for graph in graphs for layer in graph.layers)
+    assert every == model.parameters + (ranks - 1) * norms
+    seen = [next(each for each in graph.layers if each.kind == "dense") for graph in graphs]
+    ranges = [one for each in seen for one in each.attributes["part"]["weight"][1]]
+    assert sorted(at for first, stop in ranges for at in range(first, stop)) == list(
+        range(seen[0].attributes["whole"].output_shape[-1])
+    )
+    for graph in graphs:
+        (scan, *_) = (each for each in graph.layers if each.kind == "state_space")
+        again = scan.traits.describe(
+            Site("scan", (scan.input_shape,), {}), **{key: scan.attributes[key] for key in SMALL}
+        )
+        assert again.forward_flop == pytest.approx(scan.forward_flop)
+        assert (again.output, again.parameters) == (scan.output_shape, scan.parameters)
+
+
+def test_with_fewer_groups_than_ranks_each_computes_all():
+    model = build("hybrid", {**TINY, "pattern": "M-"})  # of two groups
+    (scan,) = (
+        each
+        for each in split_tensors(model, 4, 1, "paired", False).layers
+        if each.kind == "state_space"
+    )
+    assert scan.forward_flop == next(
+        each.forward_flop for each in model.layers if each.kind == "state_space"
+    )
+    assert too_few(model, 4) == (
+        "layer1.scan has 2 groups, so each rank holds and computes all of them; up to 2 ranks divide them"
+    )
+    assert too_few(model, 2) == ""
+
+
+def test_what_kernels_pass_to_each_other():
+    """Counted kernel by kernel: reads and writes of a position in elements of 16 bits."""
+    inner, shared, whole, states, scores = 8192, 8 * 128, 8192 + 2 * 8 * 128, 8192, 128 * 8
+    ahead = {
+        "convolution": 2 * whole,
+        "states of chunks": inner + shared + 2 * states,
+        "states passed on": 3 * states,
+        "C B'": 2 * shared + 2 * scores,
+        "outputs": 2 * scores + inner + shared + states + inner,
+        "norm": 3 * inner,
+    }
+    counted = SCAN.input_shape[1] - 128 + 2 * inner + SCAN.traits.extra_traffic(SCAN) / 8192
+    assert counted == sum(ahead.values())
+    back = {
+        "norm": 5 * inner,
+        "convolution again": 2 * whole,
+        "C B' again": 2 * shared + 2 * scores,
+        "states again": inner + shared + 2 * states + 4 * states,
+        "gradients of states": shared + inner + 2 * states,
+        "passed back": 6 * states,
+        "dx": 3 * inner + 2 * scores + shared + states,
+        "dB": inner + states + 4 * shared,
+        "dC": inner + states + 4 * shared,
+        "d C B'": 2 * inner + 4 * scores,
+        "its two products": 2 * scores + 5 * shared,
+        "decays": 2 * inner + 2 * scores,
+        "convolution": 3 * whole,
+    }
+    assert SCAN.traits.beside(SCAN)[1] / 8192 == sum(back.values()) - 2 * sum(ahead.values())
+
+
+# -- hybrids with experts ------------------------------------------------------------------------
+
+
+def test_nemotron_3_nano_has_the_weights_of_its_configuration():
+    """Megatron-LM's modules, tensor by tensor; 31.6 billion, of which 3.2 without the embedding work on a token."""
+    width, inner, both = 2688, 64 * 64, 64 * 64 + 2 * 8 * 128
+    mamba = width * (inner + both + 64) + 5 * both + 3 * 64 + inner + inner * width
+    attention = width * (32 + 2 * 2) * 128 + 32 * 128 * width
+    every, one = 2 * width * 3712 + 128 * width, 2 * width * 1856
+    rest = 23 * (mamba + every) + 6 * attention + 52 * width + 2 * 131072 * width + width
+    model = read_model("nemotron3-nano-30b-a3b")
+    assert model.parameters == rest + 23 * 128 * one == pytest.approx(31.6e9, rel=0.001)
+    assert rest + 23 * 6 * one - 131072 * width == pytest.approx(3.2e9, rel=0.01)
+
+
+def test_experts_with_a_squared_relu_have_no_biases():
+    table = {"experts": 4, "chosen": 2, "features": 3, "activation": "squared_relu"}
+    options = {**TINY, "pattern": "E", "experts": table}
+    (experts,) = (x for x in build("hybrid", options).layers if x.kind == "squared_relu_experts")
+    assert experts.parameters == 4 * 2 * 8 * 3
+    assert experts.forward_flop == 24 * 2 * 2 * 2 * 8 * 3
+    with pytest.raises(
+        SpecError, match="bias = true: legal with activation = 'squared_relu': false"
+    ):
+        build("hybrid", {**options, "experts": table | {"bias": True}})
+
+
+def test_a_state_without_attention_is_served():
+    """Of Mamba-2: no cache, a state alone."""
+    prices = Prices(service(model={"family": "hybrid", **TINY, "pattern": "M"}))
+    assert prices.cached(1) == prices.cached(1000) == 2 * state_elements(SMALL)
+    with pytest.raises(SpecError, match="does not generate text"):
+        service(model={"family": "hybrid", **TINY, "pattern": "-"})
 
 
 def service(**more):

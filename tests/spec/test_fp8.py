@@ -24,7 +24,12 @@ def test_only_linear_layers_change_and_all_change_back(name):
     model = read_model(name)
     found = with_fp8(model, True)
     assert [replace(layer, fp8=False) for layer in found.layers] == list(model.layers)
-    assert {x.kind for x in found.layers if x.fp8} <= {"dense", "experts", "gated_experts"}
+    assert {x.kind for x in found.layers if x.fp8} <= {
+        "dense",
+        "experts",
+        "gated_experts",
+        "squared_relu_experts",
+    }
     assert with_fp8(found, True) is found and with_fp8(model, False) is model
     assert with_fp8(found, False) == model
     linear = [layer for layer in model.layers if any(layer.traits.operands(layer))]

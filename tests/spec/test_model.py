@@ -59,7 +59,7 @@ def test_totals_are_the_sums_of_the_layer_arrays(name):
 def test_only_matrix_arithmetic_costs_flop(name):
     for layer in named(name).layers:
         products = {"conv", "dense", "attention", "lstm", "experts"}
-        products |= {"latent_attention", "gated_experts", "state_space"}
+        products |= {"latent_attention", "gated_experts", "state_space", "squared_relu_experts"}
         assert (layer.forward_flop > 0) == (layer.kind in products)
 
 

@@ -271,6 +271,7 @@ def test_layers_carry_what_a_trainer_needs():
         "pixel_shuffle": {"factor"},
         "gather": {"positions"},
         "experts": routed,
+        "squared_relu_experts": routed,
         "gated_experts": routed | {"activation", "bias"},
         "latent_attention": {"heads", "size", "values", "rotated"},
         "head_norm": {"heads", "kv_heads"},

@@ -344,6 +344,8 @@ UNTRAINABLE = {
     **dict.fromkeys(("dit-s2", "dit-b2", "dit-l2", "dit-xl2", "dit-xl2-512"), "label_embedding"),
     **dict.fromkeys(("vit-b16", "vit-l16", "vit-h14"), "gather"),
     "nemotron-h-8b": "state_space",
+    "nemotron-h-56b": "state_space",
+    "nemotron3-nano-30b-a3b": "state_space",
 }
 
 

@@ -178,9 +178,10 @@ class Kind:
     # Light recomputation recomputes it, from an input that backward reads too; and products that expand these inputs.
     light = False
     expanded_inputs: tuple[int, ...] = ()
-    # Tensor parallelism: "product" by columns or rows of the weights, "heads", "table" by rows of a table, "features"
-    # where features are independent, "experts" one by one. Sequence parallelism: whether positions are independent.
-    # Spatial parallelism: "rows" where rows are independent, "windows" where an output reads a window of rows.
+    # Tensor parallelism: "product" by columns or rows of the weights, "heads", "groups" of heads, "table" by rows of
+    # a table, "features" where features are independent, "experts" one by one. Sequence parallelism: whether positions
+    # are independent. Spatial parallelism: "rows" where rows are independent, "windows" where an output reads a window
+    # of rows.
     tensor = ""
     sequence = False
     spatial = ""

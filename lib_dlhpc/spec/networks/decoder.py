@@ -9,10 +9,12 @@ from typing import Any, Literal, NamedTuple
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.kind import Factor
 from lib_dlhpc.layers.base.routing import NO_LIMIT
+from lib_dlhpc.layers.gated_experts import CLAMPED
 from lib_dlhpc.spec.networks.builder import Builder
 from lib_dlhpc.spec.networks.family import family
 from lib_dlhpc.spec.networks.options import check_options, signature
 
+SQUARED_RELU = "squared_relu"
 Norm = Literal["rms_norm", "layer_norm", "layer_norm_without_bias", "layer_norm_without_weights"]
 
 
@@ -186,47 +188,51 @@ def mixture(
     shared: int = 0,
     shared_gate: bool = False,
     capacity: Factor = NO_LIMIT,
-    activation: Literal["silu", "gelu", "clamped"] = "silu",
+    activation: Literal["silu", "gelu", "clamped", "squared_relu"] = "silu",
     groups: int = 1,
     chosen_groups: int = 0,
     bias: bool = False,
 ) -> None:
     """Append gated experts, of which each word has `chosen`, and a network of `shared` features that all words take.
 
-    groups: of experts, of which a word has `chosen_groups`; 0: all (DeepSeek-AI 2024, "DeepSeek-V3", section 2.1.2).
+    activation: squared_relu is that of networks without gates and biases. groups: of experts, of which a word has
+    `chosen_groups`; 0: all (DeepSeek-AI 2024, "DeepSeek-V3", section 2.1.2).
 
     shared_gate: that network's output is scaled by the sigmoid of one more product (Qwen team 2024, "Qwen1.5-MoE").
     bias: of the experts and of the router.
     """
-    if shared and activation == "clamped":
+    if shared and activation == CLAMPED:
         raise SpecError(
             "experts: activation = 'clamped' of a shared network is not modeled; legal: silu, gelu."
         )
+    if bias and activation == SQUARED_RELU:
+        raise SpecError(f"experts: bias = true: legal with activation = {SQUARED_RELU!r}: false.")
     words = _net.last
     scores = _net.dense(experts, bias=bias, name="router")
-    routed = _net.gated_experts(
-        (words, scores),
-        experts,
-        chosen,
-        features,
-        capacity,
-        groups,
-        chosen_groups,
-        activation,
-        bias,
-        name="experts",
-    )
+    numbers = (words, scores), experts, chosen, features, capacity, groups, chosen_groups
+    if activation == SQUARED_RELU:
+        routed = _net.squared_relu_experts(*numbers, name="experts")
+    else:
+        routed = _net.gated_experts(*numbers, activation, bias, name="experts")
     if not shared:
         return
-    gate = _net.dense(shared, bias=False, name="shared_gate", after=words)
-    up = _net.dense(shared, bias=False, name="shared_up", after=words)
-    _net.glu((gate, up), activation, name="shared_glu")
-    own = _net.dense(_net.shape(words)[-1], bias=False, keep=False, name="shared_down")
+    own = _shared(_net, words, shared, activation)
     if shared_gate:
         _net.dense(1, bias=False, name="shared_scale", after=words)
         factor = _net.sigmoid(name="shared_sigmoid")
         own = _net.multiply((own, factor), name="shared_scaled")
     _net.add((own, routed), name="mixture")
+
+
+def _shared(net: Builder, words: str, features: int, activation: str) -> str:
+    """Append the network that all words take; a squared ReLU as a ReLU, which moves as much."""
+    gate = net.dense(features, bias=False, name="shared_gate", after=words)
+    if activation == SQUARED_RELU:
+        net.relu(name="shared_relu")
+    else:
+        up = net.dense(features, bias=False, name="shared_up", after=words)
+        net.glu((gate, up), activation, name="shared_glu")
+    return str(net.dense(net.shape(words)[-1], bias=False, keep=False, name="shared_down"))
 
 
 class _Part(NamedTuple):
