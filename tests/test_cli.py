@@ -264,6 +264,14 @@ def test_validate_reports_the_status_of_every_row(capsys):
     )
 
 
+def test_validate_prints_a_reason_once(capsys):
+    main(["validate", "nemo-b200"])
+    shown = capsys.readouterr().out
+    for text in ("no cause is known", "trained with multi-token prediction"):
+        assert shown.count(text) == 1
+    assert "miss: as bridge-gpt-oss-120b-b200-bf16-64\n" in shown
+
+
 @pytest.mark.parametrize("command", ["predict", "simulate"])
 def test_a_change_that_drops_a_measured_rate_warns_on_standard_error(command, capsys):
     change = ["--set", "strategy.nodes=2", "machine.device=v100-sxm2-16gb"]

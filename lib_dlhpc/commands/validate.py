@@ -42,8 +42,9 @@ def _validate(options: argparse.Namespace) -> int:
         print_result(options, {"rows": table, **known_rows, "summary": summary(rows)})
     else:
         _print_rows(rows)
-        for identity, reason in left_out.items():
-            print(f"left out: {identity}: {reason}")
+        for reason in dict.fromkeys(left_out.values()):
+            same = [identity for identity, why in left_out.items() if why == reason]
+            print(f"left out: {', '.join(same)}: {reason}")
         _print_summary(summary(rows))
         found = [item.status for item in known.values()]
         print(
@@ -57,11 +58,14 @@ def _print_rows(rows: Sequence[Any]) -> None:
     for group in dict.fromkeys(row.group for row in rows):
         columns = f"{'predicted':>12} {'published':>12} {'unit':<12} {'error':>7} {'allowed':>8}"
         print(f"{group}\n{'  row':<38} {columns}")
+        first: dict[str, str] = {}  # row with a reason
         for row in (row for row in rows if row.group == group):
+            why = f": {row.reason}" if row.verdict != "ok" else ""
+            if why and first.setdefault(row.reason, row.id) != row.id:
+                why = f": as {first[row.reason]}"
             print(
                 f"  {row.id:<36} {row.predicted:>12,.5g} {row.published:>12,.5g} {row.unit:<12}"
-                f" {row.error:>+z7.1%} {row.tolerance:>8.1%}  {row.verdict}"
-                + (f": {row.reason}" if row.verdict != "ok" else "")
+                f" {row.error:>+z7.1%} {row.tolerance:>8.1%}  {row.verdict}{why}"
             )
         print()
 

@@ -77,12 +77,27 @@ def families(chosen: Iterable[str] = ()) -> list[dict[str, Any]]:
 
 
 def entries(table: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
-    """Return the entries of a family under "rows", "inputs" or "left_out", one for each id."""
+    """Return the entries of a family under "rows", "inputs" or "left_out", one for each id; raises SpecError.
+
+    `because` names a reason that several entries share.
+    """
     return [
-        {**entry, "id": identity}
+        {**entry, **_shared_reason(entry), "id": identity}
         for entry in table.get(kind, [])
         for identity in entry.get("ids", [entry.get("id")])
     ]
+
+
+def _shared_reason(entry: Mapping[str, Any]) -> dict[str, str]:
+    if "because" not in entry:
+        return {}
+    known = family("not-modelled")["reasons"]
+    if entry["because"] not in known:
+        raise SpecError(
+            f"because = {entry['because']!r} is no entry of [reasons] in catalog/published/not-modelled.toml; legal:"
+            f" {', '.join(known)}."
+        )
+    return {"reason": known[entry["because"]]}
 
 
 def row_of(identity: str) -> tuple[dict[str, Any], dict[str, Any]]:

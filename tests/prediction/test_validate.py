@@ -39,6 +39,7 @@ from lib_dlhpc.spec.experiment import dumps, loads
 from lib_dlhpc.spec.machine import load_machine
 
 FAMILIES = {name: family(name) for name in catalog.names("published")}
+KINDS = ("rows", "inputs", "left_out")
 INPUTS = {entry["id"] for table in FAMILIES.values() for entry in entries(table, "inputs")}
 ENTRIES = [(name, entry) for name, table in FAMILIES.items() for entry in entries(table, "rows")]
 
@@ -106,6 +107,19 @@ def test_every_published_row_is_scored_or_an_input_or_left_out_with_a_reason(ope
         assert found.status in ("scored", "input", "left out")
         assert found.status == "scored" or len(found.why) > 15, name
         assert not re.search(r"\b(later|not yet|to do|todo)\b", found.why), name
+
+
+def test_a_reason_that_rows_share_is_written_once():
+    tables = [
+        entry for table in FAMILIES.values() for kind in KINDS for entry in table.get(kind, ())
+    ]
+    written = Counter(entry["reason"] for entry in tables if "reason" in entry)
+    written.update(FAMILIES["not-modelled"]["reasons"].values())
+    assert max(written.values()) == 1
+    used = {entry["because"] for entry in tables if "because" in entry}
+    assert used == FAMILIES["not-modelled"]["reasons"].keys()
+    with pytest.raises(SpecError, match=r"because = 'bubbles' is no entry.*legal:.*bubble"):
+        entries({"rows": [{"id": "one", "because": "bubbles"}]}, "rows")
 
 
 def test_a_row_stands_once():
