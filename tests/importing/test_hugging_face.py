@@ -31,9 +31,7 @@ def test_parameters_and_flop_are_those_of_transformers(name):
 
 
 def test_each_known_type_is_recorded():
-    """But for Nemotron-H, whose weights tests/layers/test_state_space.py counts tensor by tensor."""
-    recorded = {each["config"]["model_type"] for each in MODELS.values()}
-    assert recorded | {"nemotron_h"} == set(READERS)
+    assert {each["config"]["model_type"] for each in MODELS.values()} == set(READERS)
 
 
 @pytest.mark.parametrize(

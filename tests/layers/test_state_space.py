@@ -134,6 +134,20 @@ def test_an_import_by_fields_is_the_model_of_the_catalog():
     assert imported.forward_flop == MODEL.forward_flop
 
 
+def test_an_import_reads_the_whole_file():
+    """All other fields that transformers writes for such a network; and layers by name in place of letters."""
+    rest = {"time_step_min": 0.001, "time_step_max": 0.1, "time_step_limit": [0.0, 1e9]}
+    rest |= {"time_step_floor": 1e-4, "expand": 2, "use_mamba_kernels": True, "hidden_dropout": 0.0}
+    rest |= {"residual_in_fp32": False, "rescale_prenorm_residual": True, "sliding_window": None}
+    rest |= {"num_logits_to_keep": 1, "mamba_hidden_act": "silu", "mamba_ssm_cache_dtype": "float32"}
+    rest |= {"mlp_hidden_act": "relu2", "use_conv_bias": True, "layer_norm_epsilon": 1e-5}
+    names = {"M": "linear_attention", "*": "full_attention", "-": "mlp"}
+    listed = [names[letter] for letter in CONFIG["hybrid_override_pattern"]]
+    plain = {key: value for key, value in CONFIG.items() if key != "hybrid_override_pattern"}
+    for config in ({**CONFIG, **rest}, {**plain, "layers_block_type": listed}):
+        assert from_config(config).model == from_config(CONFIG).model
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

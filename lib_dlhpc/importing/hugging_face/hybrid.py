@@ -123,10 +123,11 @@ def mamba2(config: Configuration) -> Options:
     config.require("hidden_act", "silu")
     _plain(config, "use_conv_bias", "use_bias")
     found = sizes(config)
+    pattern = "M" * found.pop("layers")
     return {
         **found,
         "family": "hybrid",
-        "pattern": "M" * found.pop("layers"),
+        "pattern": pattern,
         "state_space": {
             "heads": config.take("num_heads"),
             "head_size": config.take("head_dim"),
