@@ -15,12 +15,13 @@ from lib_dlhpc.spec.measured_machine import default_machine, foreign, load_measu
 OWN = "own"
 
 
-def add_machine(command: argparse.ArgumentParser) -> None:
-    """Add the argument for a measured machine."""
+def add_machine(command: argparse.ArgumentParser, banded: bool = True) -> None:
+    """Add the argument for a measured machine. banded: the command prints uncertainty bands."""
+    bands = ", and print uncertainty bands" * banded
     command.add_argument(
         "--machine",
         metavar="FILE",
-        help="use the numbers of `dlhpc calibrate --out FILE` or `dlhpc import machine`, and print uncertainty bands;"
+        help=f"use the numbers of `dlhpc calibrate --out FILE` or `dlhpc import machine`{bands};"
         f" {OWN!r}: those of your own calibration",
     )
 

@@ -3,8 +3,9 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.commands.experiment import add_experiment, change, read
-from lib_dlhpc.commands.output import add_output, failed, print_result
+from lib_dlhpc.commands.experiment import add_experiment, change
+from lib_dlhpc.commands.on_machine import add_machine, read_on_machine
+from lib_dlhpc.commands.output import add_output, failed, print_note, print_result
 from lib_dlhpc.commands.scale_out import add_scale_out, place_of
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import dump
@@ -20,6 +21,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add `plan` to the command line."""
     one = subparsers.add_parser("plan", help="find the best layout of a run on its devices")
     add_experiment(one)
+    add_machine(one, banded=False)
     one.add_argument(
         "--objective",
         metavar="NAMES",
@@ -61,7 +63,10 @@ def _plan(options: argparse.Namespace) -> int:
     wanted = options.objective and options.objective.split(",")
     limits = dict(change(each, "--limit", "memory=40GB") for each in options.limit)
     axes = dict(change(each, "--choose", "tensor=[1,2]") for each in options.choose)
-    experiment, where = read(options.experiment, options.set), place_of(options)
+    where = place_of(options)
+    experiment, notes = read_on_machine(options)
+    for note in notes:
+        print_note(f"dlhpc: note: {note}")
     try:
         found = plan(experiment, wanted, limits, axes, options.most, where=where)
     except LostError as error:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.commands.experiment import add_experiment, change, read
-from lib_dlhpc.commands.output import add_output, failed, print_result
+from lib_dlhpc.commands.experiment import add_experiment, change
+from lib_dlhpc.commands.on_machine import add_machine, read_on_machine
+from lib_dlhpc.commands.output import add_output, failed, print_note, print_result
 from lib_dlhpc.commands.scale_out import add_scale_out, place_of
 from lib_dlhpc.errors import SpecError
 
@@ -24,6 +25,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         " as a job array.",
     )
     add_experiment(one)
+    add_machine(one, banded=False)
     one.add_argument(
         "--over",
         action="extend",
@@ -60,7 +62,9 @@ def _sweep(options: argparse.Namespace) -> int:
             raise SpecError(f"--over {key}: given twice; write its values in one list.")
         axes[key] = values
     where, rows = place_of(options), options.rows and Path(options.rows)
-    experiment = read(options.experiment, options.set)
+    experiment, notes = read_on_machine(options)
+    for note in notes:
+        print_note(f"dlhpc: note: {note}")
     try:
         found = sweep_points(
             experiment, axes, options.by, options.best, where, rows, options.format

@@ -14,7 +14,7 @@ from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import OBJECTIVES
 from lib_dlhpc.spec.strategy import Strategy
-from lib_dlhpc.spec.units import format_plain
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -59,8 +59,6 @@ def in_words(amount: float, objective: str) -> str:
     """Return an amount of an objective in words; energy in Wh from 1 Wh on, as in reports of a prediction."""
     if objective == "energy" and amount >= 3600:
         return show(amount / 3600, "Wh")
-    if objective == "cost":
-        return f"{format_plain(amount)} device-hours"
     return show(amount, QUANTITIES[objective][1])
 
 
@@ -186,7 +184,8 @@ class Plan(Result):
             "searched": f"{self.legal:,} layouts, {self.predicted:,} predicted",
         }
         e = self.base
-        title = f"plan of {e.model.name or 'a model'} on {e.machine.name or 'a machine'}, {int(e.devices):,} devices"
+        what, where = e.model.name or "a model", e.machine.name or "a machine"
+        title = f"plan of {what} on {where}, {count(e.devices, 'device')}"
         names = self.objectives if several else ("time", "energy", "cost")
         rows = [
             (

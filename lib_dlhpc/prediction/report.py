@@ -138,8 +138,8 @@ def _costs(prediction: Breakdown) -> list[str]:
         emitted = show(1000 * float(prediction.carbon), "g")
         lines.append(f"  carbon                {emitted:>10}   CO2e at {intensity:g} g/kWh")
     paid = f", {format_plain(price)} {machine.currency}" if price else ""
-    hours = format_plain(float(prediction.device_hours))
-    return [*lines, f"  cost                  {hours:>10}   device-hours{paid}"]
+    cost, _, unit = show(float(prediction.device_hours), "device-hours").rpartition(" ")
+    return [*lines, f"  cost                  {cost:>10}   {unit}{paid}"]
 
 
 def _with_failures(prediction: Breakdown) -> dict[str, Any]:

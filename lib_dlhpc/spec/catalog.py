@@ -61,7 +61,7 @@ def _entry(kind: str, name: str, field: str) -> dict[str, Any]:
     legal = names(kind)
     if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name not in legal:
         own = (
-            " To define your own, write the table without `name` in a TOML file."
+            " To define your own, write its whole table, with any other name, in a TOML file."
             if field.endswith(".name")
             else ""
         )

@@ -11,7 +11,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.schema import number, read_table, resolve, text, whole
+from lib_dlhpc.spec.schema import number, read_table, required, resolve, text, whole
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ SIZES = {"samples", "sample_shape"}  # fields: where a table states one of them,
 
 def read_dataset(value: Any, path: str = "dataset", shape: tuple[int, ...] = ()) -> Dataset:
     """Build a Dataset from a catalog name or a table; raises SpecError. shape: of a model's samples; see `cut`."""
-    table = resolve("datasets", value, path)
+    table = resolve("datasets", value, path, required(Dataset))
     own = table.get("sample_shape", [])
     if not isinstance(own, list) or not all(type(n) is int and n > 0 for n in own):
         raise SpecError(

@@ -22,7 +22,7 @@ from lib_dlhpc.spec.consistency import check_consistency
 from lib_dlhpc.spec.dataset import SIZES, Dataset, cut, read_dataset, usual_dataset
 from lib_dlhpc.spec.machine import DEFAULT_HOST_LINK, Machine, read_device, read_link, read_machine
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.networks import build
+from lib_dlhpc.spec.networks import build, unnamed
 from lib_dlhpc.spec.planning import Planning, read_planning
 from lib_dlhpc.spec.run import Run
 from lib_dlhpc.spec.schema import (
@@ -261,7 +261,7 @@ def read_experiment(tables: Mapping[str, Any]) -> Experiment:
 
 def read_model(value: Any, path: str = "model") -> Model:
     """Build a Model from a catalog name or from a family and its options; raises SpecError."""
-    table = resolve("models", value, path)
+    table = resolve("models", value, path, ("family",))
     name = table.pop("name", "")
     family = table.pop("family", None)
     if not isinstance(family, str):
@@ -334,7 +334,8 @@ def _section_table(experiment: Experiment, section: str) -> dict[str, Any]:
 
 
 def _model_table(model: Model) -> dict[str, Any]:
-    return {"name": model.name, "family": model.family, **model.options}
+    name = "" if model.name == unnamed(model.family) else model.name
+    return {"name": name, "family": model.family, **model.options}
 
 
 def _machine_table(machine: Machine) -> dict[str, Any]:
@@ -352,7 +353,7 @@ def _against_catalog(kind: str, table: dict[str, Any]) -> dict[str, Any]:
     """Return `table` as a catalog name with overrides, or complete if it has no entry."""
     name = table.get("name", "")
     if name not in catalog.names(kind):
-        return {key: value for key, value in table.items() if key != "name"}
+        return {key: value for key, value in table.items() if key != "name" or name}
     return {"name": name, **difference(table, _entry(kind, name))}
 
 

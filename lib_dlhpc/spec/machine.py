@@ -11,7 +11,17 @@ import numpy as np
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.layer_rate import LayerRate, read_layer_rates
 from lib_dlhpc.spec.measured import Measured, read_measured
-from lib_dlhpc.spec.schema import check_keys, choice, flag, number, read_table, resolve, text, whole
+from lib_dlhpc.spec.schema import (
+    check_keys,
+    choice,
+    flag,
+    number,
+    read_table,
+    required,
+    resolve,
+    text,
+    whole,
+)
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
@@ -166,7 +176,7 @@ class Machine:
 
 def read_device(value: Any, path: str = "device") -> Device:
     """Build a Device from a catalog name or a table; raises SpecError."""
-    table = resolve("devices", value, path)
+    table = resolve("devices", value, path, required(Device))
     peak = table.get("peak")
     if not isinstance(peak, Mapping) or not peak:
         raise SpecError(
@@ -197,14 +207,14 @@ def read_device(value: Any, path: str = "device") -> Device:
 
 def read_link(value: Any, path: str) -> Link:
     """Build a Link from a catalog name or a table; raises SpecError."""
-    link: Link = read_table(Link, resolve("links", value, path), path)
+    link: Link = read_table(Link, resolve("links", value, path, required(Link)), path)
     return link
 
 
 def read_machine(value: Any, path: str = "machine") -> Machine:
     """Build a Machine from a catalog name or a table; raises SpecError."""
-    table = resolve("machines", value, path)
-    for key in ("device", "intra_node", "inter_node"):
+    table = resolve("machines", value, path, required(Machine))
+    for key in required(Machine):
         if key not in table:
             raise SpecError(f"{path}.{key}: missing; name one from the catalog or write its table.")
     tiers = table.get("storage", {})

@@ -5,7 +5,7 @@ import math
 import warnings
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -130,16 +130,18 @@ def read_table(cls: type, table: Any, path: str, given: Mapping[str, Any] | None
         if name in table:
             values[name] = check_value(item.metadata, table[name], f"{path}.{name}")
         elif item.default is REQUIRED and item.default_factory is REQUIRED:
-            raise SpecError(f"{path}.{name}: missing; the table needs {', '.join(_required(cls))}.")
+            raise SpecError(f"{path}.{name}: missing; the table needs {', '.join(required(cls))}.")
     return cls(**values)
 
 
-def _required(cls: type) -> list[str]:
-    return [
+@cache
+def required(cls: type) -> tuple[str, ...]:
+    """Return the fields of a dataclass without a default."""
+    return tuple(
         item.name
         for item in dataclasses.fields(cls)
         if item.default is REQUIRED and item.default_factory is REQUIRED
-    ]
+    )
 
 
 def check_value(meta: Mapping[str, Any], value: Any, path: str) -> Any:
@@ -217,14 +219,19 @@ def _range(meta: Mapping[str, Any]) -> str:
     return f"legal: {what} {bounds}"
 
 
-def resolve(kind: str, value: Any, path: str) -> dict[str, Any]:
-    """Return the full table behind `value`: a catalog name, a table with a name and overrides, or a complete table."""
+def resolve(kind: str, value: Any, path: str, needed: Collection[str]) -> dict[str, Any]:
+    """Return the full table behind `value`: a catalog name, a table with a name and overrides, or a complete table.
+
+    A table with every key in `needed` is complete, and may have a name of its own.
+    """
     if isinstance(value, str):
         value = {"name": value}
     if not isinstance(value, Mapping):
         raise SpecError(f"{path} = {value!r}: expected a name from the catalog or a table.")
     table = dict(value)
-    if "name" not in table:
+    name = table.get("name")
+    own = isinstance(name, str) and name not in catalog.names(kind) and table.keys() >= {*needed}
+    if "name" not in table or own:
         return table
     return merge(catalog.body(kind, table["name"], f"{path}.name"), table)
 

@@ -116,6 +116,8 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
     if unit == "s":
         return _format_time(value, digits)
     if unit == "device-hours":  # a count of hours, as centers bill it: 1,234 rather than 1.23 k
+        if 0 < abs(value) < 0.01:
+            return f"{format_plain(3600 * value)} device-seconds"
         return f"{format_plain(value)} {unit}"
     if unit == "g" and abs(value) >= 1e6:
         value, unit = value / 1e6, "t"

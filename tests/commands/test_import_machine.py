@@ -41,6 +41,25 @@ def test_the_file_predicts(outputs, tmp_path, capsys):
     assert "imported on " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    "more", [("predict",), ("plan", "--most", "3"), ("sweep", "--over", "strategy.nodes=2,4")]
+)
+def test_a_machine_with_its_own_name_is_predicted_planned_and_swept(
+    outputs, tmp_path, capsys, more
+):
+    out = str(tmp_path / "my.toml")
+    named = ["--base", "h100-pod", "--set", "name=ours", "--out", out]
+    assert main(["import", "machine", "nccl_h100.log", *named]) == 0
+    command, *words = more
+    run = [command, "goyal-2017", "--set", "strategy.nodes=2", *words]
+    assert main([*run, "--machine", out]) == 0
+    printed = capsys.readouterr()
+    assert "resnet50 on ours" in printed.out
+    assert "calibration.rate = 1089.4 is dropped" in printed.err
+    assert main(run) == 0
+    assert "resnet50 on bigbasin" in capsys.readouterr().out
+
+
 def test_a_run_that_is_too_large_for_the_machine_is_an_error(outputs, tmp_path, capsys):
     out = str(tmp_path / "my.toml")
     small = ["--base", "h100-pod", "--set", "nodes=2", "--out", out]

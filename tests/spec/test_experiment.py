@@ -373,6 +373,21 @@ def test_unnamed_parts_round_trip():
     assert "name" not in dumps(run)
 
 
+def test_parts_with_names_of_their_own_round_trip():
+    names = {"model": "ours", "dataset": "our data", "machine": "our cluster"}
+    named = TINY
+    for section, name in names.items():
+        named = named.replace(f"[{section}]\n", f'[{section}]\nname = "{name}"\n')
+    named = named.replace("[machine.device]\n", '[machine.device]\nname = "our device"\n')
+    run = loads(named)
+    assert {section: getattr(run, section).name for section in names} == names
+    assert run.machine.device.name == "our device"
+    again = loads(dumps(run.set({"machine.nodes": 3})))
+    assert again == run.set({"machine.nodes": 3}) and again.machine.name == "our cluster"
+    moved = run.set({"machine.name": "summit"})
+    assert moved.machine == read_machine("summit")
+
+
 def test_only_what_differs_is_written(base):
     changed = base.set({"machine.inter_node.bandwidth": "1 GB/s", "strategy.batch": 64})
     assert tomllib.loads(dumps(changed)) == {

@@ -1,5 +1,6 @@
 """Laws of a Machine: from the catalog, from an override or written out, the errors name the place."""
 
+import dataclasses
 import math
 
 import pytest
@@ -34,6 +35,28 @@ def test_a_machine_written_out_needs_no_name():
     assert machine.device.memory == 16 * 2**30
     assert machine.inter_node.bandwidth == 12.5e9
     assert machine.nodes == machine.devices_per_node == machine.nics == 1
+
+
+def test_a_machine_written_out_may_have_a_name_of_its_own():
+    parts = {
+        "device": {**DEVICE, "name": "our-gpu"},
+        "intra_node": {**LINK, "name": "our link"},
+        "inter_node": "ib-hdr",
+    }
+    table = {"name": "Our cluster", "nodes": 4, **parts}
+    machine = read_machine(table)
+    assert (machine.name, machine.device.name, machine.nodes) == ("Our cluster", "our-gpu", 4)
+    assert machine.intra_node.name == "our link" and machine.inter_node == read_link("ib-hdr", "")
+    unnamed = read_machine({key: value for key, value in table.items() if key != "name"})
+    assert dataclasses.replace(machine, name="") == unnamed
+
+
+@pytest.mark.parametrize("lost", ["device", "intra_node", "inter_node"])
+def test_a_name_that_is_not_in_the_catalog_needs_the_whole_table(lost):
+    table = {"name": "sumit", **{key: value for key, value in MACHINE.items() if key != lost}}
+    message = refusal(table)
+    assert "machine.name = 'sumit': not in the catalog" in message and "'summit'" in message
+    assert "write its whole table, with any other name" in message
 
 
 @every_machine

@@ -81,12 +81,7 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
         memory = Headline(
             "Memory", need, f"Does not fit: {memory.text} of {have}", most, unfit=True
         )
-    hours = float(p.device_hours)
-    used_for = (
-        f"{format_plain(hours)} device-hours"
-        if hours >= 0.01
-        else f"{format_plain(3600 * hours)} device-seconds"
-    )
+    used_for = show(float(p.device_hours), "device-hours")
     spent = show(energy / 3600, "Wh") if energy >= 3600 else show(energy, "J")
     found = [
         Headline("Time to train", seconds, run_time(p), _time_remark(p, replay, seconds)),

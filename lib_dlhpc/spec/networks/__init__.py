@@ -22,7 +22,7 @@ from lib_dlhpc.spec.networks.srgan import srgan_discriminator, srgan_generator
 from lib_dlhpc.spec.networks.transformer import bert, gpt
 from lib_dlhpc.spec.networks.vision import vit
 
-__all__ = ["FAMILIES", "build"]
+__all__ = ["FAMILIES", "build", "unnamed"]
 
 FAMILIES: dict[str, Callable[..., Model]] = {
     function.__name__: function
@@ -74,8 +74,12 @@ def build(family: str, options: Mapping[str, Any], name: str = "") -> Model:
         raise SpecError(
             f"model family {family!r}: options must be numbers, text, lists and tables: {error}."
         ) from None
-    # A name with a space is never a catalog name, which would imply other options.
-    return _build(family, key, name or f"{family} network")
+    return _build(family, key, name or unnamed(family))
+
+
+def unnamed(family: str) -> str:
+    """Return the name of a network without one; with a space, as no entry of the catalog has it."""
+    return f"{family} network"
 
 
 @lru_cache(maxsize=64)
