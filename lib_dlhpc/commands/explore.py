@@ -21,7 +21,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     what.add_argument(
         "--copy",
         metavar="FOLDER",
-        help="copy the course's modules and labs into a folder to work in, and serve nothing",
+        help="copy the course's modules and labs, and the guide, into a folder to work in, and serve nothing",
     )
     page.add_argument(
         "--no-browser", action="store_true", help="print the address, and do not open a browser"

@@ -1,7 +1,7 @@
 """Where the course's notebooks are, and a copy of them to work in.
 
-folder()        holds modules/ and labs/
-copy(target)    both, in another folder
+folder()        holds modules/ and labs/, and the guide that they link to, docs/
+copy(target)    all three, in another folder
 """
 
 import shutil
@@ -21,17 +21,18 @@ PARTS = {
         "experiments/*.toml",
         *("*/README.md", "*/*.ipynb", "*/checks.py", "*/measure.py", "*/torch_*.py"),
     ),
+    "docs": ("*.md", "guide/*.md"),
 }
 
 
 def folder() -> Path:
-    """Return the folder of modules/ and labs/: inside the package where a wheel is installed, beside it in a clone."""
+    """Return the folder of PARTS: inside the package where a wheel is installed, beside it in a clone."""
     inside = PACKAGE / "course"
     return inside if inside.is_dir() else PACKAGE.parent
 
 
 def copy(target: Path) -> None:
-    """Copy modules/ and labs/ into a folder, which is made if needed.
+    """Copy PARTS into a folder, which is made if needed.
 
     Raises SpecError if it has one of them, so that nobody's work is overwritten; OSError if it cannot be written.
     """

@@ -1,5 +1,7 @@
 """A copy of the course is the course, and overwrites nothing."""
 
+import re
+
 import pytest
 
 from lib_dlhpc.cli import main
@@ -20,6 +22,20 @@ def test_a_copy_has_the_notebooks_and_no_work_of_learners(tmp_path, monkeypatch)
     names = {file.relative_to(tmp_path / "copy") for file in (tmp_path / "copy").rglob("*.*")}
     assert not {name for name in names if name.name in ("site.toml", "step.py", "store.py")}
     assert {name.parts[0] for name in names} == set(files.PARTS)
+
+
+def test_links_of_a_copy_to_pages_lead_to_files_of_it(tmp_path):
+    files.copy(tmp_path)
+    links = 0
+    for part in ("modules", "labs"):
+        for page in (
+            file for kind in ("md", "ipynb") for file in (tmp_path / part).rglob(f"*.{kind}")
+        ):
+            text = page.read_text(encoding="utf-8")
+            for to in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+\.(?:md|ipynb))[)#]", text):
+                assert (page.parent / to).is_file(), (page.relative_to(tmp_path), to)
+                links += 1
+    assert links > 100
 
 
 @pytest.mark.parametrize("part", files.PARTS)

@@ -91,6 +91,8 @@ def test_a_wheel_has_the_package_and_the_course_and_nothing_else(made, tracked, 
             assert archive.read(name) == same.read_bytes()
     notebooks = {module.file for module in course.PATH} | {course.EXPLORER}
     assert {f"lib_dlhpc/course/modules/{name}" for name in notebooks} <= inside
+    guide = {name for name in tracked if re.fullmatch(r"docs/(guide/)?[\w]+\.md", name)}
+    assert len(guide) > 20 and {f"lib_dlhpc/course/{name}" for name in guide} <= inside
     for part in ("modules", "labs"):
         wanted = {name for name in tracked if name.startswith(f"{part}/")}
         left = wanted - {name.removeprefix("lib_dlhpc/course/") for name in inside}

@@ -20,7 +20,7 @@ ADDRESS = r"voila/(render|labs|docs|notes)/([\w./-]+\.md)"
 FOLDERS = {"labs": "labs", "docs": "docs", "notes": "instructor_notes"}
 LINK = re.compile(r'<a href="(?!https?:|mailto:|#)([^"#]*)(#[^"]*)?"[^>]*>(.*?)</a>', re.DOTALL)
 TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
-TRUST = "docs/guide/trust.md"  # where it is not installed: the front door has the same rows
+TRUST = "docs/guide/trust.md"  # where a folder lacks it: the front door has the same rows
 
 
 class Markdown(JupyterHandler):
