@@ -49,8 +49,12 @@ def test_a_container_installs_the_lock(repository, name):
 
 
 def test_the_workflow_runs_what_everybody_runs(repository, project):
-    job = read(repository / ".github" / "workflows" / "ci.yml")["jobs"]["test"]
+    jobs = read(repository / ".github" / "workflows" / "ci.yml")["jobs"]
+    job, goals = jobs["test"], (repository / "Makefile").read_text("utf-8")
     assert job["steps"][-1] == {"run": ".ci/run"}
+    for name, goal in (("docs", "docs"), ("extras", "test-extras")):
+        assert {"run": f"make {goal}"} in jobs[name]["steps"]
+        assert re.search(rf"^{goal}: ", goals, re.MULTILINE)
     for python in job["strategy"]["matrix"]["python"]:
         assert Requirement(f"python{project['requires-python']}").specifier.contains(python)
 
