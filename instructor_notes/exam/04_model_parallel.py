@@ -203,7 +203,7 @@ OPEN = Open(
     "A network fits one GPU. Its owner has 8 GPUs in one node, a batch that is past the critical one, and a colleague"
     " who says that model parallelism is only for memory. Advise the owner: which split, why, and what would change"
     " your mind?",
-    "Past the critical batch more samples save no steps, so replicas gain nothing; a tensor split shortens each"
+    "Past the critical batch more samples save few steps, so replicas gain little; a tensor split shortens each"
     " sample's work where links are fast. A pipeline needs microbatches, and so the batch. With slow links, small"
     " layers or a batch below the critical one the advice turns around.",
     {
@@ -219,7 +219,7 @@ QUESTIONS = [
     across_nodes,
     Question(
         "past the critical batch",
-        "The batch is past the critical one: more samples per step save no steps. Each GPU has one sample already. A"
+        "The batch is past the critical one: more samples per step save hardly any steps. Each GPU has one sample already. A"
         " node"
         " has 8 GPUs, the network fits one. How do you shorten the run?",
         "Split each sample's work over the GPUs of a node",

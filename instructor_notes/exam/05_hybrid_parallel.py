@@ -29,7 +29,7 @@ def cut_finer(draw: Draw) -> Question:
             f"{1 / 2 / 2:.3f}": "Half of the slab takes a quarter of the time.",
             f"{2 * slabs / slabs:.3f}": "Twice the messages, twice the time.",
         },
-        "Past the critical batch a finer cut is the only way to a shorter step; here halos are cheap.",
+        "Past the critical batch a finer cut shortens the step, and more replicas do not; here halos are cheap.",
         [
             Step("Halos and gradients as before, and what a GPU does itself", left, "s"),
             Step("Over the step", left / float(now.step_time)),

@@ -85,7 +85,7 @@ def steps(draw: Draw) -> Question:
             f"{few:,.0f}": "The number of steps does not depend on the batch.",
             f"{few * (small / large) ** 0.5:,.0f}": "Steps fall with the root of the batch without end.",
         },
-        "Steps are fewest times 1 + critical / batch: beyond the critical batch they hardly fall.",
+        "Steps are fewest times 1 + critical / batch: beyond the critical batch they fall by less than half.",
         [
             Step("1 + critical / batch, of the small batch", 1 + critical / small),
             Step("And of the large one", 1 + critical / large),

@@ -47,7 +47,8 @@ class Checks:
     """Silent errors and what finds them; seconds, every value may be an array.
 
     A silent error spoils the state and stops nothing. After each `every` s of training, and the
-    checkpoint then, a check stalls training for `takes` and finds any error since the last one.
+    checkpoint then, a check stalls training for `takes` and finds any error since the last one: it is
+    perfect, which only recomputing the interval would be.
     """
 
     mtbf: Any  # s of training between two silent errors of all nodes together

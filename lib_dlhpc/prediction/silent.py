@@ -2,7 +2,8 @@
 
 Symbols as in intervals.py, and: silent errors come at random, once in mtbf_s s of training of all nodes
 together; after every D s of training a check of V s finds any error since the last one, and training falls
-back on the newest checkpoint that was checked. A whole interval is lost, where a failure loses half of one.
+back to the newest checkpoint that was checked. A whole interval is lost, where a failure loses half of one.
+That a check is perfect is assumed, as in Aupy et al.; replaying one step would verify that step only.
 Errors that strike while saving, checking or restarting do not spoil the state. Everything broadcasts.
 
 Source: Aupy et al. 2013 (On the combination of silent error detection and checkpointing, arXiv:1310.8486);

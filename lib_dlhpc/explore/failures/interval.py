@@ -38,7 +38,7 @@ MODELS: dict[str, Any] = {
     "GPT, 1 T weights": "gpt-1t",
 }
 GPUS = tuple(2**k for k in range(9, 18))
-LLAMA_MTBF = 6333 * HOUR  # of a node: 419 failures of 2,048 nodes in 54 days
+LLAMA_MTBF = 6333 * HOUR  # of a node: 419 interruptions, of all causes, of 2,048 nodes in 54 days
 MTBFS = {"30 days": 30 * DAY, "90 days": 90 * DAY, "264 days": LLAMA_MTBF}
 MTBFS |= {"2 years": 730 * DAY, "5 years": 1826 * DAY}
 INTERVALS = tuple(

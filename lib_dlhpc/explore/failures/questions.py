@@ -19,10 +19,13 @@ from lib_dlhpc.explore.failures.spares import Setting as Spared
 from lib_dlhpc.explore.failures.versions import Versions, last_layer_bytes
 from lib_dlhpc.explore.failures.ways import BEST, CHANGED
 from lib_dlhpc.explore.failures.ways import Setting as Saved
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.intervals import young
 from lib_dlhpc.prediction.resilience import Resilience
 from lib_dlhpc.prediction.spares import waiting
 from lib_dlhpc.spec.units import format_quantity as show
+
+STATE = ("weights", "master weights", "gradients", "optimizer state")
 
 
 def lost(seconds: float) -> float:
@@ -72,6 +75,17 @@ def elastic(**changes: Any) -> float:
     return goodput_of(Spared(**{"spares": 0, **changes}), ELASTIC)
 
 
+def state_on_a_gpu(zero: int) -> str:
+    """Return the bytes of weights, gradients and optimizer state on a GPU; zero 1 shards over all replicas."""
+    memory = predict(interval.experiment(Run()).set({"strategy.zero": zero})).memory
+    return show(float(sum(memory[name] for name in STATE)), "B")
+
+
+def root() -> float:
+    """Return about the standard deviation of the number of nodes in repair."""
+    return float(np.sqrt(spares.in_repair_of(Spared())))
+
+
 def huge_spares() -> int:
     """Return the best number of spares of 131,072 GPUs, all of which the run needs."""
     return spares.best_spares(Spared(131072, spares=0), WAIT)
@@ -88,7 +102,7 @@ def costs() -> dict[str, float]:
     own = silent.found(Checking())
     lost = {name: float(share) for name, share in own.lost(own.best).items()}
     useful, both = 1 - lost["all losses"], lost["checks"] + lost["silent errors"]
-    shares = found(Run(interval=silent.INTERVAL)).shares
+    shares = found(Run(mtbf=Checking().mtbf, interval=silent.INTERVAL)).shares
     failures = (shares["repeated work"] + shares["restarts"]) * float(own.mtbf)
     return {"both": both, "error": both / useful * own.checks.mtbf, "failure": float(failures)}
 
@@ -170,6 +184,12 @@ lesson = Lesson.read(
         "small_host": lambda: ways.ways_walls(Saved("GPT, 1 T weights", memory=2e9))[0],
         "changed": changed,
         "in_repair": lambda: spares.in_repair_of(Spared()),
+        "root": root,
+        "roots": lambda: (
+            (spares.best_spares(Spared(), WAIT) - spares.in_repair_of(Spared())) / root()
+        ),
+        "state_whole": lambda: state_on_a_gpu(0),
+        "state_sharded": lambda: state_on_a_gpu(1),
         **{f"waits_{count}": lambda count=count: waits(count) for count in (0, 8, 16, 24)},
         "elastic_0": elastic,
         "large_0": lambda: elastic(replica=256),

@@ -112,6 +112,7 @@ lesson = Lesson.read(
     },
     numbers={
         "weights": lambda: ledger.shares(Setting())[0] / 1e9,
+        "stored": lambda: ledger.fullest(Setting()).terms["activations"] / 1e9,
         "batch": Setting().batch,
         "second": lambda: term(1),
         "peak_layer": peak_layer,

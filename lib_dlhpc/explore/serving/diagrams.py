@@ -154,9 +154,9 @@ def ahead() -> kit.Diagram:
 DIAGRAMS = {
     "What does an answer cost?": two_phases,
     "How many sequences fit?": filled,
-    "What does a busy service feel like?": batched,
+    "How does latency change under load?": batched,
     "Has this prefix been processed before?": alike,
     "Eight GPUs: one replica, or eight?": divided,
-    "Should prompts have GPUs of their own?": apart,
+    "Should prefill and decode run on separate GPUs?": apart,
     "Can a small model draft ahead?": ahead,
 }
