@@ -219,9 +219,8 @@ QUESTIONS = [
     across_nodes,
     Question(
         "past the critical batch",
-        "The batch is past the critical one: more samples per step save hardly any steps. Each GPU has one sample already. A"
-        " node"
-        " has 8 GPUs, the network fits one. How do you shorten the run?",
+        "The batch is past the critical one: more samples per step save hardly any steps. Each GPU has one sample"
+        " already. A node has 8 GPUs, the network fits one. How do you shorten the run?",
         "Split each sample's work over the GPUs of a node",
         {
             "Not at all: splits are for memory": "model parallel is never for speed",

@@ -38,7 +38,7 @@ class Sized(NamedTuple):
     def words(self) -> str:
         """The task in words."""
         return (
-            f"{self.days:g} days, {show(self.served, '')} tokens to serve, {show(self.room, 'B')} per GPU;"
+            f"{self.days:g} days, {show(self.served, '')} tokens to serve, {show(self.room, 'B')} per GPU, drawn rates;"
             f" sizes of {show(self.sizes[0]['weights'], '')} to {show(self.sizes[-1]['weights'], '')} weights"
         )
 
@@ -64,12 +64,13 @@ def _clear(rng: np.random.Generator, tight: bool) -> Sized:
 
 
 def _drawn(rng: np.random.Generator) -> Sized:
+    """Draw a budget: each size has an MFU of its own, layers split over 8 GPUs, and ZeRO 1 over all."""
     gpus, peak = int(rng.choice((64, 128, 256))), float(rng.choice((312e12, 989e12)))
-    rates, sizes = sorted(rng.uniform(0.15, 0.5, len(WEIGHTS))), []
+    rates, sizes = rng.uniform(0.2, 0.6, len(WEIGHTS)), []
     for billions, share in zip(WEIGHTS, rates, strict=True):
         weights = billions * 1e9
         rate = share * gpus * peak / (6 * weights)
-        held = 16 * weights / min(gpus, 8) + 12e9
+        held = 4 * weights / 8 + 12 * weights / gpus + 12e9
         sizes.append({"weights": weights, "rate": float(f"{rate:.4g}"), "bytes": held})
     days = float(rng.integers(2, 15))
     middle = sizes[len(sizes) // 2]
