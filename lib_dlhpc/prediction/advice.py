@@ -1,24 +1,30 @@
-"""What to change next: the one change that shortens a run the most, or the fewest changes that make it fit.
+"""What to change next: the one change that shortens a run the most, or the fewest changes that let it run.
 
-Each candidate keeps the global batch, the precision and the formats of all that is sent, and so the training; each is
-priced by predict(), and must fit.
+Each candidate keeps the global batch, the precision and the formats of all that is sent, and so the training. Each is
+predicted as it would be applied, a measured compute time included, and must exceed no limit.
 """
 
-from collections.abc import Iterator
-from math import prod
+from collections.abc import Callable, Iterator
+from math import isinf, prod
 from typing import Any, NamedTuple
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.breakdown import Breakdown
-from lib_dlhpc.prediction.resplit import DEGREES, degree, resplit
+from lib_dlhpc.prediction.resplit import DEGREES, degree, interleavable, resplit
 from lib_dlhpc.prediction.step import predict
+from lib_dlhpc.prediction.walls import exceeds_more, stopping
+from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO, EXPERT_EXCHANGES, RECOMPUTES
 from lib_dlhpc.spec.units import format_quantity
 
 Changes = dict[str, Any]
+Apply = Callable[[Changes], Experiment]
+Candidate = tuple[str, Changes, Breakdown]
 WORTH = 0.005  # of the time to train; less is no advice
+MUCH = 0.1  # of the time to train: worth one change more
 MOST = 4  # changes to make a run fit
+ENDLESS = 1e-3  # goodput: with less, a run is never done
 MOST_DOUBLINGS = 6  # of a degree, as on the explorer's controls
 LOSSES = (
     "waiting for the slowest",
@@ -37,9 +43,27 @@ class Advice(NamedTuple):
     changes: Changes
 
 
-def advise(p: Breakdown) -> Advice:
-    """Return what to change next in a predicted run."""
-    return _shorten(p) if fits(p) else _make_fit(p)
+def advise(p: Breakdown, applied: Apply | None = None) -> Advice:
+    """Return what to change next in a predicted run.
+
+    applied: the experiment after changes, as whoever follows the advice sets them; by default a what-if.
+    """
+    apply = applied or (lambda changes: what_if(p.experiment, changes))
+    if not fits(p):
+        return _make_fit(p, apply)
+    return _lift(p, apply, walls) if (walls := stopping(p)) else _shorten(p, apply)
+
+
+def run_time(p: Breakdown) -> float:
+    """Return the s of the run, failures included where nodes fail."""
+    if isinf(p.experiment.machine.node_mtbf):
+        return float(p.time_to_train)
+    return float(p.resilience.expected_time)
+
+
+def endless(p: Breakdown) -> bool:
+    """Return whether failures come so often that the run hardly advances."""
+    return float(p.time_to_train) < ENDLESS * run_time(p)
 
 
 def fits(p: Breakdown) -> bool:
@@ -69,20 +93,9 @@ def moves(e: Experiment) -> Iterator[tuple[str, Changes]]:
     for exchange in EXPERT_EXCHANGES if int(s.experts) > 1 else ():
         if exchange != s.expert_exchange:
             yield f"expert exchange: {exchange}", {"strategy.expert_exchange": exchange}
-    if int(s.pipeline) > 1:
-        if s.schedule == "gpipe":
-            yield "1F1B schedule", {"strategy.schedule": "1f1b"}
-        if s.schedule != "zb-h1":
-            yield (
-                "zero-bubble schedule",
-                {"strategy.schedule": "zb-h1", "strategy.chunks": 1, "strategy.offload": "none"},
-            )
-        chunks = 2 if s.schedule != "interleaved" else 2 * int(s.chunks)
-        interleaved = {"strategy.schedule": "interleaved", "strategy.chunks": chunks}
-        yield f"interleave {chunks} stages per device", interleaved
-    for factor in (2, 4):
-        micro = {"strategy.microbatches": int(s.microbatches) * factor}
-        yield f"{micro['strategy.microbatches']} microbatches", micro
+    yield from _schedules(e)
+    for many in _microbatches(e):
+        yield f"{many} microbatches", {"strategy.microbatches": many}
     yield from _splits(e)
     for pieces in (2 * int(s.tensor_pieces), 4 * int(s.tensor_pieces)) if int(s.tensor) > 1 else ():
         yield f"exchange in {pieces} pieces", {"strategy.tensor_pieces": pieces}
@@ -91,16 +104,49 @@ def moves(e: Experiment) -> Iterator[tuple[str, Changes]]:
             yield f"read from {tier}", {"storage.tier": tier}
 
 
+def _schedules(e: Experiment) -> Iterator[tuple[str, Changes]]:
+    s = e.strategy
+    if int(s.pipeline) == 1:
+        return
+    if s.schedule == "gpipe":
+        yield "1F1B schedule", {"strategy.schedule": "1f1b"}
+    if s.schedule != "zb-h1":
+        alone = {"strategy.chunks": 1, "strategy.offload": "none"}
+        yield "zero-bubble schedule", {"strategy.schedule": "zb-h1", **alone}
+    chunks = 2 if s.schedule != "interleaved" else 2 * int(s.chunks)
+    many = interleavable(s.microbatches, s.pipeline)
+    if many == int(s.microbatches) or int(s.batch) % many == 0:
+        interleaved = {"strategy.schedule": "interleaved", "strategy.chunks": chunks}
+        yield (
+            f"interleave {chunks} stages per device",
+            {**interleaved, "strategy.microbatches": many},
+        )
+
+
+def _microbatches(e: Experiment) -> list[int]:
+    """Return numbers of microbatches near half, twice and four times the present one; of equal size."""
+    now, batch = int(e.strategy.microbatches), int(e.strategy.batch)
+    equal = [n for n in range(1, batch + 1) if batch % n == 0]
+    fewer = [n for n in equal if n < now and 2 * n <= now]
+    more = [min((n for n in equal if n >= f * now), default=now) for f in (2, 4)]
+    return sorted({*fewer[-1:], *more} - {now})
+
+
 def _splits(e: Experiment) -> Iterator[tuple[str, Changes]]:
     """Yield other splits of the same devices, global batch and trained weights: what the explorer's controls set."""
     for field in DEGREES:
-        now, name = degree(e, field), field.removeprefix("strategy.")
-        if now == 1 and field in ("strategy.spatial", "strategy.context"):
-            continue  # other layers and kernels: for who asks for them
-        for to in (2**n for n in range(MOST_DOUBLINGS + 1)):
-            changes = {field: to, **resplit(e, field, to)}
-            if to != now and _same_training(e, changes):
-                yield f"{name} parallelism {now} to {to}", changes
+        if degree(e, field) > 1 or field not in ("strategy.spatial", "strategy.context"):
+            yield from _splits_of(
+                e, field
+            )  # others need other layers and kernels: for who asks for them
+
+
+def _splits_of(e: Experiment, field: str) -> Iterator[tuple[str, Changes]]:
+    now, name = degree(e, field), field.removeprefix("strategy.")
+    for to in (2**n for n in range(MOST_DOUBLINGS + 1)):
+        changes = {field: to, **resplit(e, field, to)}
+        if to != now and _same_training(e, changes):
+            yield f"{name} parallelism {now} to {to}", changes
 
 
 def _same_training(e: Experiment, changes: Changes) -> bool:
@@ -114,26 +160,36 @@ def _same_training(e: Experiment, changes: Changes) -> bool:
     )
 
 
-def _priced(e: Experiment) -> Iterator[tuple[str, Changes, Breakdown]]:
-    for label, changes in moves(e):
+def _priced(p: Breakdown, apply: Apply) -> Iterator[Candidate]:
+    return _among(p, apply, moves(p.experiment))
+
+
+def _among(
+    p: Breakdown, apply: Apply, candidates: Iterator[tuple[str, Changes]]
+) -> Iterator[Candidate]:
+    """Yield the candidates that are legal and exceed no limit that the present run keeps, memory apart."""
+    for label, changes in candidates:
         try:
-            yield label, changes, predict(e.set(changes))
+            there = predict(apply(changes))
         except SpecError:
             continue  # not legal here
+        if not exceeds_more(there, p):
+            yield label, changes, there
 
 
-def _shorten(p: Breakdown) -> Advice:
-    now, terms = float(p.time_to_train), p.terms
+def _shorten(p: Breakdown, apply: Apply) -> Advice:
+    seconds = _clock(p)
+    now, terms = seconds(p), p.terms
     loss = max(LOSSES, key=lambda name: terms[name])
     share = terms[loss] / float(p.step_time)
     words = f"Largest loss: {loss}, {share:.1%} of the step."
     if share < WORTH:
         words = f"Nearly all of the step is computation: {1 - sum(terms[n] for n in LOSSES) / float(p.step_time):.1%}."
-    fitting = [found for found in _priced(p.experiment) if fits(found[2])]
+    fitting = [found for found in _priced(p, apply) if fits(found[2])]
     if not fitting:
         return Advice(f"{words} No single change is known to help.", "", {})
-    label, changes, best = min(fitting, key=lambda found: float(found[2].time_to_train))
-    saved = 1 - float(best.time_to_train) / now
+    label, changes, best = min(fitting, key=lambda found: seconds(found[2]))
+    saved = 1 - seconds(best) / now
     if saved < WORTH:
         return Advice(f"{words} No single change saves more than {WORTH:.1%}.", "", {})
     more = held(best) - held(p)
@@ -147,7 +203,22 @@ def _shorten(p: Breakdown) -> Advice:
     return Advice(words, label, changes)
 
 
-def _make_fit(p: Breakdown) -> Advice:
+def _clock(p: Breakdown) -> Callable[[Breakdown], float]:
+    """Return what the time of a run is here: what a page shows, unless it never ends."""
+    return (lambda run: float(run.time_to_train)) if endless(p) else run_time
+
+
+def _lift(p: Breakdown, apply: Apply, walls: list[str]) -> Advice:
+    """Take the fastest change with which the run exceeds no limit."""
+    seconds = _clock(p)
+    running = [each for each in _priced(p, apply) if not stopping(each[2])]
+    if not running:
+        return Advice(f"{walls[0]} No single change is known to help.", "", {})
+    label, changes, _ = min(running, key=lambda found: seconds(found[2]))
+    return Advice(f"{walls[0]} Try: {label}.", label, changes)
+
+
+def _make_fit(p: Breakdown, apply: Apply) -> Advice:
     """Take the change that frees the most memory, again and again, until the run fits."""
     capacity, largest = (
         float(p.experiment.machine.device.memory),
@@ -159,22 +230,52 @@ def _make_fit(p: Breakdown) -> Advice:
     )
     labels: list[str] = []
     changes: Changes = {}
-    here = p
+    here, seconds = p, _clock(p)
     while not fits(here) and len(labels) < MOST:
-        found = list(_priced(here.experiment))
-        enough = [each for each in found if fits(each[2])]
-        if enough:
-            label, more, there = min(enough, key=lambda each: float(each[2].time_to_train))
-        elif found:
-            label, more, there = min(found, key=lambda each: held(each[2]))
-        if not found or held(there) >= held(here):
+        found = _priced(here, lambda more, then=changes: apply(then | more))
+        best = _fastest_or_least(list(found), seconds)
+        if best is None or held(best[2]) >= held(here):
             break
-        labels, changes, here = [*labels, label], changes | more, there
+        labels, changes, here = [*labels, best[0]], changes | best[1], best[2]
+    if further := _faster_split(p, apply, here, len(labels)):
+        labels, changes, here = [further[0]], further[1], further[2]
     if not fits(here):
         return Advice(
             f"{words} No {MOST} changes are known to make it fit; use more devices.", "", {}
         )
     label = "; then ".join(labels)
-    return Advice(
-        f"{words} Try: {label}. It then holds {format_quantity(held(here), 'B')}.", label, changes
-    )
+    took = "" if endless(here) else f" and trains in {format_quantity(seconds(here), 's')}"
+    words += f" Try: {label}. It then holds {format_quantity(held(here), 'B')}{took}."
+    return Advice(words, label, changes)
+
+
+def _fastest_or_least(
+    found: list[Candidate], seconds: Callable[[Breakdown], float]
+) -> Candidate | None:
+    """Return the fastest candidate that fits; if none does, that which holds least."""
+    if enough := [each for each in found if fits(each[2])]:
+        return min(enough, key=lambda each: seconds(each[2]))
+    return min(found, key=lambda each: held(each[2]), default=None)
+
+
+def _faster_split(p: Breakdown, apply: Apply, here: Breakdown, changed: int) -> Candidate | None:
+    """Return the fastest split in both tensor and pipeline that fits, where it is worth a second change."""
+    seconds = _clock(p)
+    both = _among(p, apply, _both_splits(p.experiment))
+    enough = [each for each in both if fits(each[2])]
+    best = min(enough, key=lambda each: seconds(each[2]), default=None)
+    if best is None or not fits(here) or changed > 2:
+        return best
+    return best if seconds(best[2]) < (1 - MUCH) * seconds(here) else None
+
+
+def _both_splits(e: Experiment) -> Iterator[tuple[str, Changes]]:
+    """Yield splits that differ in the degrees of both tensor and pipeline parallelism."""
+    tensor, pipeline = "strategy.tensor", "strategy.pipeline"
+    for first, one in _splits_of(e, tensor):
+        try:
+            there = e.set(one)
+        except SpecError:
+            continue
+        for second, two in _splits_of(there, pipeline):
+            yield f"{first}; then {second}", one | two

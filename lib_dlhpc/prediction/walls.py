@@ -22,9 +22,18 @@ STARVING = 0.05  # share of a step that waits for input, from which on it is rep
 
 def walls_hit(prediction: "Breakdown") -> list[str]:
     """Return one sentence for each limit that a scalar experiment exceeds; none if it runs and is never starved."""
-    walls = [_memory_wall, _offload_wall, _server_wall, _storage_wall, _local_wall]
-    walls += [_cache_wall, _copy_wall, _lost_wall, _input_wall]
+    walls = (_memory_wall, *_STOPPING, _lost_wall, _input_wall)
     return [sentence for wall in walls for sentence in wall(prediction)]
+
+
+def stopping(prediction: "Breakdown") -> list[str]:
+    """Return a sentence for each limit other than a device's memory with which a run cannot go on."""
+    return [sentence for wall in _STOPPING for sentence in wall(prediction)]
+
+
+def exceeds_more(there: "Breakdown", here: "Breakdown") -> bool:
+    """Return whether one run exceeds a limit, other than a device's memory, that another does not."""
+    return any(wall(there) and not wall(here) for wall in (*_STOPPING, _lost_wall))
 
 
 def largest_batch(prediction: "Breakdown") -> int:
@@ -224,3 +233,6 @@ def _too_much(factor: float) -> str:
 
 def _many(number: float) -> str:
     return format_plain(math.ceil(number))
+
+
+_STOPPING = (*(_offload_wall, _server_wall, _storage_wall, _local_wall), *(_cache_wall, _copy_wall))

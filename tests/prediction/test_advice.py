@@ -7,6 +7,7 @@ from lib_dlhpc.convergence.assessment import changed
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.advice import WORTH, advise, fits, moves
 from lib_dlhpc.prediction.replays import replay, replays
+from lib_dlhpc.prediction.what_if import what_if
 
 RUNS = [run.name for run in replays()]
 
@@ -18,14 +19,14 @@ def test_an_advice_shortens_the_run_and_no_other_move_shortens_it_more(name):
     times = []
     for _, changes in moves(now.experiment):
         try:
-            there = predict(now.experiment.set(changes))
+            there = predict(what_if(now.experiment, changes))
         except SpecError:
             continue
         assert int(there.experiment.global_batch) == int(now.experiment.global_batch)
         if fits(there):
             times.append(float(there.time_to_train))
     if advice.changes:
-        then = predict(now.experiment.set(advice.changes))
+        then = predict(what_if(now.experiment, advice.changes))
         assert fits(then) and float(then.time_to_train) == min(times)
         saved = 1 - float(then.time_to_train) / float(now.time_to_train)
         shorter = max(now.terms, key=lambda name: now.terms[name] - then.terms[name])

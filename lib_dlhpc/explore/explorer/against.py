@@ -2,9 +2,10 @@
 
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, value_at
 from lib_dlhpc.explore.explorer.controls import NAMED, standing
-from lib_dlhpc.explore.explorer.headlines import SAME, endless, expected_time, run_time
+from lib_dlhpc.explore.explorer.headlines import SAME, time_words
 from lib_dlhpc.explore.explorer.parts import step_parts
 from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.prediction.advice import endless, run_time
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -46,10 +47,10 @@ def difference_words(p: Breakdown, a: Breakdown, changed: str) -> str:
         moved = ", ".join(f"{name} {by}" for name, by in moved_terms(p, a))
         by += f": {moved}" if moved else ""
     words = f"Against A ({changed}), a step takes {by}."
-    whole, before = expected_time(p), expected_time(a)
+    whole, before = run_time(p), run_time(a)
     if abs(whole - before) > SAME * before:
         took = f" The run takes {show(whole, 's')} instead of {show(before, 's')}."
-        never = f" Time to train: {run_time(p)}; A: {run_time(a)}."
+        never = f" Time to train: {time_words(p)}; A: {time_words(a)}."
         words += never if endless(p) or endless(a) else took
     held = float(p.memory_total) - float(a.memory_total)
     if abs(held) > 0.01 * float(a.memory_total):

@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from html import escape
 
-import numpy as np
-
 from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.prediction import Breakdown
-from lib_dlhpc.prediction.advice import fits, held
+from lib_dlhpc.prediction.advice import endless, fits, held, run_time
 from lib_dlhpc.prediction.replays import Replay
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
@@ -24,7 +22,6 @@ MEANING = {  # "{}": what is counted
 MORE_IS_BETTER = ("Throughput", "MFU")
 SIGNS = {"good": "✓", "fair": "≈", "poor": "✗", "unknown": "?"}
 SAME = 5e-4  # relative; less is no difference
-ENDLESS = 1e-3  # goodput: with less, a run is never done
 
 
 @dataclass(frozen=True)
@@ -50,26 +47,14 @@ def peak_of(p: Breakdown) -> float:
     return float(peak_rate(p.experiment.machine.device, p.experiment.strategy.precision))
 
 
-def expected_time(p: Breakdown) -> float:
-    """Return the s of the run, failures included where nodes fail."""
-    if np.isinf(p.experiment.machine.node_mtbf):
-        return float(p.time_to_train)
-    return float(p.resilience.expected_time)
-
-
-def run_time(p: Breakdown) -> str:
+def time_words(p: Breakdown) -> str:
     """Return the time of the run in words, failures included."""
-    return "never done" if endless(p) else show(expected_time(p), "s")
-
-
-def endless(p: Breakdown) -> bool:
-    """Whether failures come so often that the run hardly advances."""
-    return float(p.time_to_train) < ENDLESS * expected_time(p)
+    return "never done" if endless(p) else show(run_time(p), "s")
 
 
 def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
     """Return the headline numbers, the time to train first; the memory where it does not suffice."""
-    seconds, step, energy = expected_time(p), float(p.step_time), float(p.energy_to_train)
+    seconds, step, energy = run_time(p), float(p.step_time), float(p.energy_to_train)
     unit, many = "tokens" if tokens(p) else "samples", float(p.throughput) * (tokens(p) or 1)
     used = float(p.utilization)
     batch = f"batch of {int(p.experiment.global_batch):,} samples"
@@ -84,7 +69,7 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
     used_for = show(float(p.device_hours), "device-hours")
     spent = show(energy / 3600, "Wh") if energy >= 3600 else show(energy, "J")
     found = [
-        Headline("Time to train", seconds, run_time(p), _time_remark(p, replay, seconds)),
+        Headline("Time to train", seconds, time_words(p), _time_remark(p, replay, seconds)),
         Headline("One step", step, show(step, "s"), f"of {int(p.steps):,} steps"),
         Headline("Throughput", many, format_plain(many), batch, f"{unit}/s", unit.capitalize()),
         Headline("MFU", used, f"{used:.1%}", peak),

@@ -188,7 +188,9 @@ class Explorer:
         for section in self.sections:
             section.follow(p, known.bands)
         self.words["why"].value = explanations_html(explain(p)) if self.every.value else ""
-        self.plan.follow(p, (_serial(self.panel.moved), _serial(self.bar.asked)))
+        newest = (_serial(self.panel.moved), _serial(self.bar.asked))
+        choice = self.choice
+        self.plan.follow(p, newest, lambda changes: experiment_of(choice.with_changes(changes)))
 
     def _prediction_of_a(self) -> Breakdown | None:
         """Return the prediction of A; None where it is what is shown."""

@@ -11,7 +11,9 @@ from lib_dlhpc.explore.blocks.plain_text import Readable
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.advice import Advice, advise
 from lib_dlhpc.prediction.replays import Replay
+from lib_dlhpc.spec.experiment import Experiment
 
+Applied = Callable[[dict[str, Any]], Experiment]
 HERE = Path(__file__).parent / "static"
 GOOD, FAIR = 0.1, 0.25  # error against the publication up to which a prediction is good, or fair
 
@@ -38,9 +40,12 @@ class Plan(Readable, anywidget.AnyWidget):
         """Say that the advice is of other settings."""
         self.state = {**self.state, "stale": True}
 
-    def follow(self, prediction: Breakdown, answered: tuple[int, int]) -> None:
-        """Look for what helps this run most: tens of predictions, so once the controls rest."""
-        self._show(advise(prediction), answered)
+    def follow(self, prediction: Breakdown, answered: tuple[int, int], applied: Applied) -> None:
+        """Look for what helps this run most: tens of predictions, so once the controls rest.
+
+        applied: the experiment that a click on Apply would show, so that what is promised is what it gives.
+        """
+        self._show(advise(prediction, applied), answered)
 
     def _show(self, advice: Advice, answered: tuple[int, int]) -> None:
         self.state = {

@@ -11,13 +11,14 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.address import decode, encode
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, read
 from lib_dlhpc.explore.explorer.controls import CONTROLS, GROUPS, NAMED, OPTIONS
-from lib_dlhpc.explore.explorer.headlines import expected_time, headlines
+from lib_dlhpc.explore.explorer.headlines import headlines
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.page import Explorer
 from lib_dlhpc.explore.explorer.panel import control_state, wanted
 from lib_dlhpc.explore.explorer.parts import step_parts
 from lib_dlhpc.explore.explorer.presets import CHIPS, names, of_file, preset
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.advice import run_time
 from lib_dlhpc.prediction.replays import replays
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import dumps, loads, read_experiment
@@ -57,7 +58,7 @@ def starts():
 def shown(prediction):
     return (
         float(prediction.step_time),
-        expected_time(prediction),
+        run_time(prediction),
         float(prediction.energy_to_train),
         tuple(prediction.memory.items()),
     )
