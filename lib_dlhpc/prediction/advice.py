@@ -5,6 +5,7 @@ predicted as it would be applied, a measured compute time included, and must exc
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import isinf, prod
 from typing import Any, NamedTuple
 
@@ -232,7 +233,7 @@ def _make_fit(p: Breakdown, apply: Apply) -> Advice:
     changes: Changes = {}
     here, seconds = p, _clock(p)
     while not fits(here) and len(labels) < MOST:
-        found = _priced(here, lambda more, then=changes: apply(then | more))
+        found = _priced(here, partial(_after, apply, changes))
         best = _fastest_or_least(list(found), seconds)
         if best is None or held(best[2]) >= held(here):
             break
@@ -247,6 +248,10 @@ def _make_fit(p: Breakdown, apply: Apply) -> Advice:
     took = "" if endless(here) else f" and trains in {format_quantity(seconds(here), 's')}"
     words += f" Try: {label}. It then holds {format_quantity(held(here), 'B')}{took}."
     return Advice(words, label, changes)
+
+
+def _after(apply: Apply, changes: Changes, more: Changes) -> Experiment:
+    return apply(changes | more)
 
 
 def _fastest_or_least(
