@@ -1,5 +1,6 @@
 """A lesson covers what a guess is about, answers at once, and remembers."""
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from string import Formatter
@@ -22,7 +23,7 @@ def test_a_guess_is_final_and_stands_beside_the_result():
     lesson = Lesson()
     card = lesson.predict("How many?", 90.0, "%", "So it is.", then=ipywidgets.Label("the chart"))
     said = card.question.answer("50%")
-    assert said["words"] == "You said 50%; it is 90%. So it is."
+    assert said["words"] == "You said 50%; it is 90%. Your guess is 40 points too low. So it is."
     assert said["bars"] == [["your guess", 50.0, "50%"], ["result", 90.0, "90%"]]
     assert said["final"] and said["right"] is False
     assert card.question.answer("90%") == said and len(lesson.guesses) == 1
@@ -104,6 +105,42 @@ def test_surprises_come_with_the_largest_first_and_fill_as_guesses_come():
     assert "a factor of 100" in table.value and "close" in table.value
 
 
+@pytest.mark.parametrize(
+    ("guess", "unit", "words"),
+    [
+        ("90", "", ""),
+        ("45", "", "Your guess is too low by a factor of 2."),
+        ("108", "ms", "Your guess is 20% too high."),
+        ("900", "", "Your guess is too high by a factor of 10."),
+        ("4.5", "", "Your guess is too low by a factor of 20."),
+        ("89", "%", "Your guess is 1 point too low."),
+        ("-3", "", ""),
+        ("1e12", "", "Your guess is too high by a factor of more than a million."),
+    ],
+)
+def test_a_guess_of_a_number_is_answered_by_how_far_it_is_off(guess, unit, words):
+    value = 0.09 if unit == "ms" else 90.0
+    said = Lesson().predict("How many?", value, "s" if unit == "ms" else unit, "So it is.")
+    answer = said.question.answer(f"{guess} {unit}".strip())["words"]
+    assert answer.endswith(
+        f". {words} So it is." if words else f"{answer.split('. ')[0]}. So it is."
+    )
+
+
+class Anything:
+    """A number of a lesson, whatever its format."""
+
+    def __format__(self, spec):
+        return "7"
+
+
+class Numbers(dict):
+    """The numbers of a lesson, none of which is computed."""
+
+    def __missing__(self, key):
+        return Anything()
+
+
 LESSONS = sorted(
     f"lib_dlhpc.explore.{file.parent.name}.questions" for file in PAGES.rglob("lesson.toml")
 )
@@ -125,6 +162,30 @@ def test_a_lesson_has_every_number_that_it_names(name: str) -> None:
     guesses = {key for key, text in lesson.texts.items() if "guess" in text}
     assert set(lesson.outcomes) == guesses
     assert set(lesson.draws) == {key for key, text in lesson.texts.items() if "compute" in text}
+
+
+@pytest.mark.parametrize("name", LESSONS)
+def test_no_text_that_a_lesson_shows_has_a_number_left_out(name: str) -> None:
+    """Questions, options, instructions, answers, feedback to each mistake and hints."""
+    own = import_module(name).lesson
+    known = {
+        key: (lambda text=text: (text.get("options") or [1.0])[0], None)
+        for key, text in own.texts.items()
+        if "guess" in text
+    }
+    lesson = replace(own, numbers=Numbers(), outcomes=known, guesses=[])
+    for key in lesson.texts:
+        asked = lesson.ask(key, 1 if "compute" in lesson.texts[key] else None)
+        for card in getattr(asked, "children", ()) if not hasattr(asked, "question") else [asked]:
+            question = card.question
+            shown = [question.question, question.unit, *question.options]
+            shown += [question._judge(option)["words"] for option in question.options]
+            if question.kind in ("step", "number"):
+                shown.append(question._judge("1")["words"])
+            if "compute" in lesson.texts[key]:
+                judge = question._judge
+                shown += [judge.hint, *(said for _, said in judge.mistakes)]
+            assert not any("{" in text or "}" in text for text in shown), (key, shown)
 
 
 def test_the_place_of_an_answer_tells_nothing() -> None:

@@ -44,7 +44,7 @@ import ipywidgets
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.numeric import Drawn, Numeric, factor_between, number, shown
+from lib_dlhpc.explore.blocks.numeric import Drawn, Numeric, factor_between, number, off_by, shown
 from lib_dlhpc.explore.blocks.panels import wide_html
 from lib_dlhpc.explore.blocks.plain_text import Column, Line, text_of
 from lib_dlhpc.explore.blocks.practice import Practice
@@ -115,7 +115,9 @@ class Lesson:
             raise SpecError(f"Nothing is called {name!r}. There are: {', '.join(self.names)}.")
         text = self.texts[name]
         if "steps" in text:
-            pairs = ((do, lambda see=see: self.filled(see)) for do, see in text["steps"])
+            pairs = (
+                (self.filled(do), lambda see=see: self.filled(see)) for do, see in text["steps"]
+            )
             listed = self.steps(*pairs)
             for number, step in enumerate(listed.children, 1):
                 step.question.place = Place(self.module, f"{name}.{number}", "step")
@@ -191,7 +193,8 @@ class Lesson:
                 return verdict(None, f"It is {right}. {explanation}", final=True)
             taken = Guess(question, shown(guess, unit), right, factor_between(guess, value))
             bars = [["your guess", guess, taken.guess], ["result", value, right]]
-            return self._taken(taken, explanation, text, bars=bars, value=guess)
+            words = " ".join(filter(None, (off_by(guess, value, unit), explanation)))
+            return self._taken(taken, words, text, bars=bars, value=guess)
 
         return self._card("number", question, judge, explanation, then, result, unit)
 
@@ -257,7 +260,8 @@ class Lesson:
         said = text.get("mistakes", {})
         mistakes = [(value, said[mistake].format(**own)) for mistake, value in wrong.items()]
         unit, hint = text.get("unit", ""), text.get("hint", "")
-        return Numeric(text["compute"].format(**own), answer, unit, hint, mistakes)
+        asked, hint = text["compute"].format(**own), hint.format(**own)
+        return Numeric(asked, answer, unit, hint, mistakes)
 
     def steps(self, *steps: tuple[str, str | Callable[[], str]]) -> Column:
         """List things to do with the experiment above: pairs of an instruction and the answer to compare with."""

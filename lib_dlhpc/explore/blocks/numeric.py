@@ -133,3 +133,17 @@ def factor_between(guess: float, value: float) -> float:
     if guess * value <= 0:
         return math.inf
     return max(guess / value, value / guess)
+
+
+def off_by(guess: float, value: float, unit: str = "") -> str:
+    """Say how far a guess is off, and in which direction; "" where it is right, or no factor lies between."""
+    factor, side = factor_between(guess, value), "high" if guess > value else "low"
+    if factor < 1 + EXACT or math.isinf(factor):
+        return ""
+    if unit == "%":
+        by = f"{float(f'{abs(guess - value):.2g}'):g}"
+        return f"Your guess is {by} point{'s' * (by != '1')} too {side}."
+    if factor < 2:
+        return f"Your guess is {abs(guess / value - 1):.0%} too {side}."
+    most = "more than a million" if factor > MOST else f"{float(f'{factor:.2g}'):,g}"
+    return f"Your guess is too {side} by a factor of {most}."

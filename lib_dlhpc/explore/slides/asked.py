@@ -153,7 +153,7 @@ def _tried(lesson: Lesson, name: str) -> str:
 def to_try(lesson: Lesson, steps: Sequence[Sequence[str]]) -> str:
     """Return things to try, numbered, each with what is seen."""
     return "\n".join(
-        f"{number}. {plain(do)} {plain(lesson.filled(see))}"
+        f"{number}. {plain(lesson.filled(do))} {plain(lesson.filled(see))}"
         for number, (do, see) in enumerate(steps, 1)
     )
 

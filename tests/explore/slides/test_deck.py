@@ -38,6 +38,7 @@ from lib_dlhpc.explore.slides.sources import Titles, lesson_of, titles_of
 from lib_dlhpc.serving.published import published
 
 MARKDOWN = r"^\||`|\]\(|(?<!\S)\*+\w|\w\*+(?!\S)"
+UNFILLED = r"\{\w+(?::[^{}]*)?\}"  # a number that a lesson names
 # What a title points to when nothing before it says so: "its" may follow its noun, as in "a node and its link".
 POINTS = re.compile(
     r"^(?:its|that|this|these|they|it)\b|\bthen\b|\b(?:is|does) (?:it|that)\b", re.I
@@ -72,6 +73,7 @@ def test_about_twenty_slides_with_few_lines_and_notes(decks, name):
 def test_notes_have_no_markdown(decks, name):
     for slide in decks[name]:
         assert not re.search(MARKDOWN, slide.notes), (slide.title, slide.notes)
+        assert not re.search(UNFILLED, slide.notes), (slide.title, slide.notes)
     assert "\nMinutes 0-" in decks[name][0].notes
 
 
