@@ -96,16 +96,19 @@ def about() -> dict[str, str]:
 
 
 def card(module: course.Module) -> str:
-    """Return a module as a card: its picture, number, minutes, question, what it builds on, its labs."""
+    """Return a module as a card: its picture, place in the path, minutes, question, what it builds on, its labs."""
     from lib_dlhpc.explore.front.thumbnails import PICTURES
 
     labs = "".join(
         f'<span class="lab">Lab: {escape(course.LABS[lab].title)}</span>' for lab in module.labs
     )
-    needs = f" · after {', '.join(module.needs)}" if module.needs else ""
+    steps = {each.number: str(step) for step, each in enumerate(course.PATH, 1)}
+    first = [steps[number] for number in module.needs]
+    needs = f" · after {', '.join(first)}" if first else ""
     return (
         f'<a class="module" href="{RENDER}{module.file}" data-number="{module.number}">{PICTURES[module.number]()}'
-        f'<span class="text"><small>{module.number} · {module.minutes} min{needs}</small><b>{escape(module.title)}</b>'
+        f'<span class="text"><small>Step {steps[module.number]}{needs} · {module.minutes} min</small>'
+        f"<b>{escape(module.title)}</b>"
         f'<span class="asks">{escape(module.question)}</span><span class="done" hidden></span></span>{labs}</a>'
     )
 

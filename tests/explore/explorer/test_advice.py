@@ -1,4 +1,4 @@
-"""A click on Apply gives what the advice promises, with the page's own settings; and nothing that was tried is better."""
+"""A click on Apply gives what the advice promises, with the page's own settings; nothing that was tried is better."""
 
 import re
 

@@ -190,6 +190,17 @@ async function alive() {
 setInterval(() => document.visibilityState === "visible" && alive(), 10_000);
 addEventListener("dlhpc-unheard", alive);
 
+// The sentence on what comes stays until the first widget is there; a page without widgets needs none.
+function arrives() {
+  const words = document.getElementById("dlhpc-loading");
+  const there = () => cells.querySelector(".jupyter-widgets, .dlhpc-figure-view") || !document.querySelector('script[type="application/vnd.voila.cell-output+json"]');
+  const look = (_, seen) => { if (there() || !lost.hidden) { words.remove(); seen?.disconnect(); } };
+  const seen = new MutationObserver(look);
+  seen.observe(document.body, { childList: true, subtree: true });
+  look(null, seen);
+}
+
+arrives();
 rows();
 cells.parentElement.append(...document.querySelectorAll(".dlhpc-next")); // Voila moves the cells to the end
 contents();
