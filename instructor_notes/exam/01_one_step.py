@@ -203,6 +203,30 @@ def turning_point(draw: Draw) -> Question:
     )
 
 
+def fused_layers(draw: Draw) -> Question:
+    """What fusing all that is neither a GEMM nor attention is worth to a step."""
+    light, kernels = draw.between(14, 54, 0.5), draw.between(3, 8, 1)
+    left = 100 - light + light / kernels
+    return Question(
+        "fused layers",
+        f"On a GPU, norms, activations, dropout and sums take {light}% of a step, all of it moving data; GEMMs and"
+        f" attention take the rest. A compiler fuses them {kernels} to a kernel, so that they move one byte where they"
+        f" moved {kernels}. How many times as fast is the step?",
+        f"{100 / left:.2f}",
+        {
+            f"{kernels:.2f}": "A step gains what its fused kernels gain.",
+            f"{100 / (100 - light):.2f}": "What is fused costs nothing.",
+            f"{1:.2f}": "Fusion removes no FLOP, so it removes no time.",
+        },
+        "Fused layers take a part of their time, by their bytes; the others take all of theirs.",
+        [
+            Step("Fused layers, of the old step", light / kernels, "%"),
+            Step("With the others", left, "%"),
+            Step("The old step over the new", 100 / left),
+        ],
+    )
+
+
 OPEN = Open(
     "A colleague measures that a network trains 1.6 times as fast on a GPU with three times the peak FLOP/s, and calls"
     " the new GPU faulty. Explain what you would look at before you agree, and name one measurement that would settle"
@@ -249,4 +273,5 @@ QUESTIONS = [
         "The parameters are not known well enough to blame the formula.",
     ),
     turning_point,
+    fused_layers,
 ]

@@ -23,8 +23,8 @@ from lesson_page import (
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "01_one_step.ipynb"
-PLOTS = 6
-QUESTIONS = 27
+PLOTS = 8
+QUESTIONS = 37
 MOVES = {
     0: {
         "Batch": "ArrowRight",
@@ -40,8 +40,16 @@ MOVES = {
         "Device": "V100, 16 bits",
     },
     2: {"Edge": "ArrowRight", "Message": "ArrowRight", "Array": "ArrowRight"},
+    3: {
+        "Sequence": "ArrowLeft",
+        "Batch": "ArrowLeft",
+        "Network": "OPT, 125 M",
+        "GPU": "A100",
+        "Attention": "fused",
+        "Other layers": "fused with neighbors",
+    },
 }
-GUESSES = {0: "0.3", 7: "2", 13: "512", 19: "50"}
+GUESSES = {0: "0.3", 7: "2", 13: "512", 19: "9", 24: "8", 28: "50"}
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
@@ -76,7 +84,7 @@ def test_walls_say_why_and_a_check_answers_the_mistake(page: Any, eventually: An
 def test_a_measurement_can_be_cancelled_and_a_run_stands_beside_what_was_predicted(
     page: Any, eventually: Any
 ) -> None:
-    measured, run = experiment(page, 2), experiment(page, 3)
+    measured, run = experiment(page, 2), experiment(page, 5)
     tells(measured, "not this machine")
     can_be_cancelled(measured, "Measure")
     tells(run, "Not measured on this page yet")
@@ -84,6 +92,15 @@ def test_a_measurement_can_be_cancelled_and_a_run_stands_beside_what_was_predict
     eventually(lambda: judged(run), what="the run")
     tells(run, "measured here", "backward")
     has(run.locator(".dlhpc-plot[data-serial] svg"))
+
+
+def test_passes_run_here_beside_what_was_predicted(page: Any, eventually: Any) -> None:
+    passes = experiment(page, 4)
+    slider(page, 4, "Array").press("Home")
+    tells(passes, "8 passes over 1.05 MB")
+    click_soon(passes.get_by_role("button", name="Run the passes"))
+    eventually(lambda: "times as fast; predicted" in passes.inner_text(), what="the passes")
+    has(passes.locator(".dlhpc-plot[data-serial] svg"))
 
 
 def test_everyone_can_use_the_page_and_it_costs_little_memory(

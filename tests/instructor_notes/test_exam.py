@@ -12,6 +12,7 @@ from lib_dlhpc.teaching.questions import read
 
 NAMES = [module.name for module in PATH]
 WITH_ELEVEN = (
+    "01_one_step",
     "02_data_parallel",
     "05_hybrid_parallel",
     "08_memory_and_out_of_core",

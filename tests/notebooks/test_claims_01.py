@@ -8,7 +8,7 @@ from module_text import has_every_part
 from lib_dlhpc.calibration.messages import curve
 from lib_dlhpc.calibration.numbers import TRAFFIC
 from lib_dlhpc.costs.compute import layer_times
-from lib_dlhpc.explore.one_step import here, layers
+from lib_dlhpc.explore.one_step import here, kernels, layers, passes
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.measured import GEMM, SUM, message_ratio
 from lib_dlhpc.explore.one_step.roofline import (
@@ -169,8 +169,34 @@ def test_what_the_check_says_leaves_starting_only():
     assert {bound for name, bound in bounds.items() if name != "update"} == {"launch-bound"}
 
 
+def test_attention_takes_far_more_of_a_step_than_of_its_flop_until_it_is_fused():
+    """The notes have these numbers, too."""
+    eager = kernels.Setting()
+    fused = eager._replace(attention="on")
+    assert kernels.flop_share(eager) == pytest.approx(0.09, abs=0.005)
+    assert kernels.time_share(eager) == pytest.approx(0.396, abs=0.001)
+    assert kernels.times_as_fast(eager, attention="on") == pytest.approx(1.53, abs=0.005)
+    light = []
+    for setting in (fused, fused._replace(fused=True)):
+        found = kernels.operators(setting)
+        light.append((found["normalization"].moved + found["elementwise"].moved) / 1e9)
+    assert light == pytest.approx([41.8, 30.3], abs=0.05)
+
+
+def test_an_h100_starts_kernels_no_faster_than_an_a100():
+    peaks = [read_device(name).peak["fp16"] for name in (GPUS[1], GPUS[-1])]
+    assert peaks[1] / peaks[0] == pytest.approx(3.2, abs=0.05)
+    launches = [float(read_device(name).launch) for name in kernels.DEVICES.values()]
+    assert launches == pytest.approx([5e-6] * 3)
+
+
+def test_blocks_of_the_example_gain_less_than_the_bytes_that_they_save():
+    assert passes.predicted(passes.Setting(), MINE).gain == pytest.approx(1.45, abs=0.005)
+    assert passes.cache_gain(passes.Setting(), MINE) < passes.Setting().passes / 4
+
+
 def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
-    has_every_part(repository / "modules" / "01_one_step.ipynb", 4, 4)
+    has_every_part(repository / "modules" / "01_one_step.ipynb", 6, 5)
 
 
 def test_the_answers_of_the_instructors_notes():

@@ -1,11 +1,12 @@
 """Diagrams of the slides of module 01: what a roof leaves of the peak, and the parameters of a machine."""
 
 from lib_dlhpc.costs import peak_rate
-from lib_dlhpc.explore.one_step import here
+from lib_dlhpc.explore.one_step import here, kernels
 from lib_dlhpc.explore.one_step.machines import example, precision_of
 from lib_dlhpc.explore.slides.diagram import (
     BLUE,
     GRAY,
+    GREEN,
     ORANGE,
     Bar,
     Diagram,
@@ -72,8 +73,24 @@ def launches() -> Diagram:
     return stacked({"a step": parts}, inks, "s", "time")
 
 
+def fusion() -> Diagram:
+    """Return the bytes of GPT-2's norms and elementwise layers, one kernel each, and fused with their neighbors."""
+    setting = kernels.Setting(attention="on")
+    light = ("normalization", "elementwise")
+    inks = dict(zip(light, (ORANGE, GREEN), strict=True))
+    rows = {
+        words: {name: kernels.operators(own)[name].moved for name in light}
+        for words, own in (
+            ("one kernel per layer", setting),
+            ("fused", setting._replace(fused=True)),
+        )
+    }
+    return stacked(rows, inks, "B", "bytes to and from memory")
+
+
 DIAGRAMS = {
     "Where does one training step's time go on my machine?": roof,
     "How fast is your machine?": machine,
+    "What does fusing kernels remove?": fusion,
     "share_of_the_allreduce: answer": launches,
 }

@@ -6,7 +6,7 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import BESIDE, HALO, SI, Layers, data, drawing
-from lib_dlhpc.explore.one_step.charts import PASSES
+from lib_dlhpc.explore.one_step.charts import LAUNCHES, OPERATORS, PASSES
 from lib_dlhpc.results.palette import SERIES
 
 BLUE, ORANGE, GREEN, GRAY = (SERIES[k] for k in (0, 4, 2, 6))
@@ -131,6 +131,41 @@ def one_step_messages() -> Layers:
 def one_step_sums() -> Layers:
     """Arrays added up (circles) and copied (triangles)"""
     return measured(_sizes("size of an array"), _amounts("bytes moved per second", "B/s"), low=True)
+
+
+@drawing(
+    height=110,
+    left=104,
+    right=90,
+    parts={"row": "", "part": "class", "size": "time", "share": "share of the step"},
+)
+def one_step_kernels() -> Layers:
+    """Which kernels take the time of a step?"""
+    return kit.stacked_bars("time of one step", "s", OPERATORS, 100, [LAUNCHES], tickCount=4)
+
+
+@drawing(
+    height=110,
+    left=104,
+    right=90,
+    parts={"row": "", "part": "class", "size": "bytes", "share": "share of the step"},
+)
+def one_step_traffic() -> Layers:
+    """Which kernels move the bytes of a step?"""
+    inks = {name: ink for name, ink in OPERATORS.items() if name != LAUNCHES}
+    return kit.stacked_bars("bytes to and from memory", "B", inks, 100, tickCount=4)
+
+
+@drawing(height=110, left=180, right=90, top=8, bars={"label": "", "words": "time"})
+def one_step_passes() -> Layers:
+    """How long do the passes take? (light: predicted)"""
+    x = kit.x_axis("seconds:Q", "all passes", SI.format("s"), tickCount=4, scale={"domainMin": 0})
+    bars = data("bars", x=x, y=kit.rows_axis("label:N", kit.ORDER, 176))
+    return (
+        bars.transform_filter("datum.what == 'measured'").mark_bar(color=BLUE),
+        bars.transform_filter("datum.what == 'predicted'").mark_bar(color=BLUE, opacity=0.35),
+        kit.words_beside(bars),
+    )
 
 
 def _corner(now: alt.Chart, low: bool) -> alt.Chart:

@@ -1,9 +1,11 @@
 """Problems of module 01, one step."""
 
 from lib_dlhpc.costs import flat
+from lib_dlhpc.costs.operators import by_operator
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.roofline import Setting, device_of, point, roof
 from lib_dlhpc.prediction.collectives import ALGORITHMS
+from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
@@ -43,6 +45,23 @@ def arithmetic(batch: int) -> float:
 a100 = device_of(Setting(device="a100-sxm-40gb"), mine)
 ALPHA, BETA = draw.any([5e-6, 3e-6, 8e-6]), 1 / draw.any([12.5e9, 25e9])
 SIZE = draw.any([250e3, 100e3, 400e3, 1e6])
+TOKENS, WIDTH = draw.any([8192, 4096, 16384]), draw.any([2048, 4096, 1024])
+CHAIN = read_model(
+    {
+        "family": "sequential",
+        "input": [TOKENS, WIDTH],
+        "layers": [{"kind": "gelu"}, {"kind": "relu"}, {"kind": "layer_norm", "scale": False}],
+    }
+)
+STARTED, MEMORY = float(a100.launch), float(a100.memory_bandwidth)
+ONCE = 2 * TOKENS * WIDTH * 2  # B that a pass over an activation in 16 bits reads and writes
+
+
+def chain_seconds(fused: bool) -> float:
+    """Return the seconds of the chain, forward and backward."""
+    found = by_operator(CHAIN, a100, 1, "fp16", "sgd", fused).values()
+    return sum(each.seconds + each.launches for each in found)
+
 
 PROBLEMS = [
     Problem(
@@ -80,5 +99,17 @@ PROBLEMS = [
         float(ALGORITHMS["recursive_doubling"](SIZE, flat(2, ALPHA, BETA)).total),
         Step("Its bytes: n β", SIZE * BETA, "s"),
         Step("With the latency: α + n β", ALPHA + SIZE * BETA, "s"),
+    ),
+    Problem(
+        "Fused neighbors",
+        f"An A100 moves {show(MEMORY, 'B/s')} and starts a kernel in {show(STARTED, 's')}. Three layers without"
+        f" products follow each other, on an activation of {TOKENS:,} tokens of {WIDTH:,} numbers in 16 bits; each"
+        " reads and writes all of it, and backward moves twice the bytes of forward with twice the kernels. A compiler"
+        " makes one kernel of them, in each direction. How much time does that save in a step?",
+        chain_seconds(False) - chain_seconds(True),
+        Step("One layer, forward: 2 × tokens × width × 2 B", ONCE, "B"),
+        Step("Two layers fewer, forward and backward: 2 × 3 of these", 6 * ONCE, "B"),
+        Step("Over the bandwidth", 6 * ONCE / MEMORY, "s"),
+        Step("And 2 × 3 launches fewer", 6 * ONCE / MEMORY + 6 * STARTED, "s"),
     ),
 ]

@@ -6,7 +6,7 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
-from lib_dlhpc.explore.one_step import here, layers
+from lib_dlhpc.explore.one_step import here, kernels, layers, passes
 from lib_dlhpc.explore.one_step.layers import Row
 from lib_dlhpc.explore.one_step.layers import Setting as Step
 from lib_dlhpc.explore.one_step.machines import Mine
@@ -74,6 +74,35 @@ def too_big() -> str:
     return predict(layers.experiment(step, layers.device_of(step, mine))).walls[0]
 
 
+EAGER = kernels.Setting()
+SCORES_KEPT = EAGER._replace(attention="on")
+ALL_FUSED = SCORES_KEPT._replace(fused=True)
+SMALL = ALL_FUSED._replace(model="opt-125m", sequence=256, batch=1)
+
+
+def moved(setting: kernels.Setting, *names: str) -> str:
+    """Return the bytes of some classes of operators."""
+    found = kernels.operators(setting)
+    return show(sum(found[name].moved for name in names), "B")
+
+
+def kernel_count(setting: kernels.Setting) -> str:
+    """Return the kernels of a step."""
+    return f"{kernels.total(kernels.operators(setting)).kernels:,.0f}"
+
+
+def attention_bytes() -> float:
+    """Return the share of a step's bytes that eager attention moves."""
+    found = kernels.operators(EAGER)
+    return found["attention"].moved / kernels.total(found).moved
+
+
+def calls(block: int) -> str:
+    """Return the calls of numpy of the default passes in blocks."""
+    own = passes.Setting()
+    return f"{own.array // block * own.passes:,}"
+
+
 def attainable(draw: np.random.Generator) -> Drawn:
     """Return a layer of one learner, and what it reaches: under the slope or under the flat roof."""
     intensity, bandwidth = int(draw.choice(ASKED)), int(draw.integers(3, 16)) * 100
@@ -93,6 +122,14 @@ lesson = Lesson.read(
             lambda: layers.step_by_layers(mine),
         ),
         "longer_message": (lambda: message_ratio(mine), lambda: calibrate_here(mine)),
+        "attention_share": (
+            lambda: 100 * kernels.time_share(EAGER),
+            lambda: kernels.step_by_kernels(),
+        ),
+        "blocked_passes": (
+            lambda: passes.predicted(passes.Setting(), mine).gain,
+            lambda: passes.passes_here(mine),
+        ),
         "share_of_the_allreduce": (
             lambda: 100 * here.exchange_share(here.Setting(), mine),
             lambda: here.run_one_step(mine),
@@ -114,6 +151,26 @@ lesson = Lesson.read(
         ),
         **{f"three_{n}": lambda n=n: three(n) for n in (8, 64)},
         "too_big": too_big,
+        "attention_flop": lambda: kernels.flop_share(EAGER),
+        "attention_bytes": attention_bytes,
+        "attention_moved": lambda: moved(EAGER, "attention"),
+        "attention_fused_moved": lambda: moved(SCORES_KEPT, "attention"),
+        "attention_gain": lambda: kernels.times_as_fast(EAGER, attention="on"),
+        "kernels": lambda: kernel_count(SCORES_KEPT),
+        "kernels_fused": lambda: kernel_count(ALL_FUSED),
+        "light_moved": lambda: moved(SCORES_KEPT, "normalization", "elementwise"),
+        "light_fused_moved": lambda: moved(ALL_FUSED, "normalization", "elementwise"),
+        "light_gain": lambda: kernels.times_as_fast(SCORES_KEPT, fused=True),
+        "gemm_share": lambda: kernels.time_share(ALL_FUSED, "GEMM"),
+        "long_wall": lambda: predict(kernels.experiment(EAGER._replace(sequence=4096))).walls[0],
+        "small_update": lambda: kernels.time_share(SMALL, "optimizer"),
+        "small_launches": lambda: kernels.time_share(SMALL, "launches"),
+        "small_a100": lambda: 1 / kernels.times_as_fast(SMALL, device="a100-sxm-40gb"),
+        "array": lambda: show(passes.Setting().array, "B"),
+        "block": lambda: show(passes.Setting().block, "B"),
+        "cache_gain": lambda: passes.cache_gain(passes.Setting(), mine),
+        "small_calls": lambda: calls(passes.BLOCKS[0]),
+        "whole_calls": lambda: str(passes.Setting().passes),
     },
     draws={"attainable": attainable},
 )

@@ -25,7 +25,7 @@ from lib_dlhpc.costs.compute import layer_times, update_time
 from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.blocks.ranks import stoppable
 from lib_dlhpc.explore.one_step import drawings as one_step_drawings
-from lib_dlhpc.explore.one_step import here, layers, measured, stored
+from lib_dlhpc.explore.one_step import here, kernels, layers, measured, passes, stored
 from lib_dlhpc.explore.one_step.machines import (
     DEVICES,
     Mine,
@@ -82,6 +82,8 @@ def states(mine: Mine) -> dict[str, Any]:
         "one_step_products": measured.products_view(at, mine),
         "one_step_messages": measured.messages_view(at, mine),
         "one_step_sums": measured.sums_view(at, mine),
+        **kernels.step_by_kernels.view(kernels.Setting()).charts,
+        "one_step_passes": passes.passes_state(passes.Times(2.0, 1.0), passes.Times(3.0, 1.0)),
     }
 
 
@@ -232,6 +234,92 @@ def test_a_batch_that_does_not_fit_is_a_wall_and_is_hatched(mine):
     (first,) = data["wall"]["x"]
     fits = setting._replace(batch=first // 2)
     assert predict(layers.experiment(fits, layers.device_of(fits, mine))).walls == []
+
+
+# kernels ----------------------------------------------------------------------------------------------
+
+
+def test_every_position_of_the_kernels_shows_something_of_its_own():
+    page = kernels.step_by_kernels()
+    assert len(controls(page)) == 6
+    each_position_shows_its_own(page)
+
+
+@pytest.mark.parametrize("attention", kernels.ATTENTIONS.values())
+@pytest.mark.parametrize("model", kernels.MODELS.values())
+def test_eager_classes_are_all_of_the_step_that_is_predicted(model, attention):
+    setting = kernels.Setting(model, attention=attention)
+    step = predict(kernels.experiment(setting))
+    whole = kernels.total(kernels.operators(setting)).seconds
+    assert whole == pytest.approx(float(step.compute), rel=1e-9)
+
+
+@pytest.mark.parametrize("device", kernels.DEVICES.values())
+def test_fusing_removes_bytes_and_kernels_and_never_costs_time(device):
+    for attention in kernels.ATTENTIONS.values():
+        setting = kernels.Setting(device=device, attention=attention)
+        eager, fused = (kernels.operators(each) for each in (setting, setting._replace(fused=True)))
+        assert eager["GEMM"] == fused["GEMM"] and eager["attention"] == fused["attention"]
+        before, after = kernels.total(eager), kernels.total(fused)
+        assert after.moved < before.moved and after.kernels < before.kernels
+        assert after.seconds < before.seconds
+        assert kernels.times_as_fast(setting, fused=True) > 1
+
+
+def test_stored_scores_of_long_sequences_are_a_wall():
+    page = kernels.step_by_kernels()
+    by_name = controls(page)
+    assert "✓ It fits." in result_text(page)
+    by_name["Sequence"].value = 4096
+    assert "✕ Wall. Memory" in result_text(page)
+    by_name["Attention"].value, by_name["Batch"].value = "on", 1
+    assert "✓ It fits." in result_text(page)
+
+
+# passes -----------------------------------------------------------------------------------------------
+
+
+def test_blocks_compute_the_same_bits_in_any_size():
+    start = np.linspace(-1, 1, 1000, dtype=np.float32)
+    whole = start.copy()
+    passes.run_passes(whole, 5, len(whole))
+    assert whole == pytest.approx(((start / 2 + 1) / 2 + 1) / 2)
+    for block in (1, 7, 999, 1000, 4000):
+        array = start.copy()
+        passes.run_passes(array, 5, block)
+        assert np.array_equal(array, whole)
+
+
+def test_what_a_click_runs_is_measured_both_ways():
+    found = passes.measure(passes.Setting(2, 4**7, 4**5))
+    assert all(seconds > 0 for seconds in found)
+
+
+def test_predicted_passes_gain_no_more_than_their_number(mine):
+    for count in passes.PASSES:
+        for block in passes.BLOCKS:
+            own = passes.predicted(passes.Setting(count, block=block), mine)
+            assert 0 < own.gain < count
+    whole = passes.predicted(passes.Setting(array=4**10, block=4**10), mine)
+    assert whole.gain == 1
+
+
+def test_a_click_runs_the_passes_of_its_setting_and_says_what_was_predicted(mine):
+    asked: list[passes.Setting] = []
+
+    def measure(setting: passes.Setting) -> passes.Times:
+        asked.append(setting)
+        return passes.Times(3.0, 1.0)
+
+    page = passes.passes_here(mine, measure, thread=Now)
+    before = {shown(page)}
+    for name, value in (("Passes", 16), ("Array", 4**11), ("Block", 4**7)):
+        controls(page)[name].value = value
+        before.add(shown(page))
+    assert len(before) == 4
+    click(page, "Run the passes")
+    assert asked == [passes.Setting(16, 4**11, 4**7)]
+    assert "Block by block is 3.00 times as fast" in result_text(page)
 
 
 # measured ---------------------------------------------------------------------------------------------
