@@ -255,6 +255,32 @@ def twice_the_split(draw: Draw) -> Question:
     )
 
 
+def windows(draw: Draw) -> Question:
+    """The cache of a network most of whose layers have a window."""
+    tokens, every = draw.between(24, 120, 1) * 1000, draw.any([4, 5, 6, 8])
+    window = draw.any([2000, 4000])
+    full, seen = 100 / every, 100 * window / tokens
+    share = full + (100 - full) * seen / 100
+    return Question(
+        "windows",
+        f"In a language model one layer in {every} sees all tokens, and the others see the last {window:,}; all layers"
+        f" are alike otherwise. After {tokens:,} tokens, how large is the cache of a sequence, compared with the same"
+        " model in which all layers see all tokens?",
+        f"{share:.1f}%",
+        {
+            f"{full:.1f}%": "Windows are free.",
+            f"{seen:.1f}%": "All layers have the cache of a window.",
+            f"{100 - full:.1f}%": "One full layer in a few means that few layers have a window.",
+        },
+        "Full layers store all tokens, the others a window each.",
+        [
+            Step("Full layers", full, "%"),
+            Step("The others", share - full, "%"),
+            Step("Both", share, "%"),
+        ],
+    )
+
+
 OPEN = Open(
     "A service of one model on eight GPUs meets its target for the first token, but users complain that answers pause."
     " Somebody proposes larger batches to be cheaper, somebody else twice as many GPUs per replica. Explain the pauses,"
@@ -292,4 +318,5 @@ QUESTIONS = [
     chunks,
     few_users,
     twice_the_split,
+    windows,
 ]

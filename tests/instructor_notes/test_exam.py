@@ -17,6 +17,7 @@ WITH_ELEVEN = (
     "05_hybrid_parallel",
     "08_memory_and_out_of_core",
     "12_train_a_language_model",
+    "13_serving",
 )
 CLOSE = 0.03  # numbers that differ by less are one answer, rounded
 SEEDS = range(6)

@@ -270,7 +270,7 @@ def test_a_latent_vector_is_smaller_than_grouped_heads_and_each_rank_has_it():
 
 
 def test_every_part_is_there(repository):
-    has_every_part(repository / "modules" / "13_serving.ipynb", 8, 3)
+    has_every_part(repository / "modules" / "13_serving.ipynb", 9, 4)
 
 
 def test_near_the_largest_rate_a_fifth_more_requests_wait_several_times_as_long():

@@ -1,7 +1,7 @@
 """Diagrams of the slides of module 01: what a roof leaves of the peak, and the parameters of a machine."""
 
 from lib_dlhpc.costs import peak_rate
-from lib_dlhpc.explore.one_step import here, kernels
+from lib_dlhpc.explore.one_step import here, kernels, passes
 from lib_dlhpc.explore.one_step.machines import example, precision_of
 from lib_dlhpc.explore.slides.diagram import (
     BLUE,
@@ -88,9 +88,18 @@ def fusion() -> Diagram:
     return stacked(rows, inks, "B", "bytes to and from memory")
 
 
+def blocks() -> Diagram:
+    """Return the bytes that eight passes move through memory, over the whole array and block by block."""
+    own = passes.Setting()
+    through = {"whole array": 2.0 * own.passes * own.array, "block by block": 2.0 * own.array}
+    rows = [Lane(name, [Bar(0, size, show(size, "B"))]) for name, size in through.items()]
+    return lanes(rows, "bytes through memory")
+
+
 DIAGRAMS = {
     "Where does one training step's time go on my machine?": roof,
     "How fast is your machine?": machine,
     "What does fusing kernels remove?": fusion,
+    "blocked_passes": blocks,
     "share_of_the_allreduce: answer": launches,
 }

@@ -44,10 +44,12 @@ def step_by_kernels(setting: Setting) -> View:
     """Look for the class that loses most bytes, and whether it also takes most of the time."""
     eager, chosen = operators(eager_of(setting)), operators(setting)
     before, after = total(eager), total(chosen)
+    instead = "as eager ones do"
+    if setting != eager_of(setting):
+        instead = f"instead of {show(before.moved, 'B')} by {before.kernels:,.0f} in {show(before.seconds, 's')}"
     return View(
-        f"<b>A step takes {show(after.seconds, 's')}</b>, eager {show(before.seconds, 's')}:"
-        f" {show(after.moved, 'B')} moved instead of {show(before.moved, 'B')}, {after.kernels:,.0f} kernels"
-        f" instead of {before.kernels:,.0f}. {shares_words(chosen)}",
+        f"<b>A step takes {show(after.seconds, 's')}:</b> {after.kernels:,.0f} kernels move"
+        f" {show(after.moved, 'B')}, {instead}. {shares_words(chosen)}",
         " ".join(predict(experiment(setting)).walls),
         {
             "one_step_kernels": state(eager, chosen, "s"),

@@ -7,6 +7,8 @@ import altair as alt
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.serving.drafts import DRAFT, MODELS, PARTS
+from lib_dlhpc.explore.serving.lengths import LENGTHS as TOKENS
+from lib_dlhpc.explore.serving.lengths import NAMES
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, RATES, STATIC
 from lib_dlhpc.explore.serving.memory import GROUPED, MEMORY, MULTI, SHARED
 from lib_dlhpc.explore.serving.pools import APART, MIXED
@@ -42,6 +44,7 @@ LOOKS = (
     (SERIES[2], [2, 2], "triangle-up"),
     (SERIES[3], [8, 2, 2, 2], "diamond"),
 )
+LENGTHS = dict(zip(NAMES, LOOKS, strict=True))
 REPLICAS = dict(zip(SHAPES.values(), LOOKS, strict=True))
 DRAFTS = dict(zip(MODELS, LOOKS, strict=False))
 STORED = dict(zip(MEMORIES, LOOKS, strict=False))
@@ -105,6 +108,26 @@ def serving_batches() -> Layers:
         shape="stroke", angle=90, size=260, strokeWidth=3, color="currentColor", opacity=1
     )
     return (*kit.line_marks(x, y, list(ATTENTION), ATTENTION), walls, *kit.point(x, y))
+
+
+LONG: dict[str, Any] = {"height": 190, "left": 80, "right": 150, "top": 20}
+
+
+@kit.lines_of("layers", "tokens", "s", **LONG)
+def serving_lengths() -> Layers:
+    """How long does it take? (predicted)"""
+    x = kit.x_axis("x:Q", "tokens of a sequence", kit.WHOLE, log=2, grid=False, values=TOKENS)
+    y = kit.y_axis("y:Q", "time", SI.format("s"), log=10, values=DECADES, scale={"padding": 10})
+    return *kit.line_marks(x, y, list(LENGTHS), LENGTHS), kit.marker(x)
+
+
+@kit.lines_of("layers", "tokens", "B", **LONG)
+def serving_states() -> Layers:
+    """What do the sequences leave in memory? (dashed: what the weights leave free)"""
+    x = kit.x_axis("x:Q", "tokens of a sequence", kit.WHOLE, log=2, grid=False, values=TOKENS)
+    y = kit.y_axis("y:Q", "bytes", SI.format("B"), log=10, values=DECADES, scale={"padding": 10})
+    free = kit.level("free", y, left=True)
+    return *kit.line_marks(x, y, list(LENGTHS), LENGTHS), kit.marker(x), *free
 
 
 @kit.lines_of("batching", "requests/s", "s", height=210, left=80, right=150, top=20)

@@ -1,5 +1,6 @@
 """Problems of module 13, serving."""
 
+from lib_dlhpc.explore.serving import lengths
 from lib_dlhpc.explore.serving.memory import Setting as Room
 from lib_dlhpc.explore.serving.memory import fit, heads_of
 from lib_dlhpc.explore.serving.phases import ANSWER, parts, served
@@ -20,6 +21,11 @@ step, bandwidth = (
     parts(Phases())[1].total / (ANSWER - 1),
     served(Phases())[0].machine.device.memory_bandwidth,
 )
+TOKENS, WINDOW = draw.any([131072, 65536, 262144]), draw.any([4096, 1024, 2048])
+FULL = draw.any([8, 4, 16])  # one layer in so many
+GROUPED = 2 * 8 * SIZE * 2  # B of a token in a layer of Llama 3 8B
+wide = lengths.Setting(tokens=TOKENS, window=WINDOW, every=FULL)
+full = lengths.LAYERS // FULL
 weights = bytes_read(served(Phases())[1].shard)
 point = chosen(Eight())
 rate, price = point.tokens_per_second, Eight().price
@@ -57,5 +63,16 @@ PROBLEMS = [
         point.cost,
         Step("Dollars a second", PER_NODE * price / 3600),
         Step("Times the seconds of a million tokens", 1e6 / round(rate) * PER_NODE * price / 3600),
+    ),
+    Problem(
+        "Windows",
+        f"{lengths.LAYERS} layers have 8 heads of keys and values, {SIZE} numbers each, 2 bytes a number. One layer in"
+        f" {FULL} sees all tokens, the others the last {WINDOW:,}. How many bytes does a sequence of {TOKENS:,} tokens"
+        " keep?",
+        lengths.bytes_of(wide, lengths.MIXED),
+        Step("A token in a layer: keys and values", GROUPED, "B"),
+        Step(f"All tokens, in {full} layers", full * TOKENS * GROUPED, "B"),
+        Step("A window in the others", (lengths.LAYERS - full) * WINDOW * GROUPED, "B"),
+        Step("Both", (full * TOKENS + (lengths.LAYERS - full) * WINDOW) * GROUPED, "B"),
     ),
 ]

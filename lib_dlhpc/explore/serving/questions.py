@@ -8,10 +8,21 @@ from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.plain_text import Table
-from lib_dlhpc.explore.serving import drafts, here, load, memory, phases, pools, prefixes, replicas
+from lib_dlhpc.explore.serving import (
+    drafts,
+    here,
+    lengths,
+    load,
+    memory,
+    phases,
+    pools,
+    prefixes,
+    replicas,
+)
 from lib_dlhpc.explore.serving.drafts import Setting as Drafted
 from lib_dlhpc.explore.serving.drafts import gain
 from lib_dlhpc.explore.serving.here import Setting as Here
+from lib_dlhpc.explore.serving.lengths import Setting as Long
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, STATIC, felt, simulated
 from lib_dlhpc.explore.serving.load import Setting as Busy
 from lib_dlhpc.explore.serving.memory import GROUPED, MULTI, SHARED, fit, heads_of, kinds
@@ -37,6 +48,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 THIRTEEN = Room(network="llama2-13b")
 FULL = Busy(batching=CONTINUOUS)
 SMALL = Eight(network="llama3-8b")
+SIXTY_FOUR = Long(lengths.TOKEN, tokens=32768, batch=64)
 SLOW = "Ethernet, 25 Gb/s a GPU"
 UNITS = {
     "decode_tokens_per_second": "tokens/s",
@@ -74,6 +86,11 @@ def count(kind: str = GROUPED, **changes: Any) -> str:
     """Return how many sequences fit."""
     setting = Room(**changes)
     return f"{fit(setting, kinds(setting)[kind]).fitting:,}"
+
+
+def long_time(name: str = lengths.HYBRID, **changes: Any) -> float:
+    """Return the s of a prompt of 131,072 tokens, or of other ones."""
+    return lengths.time_of(Long(**changes), name)
 
 
 def rate(tokens: int) -> str:
@@ -215,6 +232,10 @@ lesson = Lesson.read(
     outcomes={
         "answer_time": (lambda: parts(Phases())[1].total, phases.two_phases),
         "sequences_fit": (lambda: fit(THIRTEEN, heads_of(THIRTEEN)).fitting, memory.sequences_fit),
+        "hybrid_prompt": (
+            lambda: long_time(lengths.FULL) / long_time(),
+            lambda: lengths.long_sequences(),
+        ),
         "static_rate": (lambda: 1e3 * felt(FULL).first, load.busy_service),
         "prefix_gain": (lambda: prefixes.gain(Alike()), prefixes.begin_alike),
         "replicas": (shape, replicas.one_or_eight),
@@ -265,6 +286,18 @@ lesson = Lesson.read(
         "gpus_2": lambda: count(network="llama3-70b", gpus=2),
         "gpus_4": lambda: count(network="llama3-70b", gpus=4),
         "gpus_8": lambda: count(network="llama3-70b", gpus=8),
+        "long_full": lambda: show(long_time(lengths.FULL), "s"),
+        "long_linear": lambda: show(
+            lengths.of(Long(), lengths.HYBRID)[0].prefill(Long().tokens).terms["arithmetic"], "s"
+        ),
+        "long_hybrid": lambda: show(long_time(), "s"),
+        "long_million": lambda: show(long_time(tokens=2**20), "s"),
+        "long_million_full": lambda: show(long_time(lengths.FULL, tokens=2**20), "s"),
+        "wall_64": lambda: lengths.wall(SIXTY_FOUR),
+        "token_full": lambda: show(lengths.time_of(SIXTY_FOUR, lengths.FULL), "s"),
+        "token_hybrid": lambda: show(lengths.time_of(SIXTY_FOUR, lengths.HYBRID), "s"),
+        "long_2": lambda: show(long_time(every=2), "s"),
+        "long_16": lambda: show(long_time(every=16), "s"),
         "rate": FULL.rate,
         "static_first": lambda: show(felt(Busy(batching=STATIC)).first, "s"),
         "own_prompt": own_prompt,

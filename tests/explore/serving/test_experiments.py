@@ -14,6 +14,7 @@ from lib_dlhpc.explore.serving import (
     drafts,
     drawings,
     here,
+    lengths,
     load,
     memory,
     phases,
@@ -61,6 +62,7 @@ def states() -> dict[str, Any]:
     return {
         **phases.two_phases.view(Phases()).charts,
         **memory.sequences_fit.view(Room()).charts,
+        **lengths.long_sequences.view(lengths.Setting()).charts,
         **load.busy_service.view(Busy()).charts,
         **prefixes.begin_alike.view(Alike()).charts,
         **replicas.one_or_eight.view(Eight()).charts,
@@ -73,6 +75,7 @@ def states() -> dict[str, Any]:
 EXPERIMENTS = {
     "phases": phases.two_phases,
     "memory": memory.sequences_fit,
+    "lengths": lengths.long_sequences,
     "load": load.busy_service,
     "prefixes": prefixes.begin_alike,
     "replicas": replicas.one_or_eight,
@@ -96,6 +99,7 @@ def test_nothing_is_said_by_color_alone() -> None:
         drawings.DRAFTS,
         drawings.STORED,
         drawings.POOLS,
+        drawings.LENGTHS,
     ):
         assert len({json.dumps(dash) for _, dash, _ in styles.values()}) == len(styles)
         assert len({shape for *_, shape in styles.values()}) == len(styles)
@@ -106,6 +110,58 @@ def test_nothing_is_said_by_color_alone() -> None:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
     each_position_shows_its_own(EXPERIMENTS[name]())
+
+
+# lengths --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shown", [lengths.PROMPT, lengths.TOKEN])
+def test_windows_and_states_never_take_longer_than_full_attention_on_long_sequences(
+    shown: str,
+) -> None:
+    for tokens in lengths.LENGTHS[4:]:
+        setting = lengths.Setting(shown, tokens)
+        full = lengths.time_of(setting, lengths.FULL)
+        for name in lengths.NAMES[1:]:
+            assert lengths.time_of(setting, name) < full
+
+
+def test_in_the_end_full_attention_grows_with_the_square_and_windows_in_proportion() -> None:
+    def growth(name: str) -> float:
+        now, half = (lengths.time_of(lengths.Setting(tokens=n), name) for n in (2**20, 2**19))
+        return now / half
+
+    assert 3.8 < growth(lengths.FULL) < 4
+    assert growth(lengths.WINDOWED) == pytest.approx(2, abs=0.01)
+    for name in (lengths.MIXED, lengths.HYBRID):
+        assert growth(lengths.WINDOWED) < growth(name) < growth(lengths.FULL)
+
+
+def test_what_a_sequence_leaves_is_counted_by_hand() -> None:
+    setting = lengths.Setting(tokens=2**17, window=1024, every=8)
+    token = 2 * 8 * 128 * 2  # B of a layer
+    full = 32 * token * 2**17
+    assert lengths.bytes_of(setting, lengths.FULL) == full
+    assert lengths.bytes_of(setting, lengths.WINDOWED) == 32 * token * 1024
+    assert lengths.bytes_of(setting, lengths.MIXED) == full / 8 + 28 * token * 1024
+    states = lengths.bytes_of(setting, lengths.HYBRID) - full / 8
+    longer = setting._replace(tokens=2**18)
+    assert lengths.bytes_of(longer, lengths.HYBRID) - full / 4 == states > 0
+
+
+def test_networks_have_about_as_many_weights() -> None:
+    weights = [lengths.of(lengths.Setting(), name)[0].shard.weights for name in lengths.NAMES]
+    assert weights[:3] == [weights[0]] * 3
+    assert weights[3] == pytest.approx(weights[0], rel=0.07)
+
+
+def test_the_wall_names_what_does_not_fit() -> None:
+    assert lengths.wall(lengths.Setting()) == ""
+    over = lengths.wall(lengths.Setting(tokens=2**20))
+    assert over.startswith("Memory: full attention does not fit; ") and "262,144 tokens fit" in over
+    longest = lengths.longest(lengths.FULL, lengths.Setting())
+    assert lengths.wall(lengths.Setting(tokens=longest)) == ""
+    assert lengths.wall(lengths.Setting(tokens=2 * longest))
 
 
 # phases ---------------------------------------------------------------------------------------------
