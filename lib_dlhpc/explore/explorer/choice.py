@@ -192,15 +192,21 @@ class History:
     def __init__(self, first: Choice, clock: Callable[[], float] = time.monotonic) -> None:
         self._choices, self._place = [first], 0
         self._clock, self._moved, self._when = clock, frozenset[str](), float("-inf")
+        self._start = first
 
     @property
     def now(self) -> Choice:
         """What is chosen now."""
         return self._choices[self._place]
 
+    def before(self, fields: Iterable[str]) -> Choice:
+        """Return what was chosen before the moves of these fields, if they were the last; else what is chosen now."""
+        return self._start if frozenset(fields) == self._moved else self.now
+
     def choose(self, choice: Choice, moved: Iterable[str] = ()) -> None:
         """Go on to another choice; quick moves of the same fields are one step back."""
         fields, when = frozenset(moved), self._clock()
+        self._start = self.before(fields)
         drag = bool(fields) and fields == self._moved and when - self._when < QUICK
         past = self._choices[: self._place + (not drag and choice != self.now)]
         self._choices = [*past[-MOST:], choice]

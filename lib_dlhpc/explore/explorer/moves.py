@@ -12,7 +12,7 @@ import numpy as np
 
 from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.explorer.choice import TIMES, Choice, experiment_of, value_at
+from lib_dlhpc.explore.explorer.choice import TIMES, Choice, History, experiment_of, value_at
 from lib_dlhpc.explore.explorer.controls import DATASETS, NAMED, standing
 from lib_dlhpc.explore.explorer.measured import OWN
 from lib_dlhpc.prediction import Breakdown, predict
@@ -41,6 +41,20 @@ STREAMED = {"storage.access": "stream", "storage.local": ""}
 Changes = dict[str, Any]
 
 
+def moved_again(history: History, field: str, value: Any) -> tuple[Choice, Breakdown, str]:
+    """Return the choice after one more move: of several moves of one control in a row only the last counts.
+
+    So a control that returns to where it stood brings back all that its moves set beside it. Raises SpecError.
+    """
+    before = history.before([field])
+    if before != history.now:
+        try:
+            return moved(before, field, value)
+        except SpecError:
+            pass
+    return moved(history.now, field, value)
+
+
 def moved(choice: Choice, field: str, value: Any) -> tuple[Choice, Breakdown, str]:
     """Return the choice after one move, its prediction, and what else was set; raises SpecError.
 
@@ -58,15 +72,32 @@ def moved(choice: Choice, field: str, value: Any) -> tuple[Choice, Breakdown, st
         ways.append(unsplit(experiment) | first)
     for others in ways[:-1]:
         try:
-            return _moved(choice, {field: value, **others}, also(experiment, others))
+            return _moved(choice, experiment, field, {field: value, **others})
         except SpecError:
             pass
-    return _moved(choice, {field: value, **ways[-1]}, also(experiment, ways[-1]))
+    return _moved(choice, experiment, field, {field: value, **ways[-1]})
 
 
-def _moved(choice: Choice, changes: Changes, words: str) -> tuple[Choice, Breakdown, str]:
+def _moved(
+    choice: Choice, experiment: Experiment, field: str, changes: Changes
+) -> tuple[Choice, Breakdown, str]:
     further = choice.with_changes(changes)
-    return further, predict(experiment_of(further)), words
+    there = experiment_of(further)
+    words = also(experiment, {key: to for key, to in changes.items() if key != field})
+    other = other_batch(experiment, there) if field in DEGREES else ""
+    return further, predict(there), " ".join(filter(None, (words, other)))
+
+
+def other_batch(here: Experiment, there: Experiment) -> str:
+    """Return why a split cannot keep the global batch; "" where it does."""
+    now, then = int(here.global_batch), int(there.global_batch)
+    if now == then:
+        return ""
+    replicas = int(there.devices) // int(there.strategy.replica)
+    why = f"each of {there.strategy.microbatches:,} microbatches has a sample at least"
+    if now % replicas:
+        why = f"for {replicas:,} replicas that is no whole number of samples"
+    return f"The global batch cannot stay {now:,} ({why}): it is {then:,} now."
 
 
 def also(experiment: Experiment, others: Mapping[str, Any]) -> str:

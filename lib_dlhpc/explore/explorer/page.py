@@ -21,7 +21,7 @@ from lib_dlhpc.explore.explorer.charts_section import Charts
 from lib_dlhpc.explore.explorer.choice import Choice, History, experiment_of, read, written
 from lib_dlhpc.explore.explorer.headlines import headline_html, headlines
 from lib_dlhpc.explore.explorer.measured import Known, known_of
-from lib_dlhpc.explore.explorer.moves import moved
+from lib_dlhpc.explore.explorer.moves import moved_again
 from lib_dlhpc.explore.explorer.notebook_file import notebook
 from lib_dlhpc.explore.explorer.panel import Panel, panel_state, wanted
 from lib_dlhpc.explore.explorer.plan import Plan, trust
@@ -102,7 +102,7 @@ class Explorer:
 
     def move(self, field: str, value: Any) -> None:
         """Move one control; a value that is not legal is explained and changes nothing."""
-        self._try(lambda: moved(self.choice, field, value), [field])
+        self._try(lambda: moved_again(self.history, field, value), [field])
 
     def choose(self, name: str) -> None:
         """Take over a preset, as it is."""
@@ -206,7 +206,9 @@ class Explorer:
 
     def _on_move(self, event: Any) -> None:
         _, field, label = event["new"]
-        self._try(lambda: moved(self.choice, field, wanted(self.choice, field, label)), [field])
+        self._try(
+            lambda: moved_again(self.history, field, wanted(self.choice, field, label)), [field]
+        )
 
     def _on_ask(self, event: Any) -> None:
         _, what, of = event["new"]

@@ -1,14 +1,16 @@
 """What a move sets beside its own field."""
 
+from contextlib import suppress
 from math import prod
 
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.address import decode, encode
 from lib_dlhpc.explore.explorer.axes import ALLREDUCE, axes_of
-from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, read, written
-from lib_dlhpc.explore.explorer.controls import NAMED
-from lib_dlhpc.explore.explorer.moves import consequences, moved
+from lib_dlhpc.explore.explorer.choice import Choice, History, experiment_of, read, written
+from lib_dlhpc.explore.explorer.controls import NAMED, standing
+from lib_dlhpc.explore.explorer.moves import consequences, moved, moved_again
 from lib_dlhpc.explore.explorer.presets import names, of_file, preset
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.advice import advise, moves
@@ -183,3 +185,45 @@ def test_the_advice_knows_that_tensor_parallelism_with_more_microbatches_is_fast
     assert tensor > 1 and many == 12 * tensor
     saved = 1 - float(predict(e.set(advice.changes)).time_to_train) / float(now.time_to_train)
     assert saved > 0.1
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_control_that_returns_brings_back_all_that_it_set(name):
+    """Its moves leave no trace, in whatever order: nor in the batch, the microbatches or the schedule."""
+    start = Choice(preset(name))
+    e = experiment_of(start)
+    for field, control in NAMED.items():
+        if control.group not in ("Split", "Batch and optimizer") or control.off(e):
+            continue
+        history = History(start)
+        at = standing(e, field)
+        values = [value for _, value in control.options(e) if value != at]
+        for value in [*values[:2], *values[-1:], at]:
+            with suppress(SpecError):
+                history.choose(moved_again(history, field, value)[0], [field])
+        assert history.now == start, (field, values)
+
+
+def test_of_several_moves_of_a_control_the_last_counts_and_moves_of_others_stay():
+    start = Choice(preset("goyal-2017"))
+    history = History(start)
+    for stages in (8, 2):
+        further = moved_again(history, "strategy.pipeline", stages)[0]
+        history.choose(further, ["strategy.pipeline"])
+    assert history.now == moved(start, "strategy.pipeline", 2)[0]
+    assert history.now.changes["strategy.microbatches"] == 8  # four for each of two stages
+    history.choose(moved_again(history, "strategy.zero", 1)[0], ["strategy.zero"])
+    history.choose(moved_again(history, "strategy.pipeline", 1)[0], ["strategy.pipeline"])
+    assert history.now.changes["strategy.zero"] == 1
+
+
+def test_a_split_that_cannot_keep_the_global_batch_says_why():
+    one = {"tensor": 8, "pipeline": 1, "batch": 1, "microbatches": 1}
+    gpt = preset("narayanan-2021").experiment.set({f"strategy.{k}": v for k, v in one.items()})
+    _, p, words = moved(Choice(of_file(gpt)), "strategy.tensor", 1)
+    assert int(p.experiment.global_batch) == 1024
+    assert words.endswith(
+        "The global batch cannot stay 128 (for 1,024 replicas that is no whole number of samples): it is 1,024 now."
+    )
+    _, p, words = moved(Choice(preset("narayanan-2021")), "strategy.tensor", 4)
+    assert int(p.experiment.global_batch) == 1536 and "global batch" not in words
