@@ -176,8 +176,8 @@ def checks_words(setting: Setting) -> str:
     lost = {name: float(share) for name, share in own.lost(setting.every).items()}
     best = own.best
     return (
-        f"<b>{lost['all losses']:.1%} of the time is lost:</b> checks {lost['checks']:.1%}, training that silent"
-        f" errors spoiled {lost['silent errors']:.1%}, checkpoints and failures {lost['failures']:.1%}. All nodes"
+        f"<b>{lost['all losses']:.1%} of the time is lost:</b> checks {lost['checks']:.1%}, training lost to"
+        f" silent errors {lost['silent errors']:.1%}, checkpoints and failures {lost['failures']:.1%}. All nodes"
         f" together compute a wrong state once in {show(own.checks.mtbf, 's')}; it is trained on for"
         f" {show(setting.every / 2, 's')} on average until a check finds it. The best is a check every"
         f" {show(best, 's')}: {1 - own.goodput(best):.1%} lost."

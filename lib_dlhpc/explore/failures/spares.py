@@ -131,7 +131,7 @@ def spares_words(setting: Setting) -> str:
     top, other = goodput_of(own._replace(spares=best), WAIT), goodput_of(own, ELASTIC)
     return (
         f"<b>{load:.1f} nodes are in repair on average.</b> With {setting.spares} spares, a run that needs all nodes"
-        f" waits {waiting(replace(pool, replica=0)):.1%} of the time. {best} spares have its highest goodput,"
+        f" waits {waiting(replace(pool, replica=0)):.1%} of the time. Its goodput is highest with {best} spares,"
         f" {top:.1%}. With fewer replicas, goodput is {other:.1%} without any spare, and highest with {few}."
     )
 
