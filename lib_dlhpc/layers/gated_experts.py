@@ -75,14 +75,16 @@ class GatedExperts(Experts):
 
         That bias is weighted as its rows are: it is multiplied, added and put together again expert by expert, each a
         kernel; both limits write what they read, and what they wrote is put side by side (NVIDIA, Megatron-LM core
-        0.15 to 0.18: TEGroupedMLP._apply_bias, weighted_bias_quick_geglu_impl). The first two biases are added within
-        their products.
+        0.15 to 0.18: TEGroupedMLP._apply_bias, weighted_bias_quick_geglu_impl). If each device gets one copy, weights
+        come in 32 bits (token_dispatcher.py), and so do these terms until they are cast. The first two biases are added
+        within their products.
         """
         options, width = layer.attributes, layer.output_shape[-1]
         ahead, back = super().beside(layer)
         rows, inner = options["routed"] * width, options["routed"] * options["features"]
         if options["bias"]:
-            ahead, back = ahead + 6 * rows, back + 8 * rows
+            moved, moved_back = (14, 20) if options.get("gathered") else (6, 8)
+            ahead, back = ahead + moved * rows, back + moved_back * rows
         if options["activation"] == CLAMPED:
             ahead, back = ahead + 8 * inner, back + 10 * inner
         return float(ahead), float(back)
