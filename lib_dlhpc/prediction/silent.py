@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.checkpoints import Checks, Saving
-from lib_dlhpc.prediction.intervals import expected_cycle, mean_restart
+from lib_dlhpc.prediction.intervals import expected_cycle, goodput, mean_restart
 
 STEPS = 60  # of Newton's method, which comes from above on a convex function
 
@@ -46,26 +46,36 @@ def checked_cycle(interval: Any, saving: Saving, mtbf: Any, checks: Checks) -> A
 
 
 def checked_goodput(interval: Any, saving: Saving, mtbf: Any, checks: Checks) -> Any:
-    """Return the share of wall time that becomes training which passed its check, 0 to 1."""
-    return np.divide(checks.every, checked_cycle(interval, saving, mtbf, checks))[()]
+    """Return the share of wall time that becomes training which passed its check, 0 to 1.
+
+    Without any check, checks.every = inf: that of no silent errors, or else 0.
+    """
+    never = np.isinf(checks.every)
+    some = replace(checks, every=np.where(never, 1.0, checks.every))
+    share = np.divide(some.every, checked_cycle(interval, saving, mtbf, some))
+    alone = np.where(np.isinf(checks.mtbf), goodput(interval, saving, mtbf), 0.0)
+    return np.where(never, alone, share)[()]
 
 
 def best_check(interval: Any, saving: Saving, mtbf: Any, checks: Checks) -> Any:
     """Return the checks.every of the highest goodput, in s of training; inf without silent errors.
 
-    The root of a D^2 / M_s + (A_V + R') D / M_s = A_V + R' (1 - e^(-D/M_s)), a = A / tau; by Newton's method.
+    nan where training makes no headway. The root of a D^2 / M_s + (A_V + R') D / M_s = A_V + R' (1 - e^(-D/M_s)),
+    a = A / tau; by Newton's method.
     """
     never = np.isinf(checks.mtbf)
     rate = 1 / np.where(never, 1.0, checks.mtbf)
     check, restart = _check_and_restart(saving, mtbf, checks)
     slowdown = expected_cycle(interval, saving, mtbf) / interval
-    every = np.sqrt(check / (slowdown * rate))
-    for _ in range(STEPS):
-        falls = restart * np.exp(-rate * every)
-        value = rate * every * (slowdown * every + check + restart) - check - restart + falls
-        slope = rate * (2 * slowdown * every + check + restart - falls)
-        every = every - np.divide(value, slope, out=np.zeros_like(value + slope), where=slope > 0)
-    return np.where(never, np.inf, every)[()]
+    with np.errstate(invalid="ignore"):
+        every = np.sqrt(check / (slowdown * rate))
+        for _ in range(STEPS):
+            falls = restart * np.exp(-rate * every)
+            value = rate * every * (slowdown * every + check + restart) - check - restart + falls
+            slope = rate * (2 * slowdown * every + check + restart - falls)
+            at_0 = np.zeros_like(value + slope)
+            every = every - np.divide(value, slope, out=at_0, where=slope > 0)
+    return np.where(never, np.inf, np.where(np.isfinite(slowdown), every, np.nan))[()]
 
 
 def _check_and_restart(saving: Saving, mtbf: Any, checks: Checks) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ import pytest
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.costs.checkpoints import Checks, Saving
-from lib_dlhpc.prediction.intervals import expected_cycle
+from lib_dlhpc.prediction.intervals import expected_cycle, goodput
 from lib_dlhpc.prediction.silent import best_check, checked_cycle, checked_goodput
 from lib_dlhpc.prediction.silent import first_order_check as first_order
 from lib_dlhpc.simulation import simulate_runs
@@ -105,6 +105,15 @@ def test_without_silent_errors_only_the_checks_are_added():
     alone = 2 * expected_cycle(INTERVAL, SYNCHRONOUS, np.inf)
     assert checked_cycle(INTERVAL, SYNCHRONOUS, np.inf, checks) == pytest.approx(alone + 7.0)
     assert best_check(INTERVAL, SYNCHRONOUS, MTBF, checks) == np.inf
+    without = Checks(np.array([np.inf, 500.0]), np.inf, 7.0)
+    found = checked_goodput(INTERVAL, SYNCHRONOUS, MTBF, without)
+    assert list(found) == [goodput(INTERVAL, SYNCHRONOUS, MTBF), 0.0]
+
+
+def test_where_training_makes_no_headway_no_check_is_best():
+    checks = Checks(500.0, 80.0, 7.0)
+    assert np.isnan(best_check(INTERVAL, SYNCHRONOUS, 1e-3, checks))
+    assert checked_goodput(INTERVAL, SYNCHRONOUS, 1e-3, checks) == 0
 
 
 @pytest.mark.parametrize("mtbf", [MTBF, np.inf])
