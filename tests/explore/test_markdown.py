@@ -2,11 +2,13 @@
 
 import json
 import re
+from contextlib import nullcontext
 
 import pytest
+from tornado.web import HTTPError
 
 from lib_dlhpc.explore.front.teach import TEXTS, teach_page
-from lib_dlhpc.explore.server.markdown import ADDRESS, found, notes_of, page
+from lib_dlhpc.explore.server.markdown import ADDRESS, Markdown, found, notes_of, page
 
 LINK = re.compile(r'<a href="(?!https?:|mailto:|#|data:)([^"#?]+)')
 
@@ -54,6 +56,20 @@ def test_the_door_for_teachers_links_what_is_there_and_no_solutions_in_a_class(
         assert ("class/board" in links) == in_class
     linked = page(repository / "docs" / "guide" / "install.md", repository / "modules", "/")
     assert b"voila/notes/" not in linked
+
+
+@pytest.mark.parametrize("notes", [False, True])
+def test_a_server_of_a_class_sends_no_notes(repository, notes, monkeypatch):
+    sent = []
+    monkeypatch.setattr(Markdown, "finish", lambda self, content: sent.append(content))
+    monkeypatch.setattr(Markdown, "base_url", "/")
+    own = Markdown.__new__(Markdown)
+    own.initialize(repository / "modules", notes)
+    file = sorted((repository / "instructor_notes").glob("*.md"))[0].name
+    with nullcontext() if notes else pytest.raises(HTTPError, match="404"):
+        own.get("notes", file)
+    own.get("labs", "README.md")
+    assert len(sent) == 1 + notes
 
 
 @pytest.mark.parametrize("name", ["../secret.md", "../../etc/x.md", "no.md"])
