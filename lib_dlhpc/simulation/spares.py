@@ -4,6 +4,7 @@ Event by event: a node fails, as likely at any moment and only while it trains; 
 random or a fixed time; a spare takes its place, or, without one, all nodes wait or the other replicas go on.
 """
 
+from dataclasses import replace
 from heapq import heappop, heappush
 
 import numpy as np
@@ -55,7 +56,7 @@ def simulate_waiting(
     All nodes train or none. A failure costs the work since the last checkpoint (synchronous, after each
     `interval` s) and a restart; without a spare the restart waits for a repaired node. Raises SpecError.
     """
-    nodes, now, trained = _Nodes(pool, failures, seed, repair), 0.0, 0.0
+    nodes, now, trained = _Nodes(replace(pool, replica=0), failures, seed, repair), 0.0, 0.0
     while failures:
         lasts = nodes.fails_after()
         up = max(lasts - saving.restart, 0.0)

@@ -45,6 +45,8 @@ def test_a_simulated_machine_waits_as_the_formula_says(spares, repair):
     own = float(goodput(EVERY, SAVED, pool.node_mtbf / pool.nodes))
     found = simulate_waiting(pool, EVERY, SAVED, FAILURES, 1, repair)
     assert found == pytest.approx(waiting_goodput(pool, own), rel=0.05)
+    alike = replace(pool, replica=8)  # which a run that needs all nodes has no use for
+    assert found == simulate_waiting(alike, EVERY, SAVED, FAILURES, 1, repair)
 
 
 @pytest.mark.parametrize("repair", REPAIRS)
