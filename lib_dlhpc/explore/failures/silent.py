@@ -1,6 +1,8 @@
 """Errors that stop nothing: what silent errors and checks cost, against the interval between two checks."""
 
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -38,7 +40,7 @@ from lib_dlhpc.prediction.silent import (
     checked_goodput,
     first_order_check,
 )
-from lib_dlhpc.simulation import simulate_runs
+from lib_dlhpc.simulation import Phase, simulate_runs
 from lib_dlhpc.spec.units import format_quantity as show
 
 YEAR = 365.25 * DAY
@@ -54,6 +56,8 @@ EVERY = tuple(HOUR * h for h in (1 / 3, 1, 2, 4, 6, 8, 12, 24, 48, 96, 192, 384)
 AT = np.unique([*np.geomspace(INTERVAL, 30 * DAY, 49), *EVERY])  # s
 DRAWN = 36 * HOUR  # of a run, at most
 SPELL = DAY  # of training, simulated at each interval
+EARLY = 0.12  # of what is drawn, until the silent error
+TRAINS = ("training", "repeated work")
 RUNS = 1000  # more than elsewhere, as errors are rare
 ONCE = "Time between two silent errors of one node"
 STALL = "Training stalls while all nodes are checked"
@@ -98,6 +102,12 @@ class Checked(NamedTuple):
     def first_order(self) -> float:
         """The same to first order."""
         return float(first_order_check(self.checks.takes, self.checks.mtbf))
+
+    @property
+    def unseen(self) -> float:
+        """Mean s of training between the first silent error since a check and the next one: D / (1 - e^(-D/M)) - M."""
+        every, mtbf = self.checks.every, self.checks.mtbf
+        return float(every / -np.expm1(-every / mtbf) - mtbf)
 
     def goodput(self, every: float) -> float:
         """Return the goodput with a check after each `every` s of training."""
@@ -145,12 +155,23 @@ def found_view(setting: Setting) -> State:
     strikes = np.cumsum(draw.exponential(own.mtbf, 200))
     failures = strikes[strikes < span].tolist()
     checks = Checks(np.inf, every, setting.takes)
-    error = [0.15 * span]
+    plain = simulate_runs(span, INTERVAL, own.saving, failures=failures, checks=checks)
+    error = an_error(plain.phases, EARLY * span)
     one = simulate_runs(span, INTERVAL, own.saving, failures=failures, checks=checks, errors=error)
     data, words = phases_state({"this run": one.phases}, span, CHECKED)
     errors = [phase.start for phase in one.phases if phase.kind == "silent error"]
     lines = [{"x": x, "top": 0.04, "bottom": 0.96} for x in errors if x < span]
     return data | {"errors": columns(lines)}, words
+
+
+def an_error(phases: Sequence[Phase], after: float) -> list[float]:
+    """Return a time in s, from `after` on, in training that becomes a checkpoint: no failure takes the error away."""
+    saved = (
+        (first.start + first.stop) / 2
+        for first, then in pairwise(phases)
+        if first.kind in TRAINS and first.ended and then.kind == "checkpoint" and then.ended
+    )
+    return [middle for middle in saved if middle >= after][:1]
 
 
 def simulated_points(setting: Setting) -> Simulated:
@@ -179,7 +200,7 @@ def checks_words(setting: Setting) -> str:
         f"<b>{lost['all losses']:.1%} of the time is lost:</b> checks {lost['checks']:.1%}, training lost to"
         f" silent errors {lost['silent errors']:.1%}, checkpoints and failures {lost['failures']:.1%}. All nodes"
         f" together compute a wrong state once in {show(own.checks.mtbf, 's')}; it is trained on for"
-        f" {show(setting.every / 2, 's')} on average until a check finds it. The best is a check every"
+        f" {show(own.unseen, 's')} on average until a check finds it. The best is a check every"
         f" {show(best, 's')}: {1 - own.goodput(best):.1%} lost."
     )
 

@@ -1,15 +1,16 @@
 """Spares and silent errors on the page: the best is where its line is, walls name causes, a check finds an error."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lib_dlhpc.explore.failures import silent
-from lib_dlhpc.explore.failures.interval import DAY
+from lib_dlhpc.explore.failures.interval import DAY, GPUS
 from lib_dlhpc.explore.failures.silent import AT as EVERY_CHECK
+from lib_dlhpc.explore.failures.silent import EVERY, checks_wall, found_view
 from lib_dlhpc.explore.failures.silent import Setting as Checking
-from lib_dlhpc.explore.failures.silent import checks_wall, found_view
 from lib_dlhpc.explore.failures.silent import found as checked
 from lib_dlhpc.explore.failures.spares import (
     ELASTIC,
@@ -70,6 +71,28 @@ def test_an_error_is_found_by_the_next_check() -> None:
     assert data["errors"]["x"][0] < found and "check" in summary
     after = [kind for kind, start in kinds if start > found]
     assert after[:2] == ["restart", "repeated work"]
+
+
+@pytest.mark.parametrize("gpus", GPUS)
+def test_a_silent_error_is_drawn_in_training_that_no_failure_takes_away(gpus: int) -> None:
+    for every in EVERY[::2]:
+        data, _ = found_view(Checking(gpus, every=every))
+        kinds = list(zip(data["bars"]["kind"], data["bars"]["start"], strict=True))
+        if not any(kind == "checkpoint" for kind, _ in kinds):
+            continue  # no headway
+        (error,) = data["errors"]["x"]
+        checks = [at for at, (kind, start) in enumerate(kinds) if kind == "check" and start > error]
+        for at in checks[:1]:
+            after = [kind for kind, _ in kinds[at + 1 :] if kind != "check"]  # cut off by failures
+            assert not after or after[0] == "restart"
+
+
+def test_an_error_stays_for_half_an_interval_unless_errors_are_frequent() -> None:
+    own = checked(Checking(every=3600.0))
+    assert own.unseen == pytest.approx(1800.0, rel=0.001)
+    often = own._replace(checks=replace(own.checks, mtbf=3600.0))
+    strikes = np.random.default_rng(1).exponential(3600.0, 400_000)
+    assert often.unseen == pytest.approx((3600 - strikes[strikes < 3600]).mean(), rel=0.01)
 
 
 def test_walls_of_checks_name_the_cause() -> None:
