@@ -6,8 +6,10 @@ from contextlib import nullcontext
 
 import pytest
 from tornado.web import HTTPError
+from voila.app import Voila
 
 from lib_dlhpc.explore.front.teach import TEXTS, teach_page
+from lib_dlhpc.explore.server.application import Server
 from lib_dlhpc.explore.server.markdown import ADDRESS, Markdown, found, notes_of, page
 
 LINK = re.compile(r'<a href="(?!https?:|mailto:|#|data:)([^"#?]+)')
@@ -59,7 +61,7 @@ def test_the_door_for_teachers_links_what_is_there_and_no_solutions_in_a_class(
 
 
 @pytest.mark.parametrize("notes", [False, True])
-def test_a_server_of_a_class_sends_no_notes(repository, notes, monkeypatch):
+def test_a_server_that_may_not_send_notes_sends_none(repository, notes, monkeypatch):
     sent = []
     monkeypatch.setattr(Markdown, "finish", lambda self, content: sent.append(content))
     monkeypatch.setattr(Markdown, "base_url", "/")
@@ -70,6 +72,23 @@ def test_a_server_of_a_class_sends_no_notes(repository, notes, monkeypatch):
         own.get("notes", file)
     own.get("labs", "README.md")
     assert len(sent) == 1 + notes
+
+
+@pytest.mark.parametrize(
+    ("ip", "classroom", "private"),
+    [("127.0.0.1", None, True), ("0.0.0.0", None, False), ("127.0.0.1", "class", False)],
+)
+def test_a_server_that_others_reach_shows_no_notes(ip, classroom, private, tmp_path, monkeypatch):
+    monkeypatch.setattr(Voila, "init_handlers", lambda self: [])
+    server = Server(ip=ip, root_dir=str(tmp_path))
+    server.base_url, server.of_course = "/", True
+    server.classroom = classroom and tmp_path / classroom
+    monkeypatch.setattr("lib_dlhpc.explore.server.application._front", lambda: b"")
+    monkeypatch.setattr("lib_dlhpc.explore.server.classroom.routes", lambda *_: [])
+    asked = {pattern: rest for pattern, _, *rest in server.init_handlers()}
+    (texts,), (teach,) = asked[f"/{ADDRESS}"], asked["/teach"]
+    assert texts["notes"] == teach["notes"] == private
+    assert teach["in_class"] == (classroom is not None)
 
 
 @pytest.mark.parametrize("name", ["../secret.md", "../../etc/x.md", "no.md"])

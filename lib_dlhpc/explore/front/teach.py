@@ -13,8 +13,8 @@ SERVE = (
 )
 NO_NOTES = (
     "Timing by the minute, misconceptions, rubrics and solutions of each module and lab are in the folder"
-    " <code>instructor_notes/</code> of the source of this package. A class's server does not show them, nor does"
-    " an installed package: they have the solutions."
+    " <code>instructor_notes/</code> of the source of this package. A server that others reach does not show"
+    " them, nor does an installed package: they have the solutions."
 )
 SUFFIX = ": notes for instructors"  # of their titles
 TEXTS = {

@@ -19,7 +19,7 @@ from lib_dlhpc.explore.board.report import report_page
 from lib_dlhpc.explore.front.page import front_page
 from lib_dlhpc.explore.front.teach import teach_page
 from lib_dlhpc.explore.server import classroom
-from lib_dlhpc.explore.server.door import TemplateFiles, behind_door
+from lib_dlhpc.explore.server.door import TemplateFiles, behind_door, is_local
 from lib_dlhpc.explore.server.forked import end_all
 from lib_dlhpc.explore.server.markdown import ADDRESS, Markdown, notes_of
 from lib_dlhpc.explore.server.pages import Executor, Page
@@ -58,15 +58,18 @@ def _front() -> bytes:
 
 
 class Teach(JupyterHandler):
-    """What there is for a class. root: the served folder. notes: whether those of instructors may be read."""
+    """What there is for a class. root: the served folder. notes: whether those of instructors may be read.
 
-    def initialize(self, root: Path, notes: bool) -> None:
-        self.root, self.notes = root, notes
+    in_class: whether the server is that of a class.
+    """
+
+    def initialize(self, root: Path, notes: bool, in_class: bool) -> None:
+        self.root, self.notes, self.in_class = root, notes, in_class
 
     def get(self) -> None:
         """Send it."""
         shown = notes_of(self.root) if self.notes else {}
-        self.finish(teach_page(self.base_url, shown, in_class=not self.notes))
+        self.finish(teach_page(self.base_url, shown, self.in_class))
 
 
 class OwnReport(JupyterHandler):
@@ -90,6 +93,11 @@ class Server(Voila):
     classroom: Path | None = None
     listening: Callable[[int], None] = staticmethod(print)
 
+    @property
+    def private(self) -> bool:
+        """Whether it serves this machine alone, and no class: others must not read solutions."""
+        return self.classroom is None and is_local(self.ip)
+
     def init_handlers(self) -> list[Any]:
         """Return the routes: Voila's but for the lists of files of JupyterLab's gallery, and those of this course."""
         vega = {"path": str(built.vega().parent)}
@@ -103,10 +111,10 @@ class Server(Voila):
         if self.of_course:
             _front()
             own.insert(0, (self.base_url, FrontDoor, {"more": asks}))
-            here = {"root": Path(self.root_dir), "notes": not self.classroom}
+            here = {"root": Path(self.root_dir), "notes": self.private}
             own += [
                 (f"{self.base_url}{ADDRESS}", Markdown, here),
-                (f"{self.base_url}teach", Teach, here),
+                (f"{self.base_url}teach", Teach, here | {"in_class": bool(self.classroom)}),
             ]
             own += [] if self.classroom else [(f"{self.base_url}report", OwnReport)]
         if self.classroom:

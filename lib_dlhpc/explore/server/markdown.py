@@ -2,7 +2,7 @@
 
     voila/render/FILE.md     of the served folder, beside its notebooks, so that their relative links lead here
     voila/labs/..., docs     of the course's other folders
-    voila/notes/...          the instructor notes of a clone, which have solutions: on no server of a class
+    voila/notes/...          the instructor notes of a clone, which have solutions: on no server that others reach
 
 A link to a file that is no page is shown as plain words.
 """
