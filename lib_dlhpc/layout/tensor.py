@@ -259,15 +259,12 @@ class _Splitter:
 
     def _groups(self, home: int, layer: Layer, source: Held) -> None:
         """Each rank has the heads of some groups."""
-        many, groups = (
-            layer.attributes["groups"],
-            even_parts(layer.attributes["groups"], self.ranks),
-        )
+        of, groups = layer.attributes, even_parts(layer.attributes["groups"], self.ranks)
         mine = length(groups[self.graph.rank])
-        ranges = tuple(scaled(each, layer.output_shape[-1] // many) for each in groups)
-        gives, weights = Held("", layer.output_shape, 1, ranges), layer.parameters // many * mine
-        own = {"groups": mine, "heads": layer.attributes["heads"] // many * mine}
-        self.graph.append(home, (source,), gives, mine / many, parameters=weights, **own)
+        share, width = mine / of["groups"], layer.output_shape[-1] // of["groups"]
+        gives = Held("", layer.output_shape, 1, tuple(scaled(each, width) for each in groups))
+        own = {"parameters": round(layer.parameters * share), "heads": round(of["heads"] * share)}
+        self.graph.append(home, (source,), gives, share, groups=mine, **own)
 
     def _experts(self, home: int, layer: Layer) -> None:
         """Each rank serves some experts, for all positions; the sum of their outputs is an allreduce.
