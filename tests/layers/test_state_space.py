@@ -14,9 +14,11 @@ from lib_dlhpc.layout import too_few
 from lib_dlhpc.layout.tensor import split_tensors
 from lib_dlhpc.serving.price import Chunk, Prices
 from lib_dlhpc.serving.service import read_service
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.networks.builder import Builder
+from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.trainable import check_layers
 
 MODEL = read_model("nemotron-h-8b")
@@ -139,7 +141,11 @@ def test_an_import_reads_the_whole_file():
     rest = {"time_step_min": 0.001, "time_step_max": 0.1, "time_step_limit": [0.0, 1e9]}
     rest |= {"time_step_floor": 1e-4, "expand": 2, "use_mamba_kernels": True, "hidden_dropout": 0.0}
     rest |= {"residual_in_fp32": False, "rescale_prenorm_residual": True, "sliding_window": None}
-    rest |= {"num_logits_to_keep": 1, "mamba_hidden_act": "silu", "mamba_ssm_cache_dtype": "float32"}
+    rest |= {
+        "num_logits_to_keep": 1,
+        "mamba_hidden_act": "silu",
+        "mamba_ssm_cache_dtype": "float32",
+    }
     rest |= {"mlp_hidden_act": "relu2", "use_conv_bias": True, "layer_norm_epsilon": 1e-5}
     names = {"M": "linear_attention", "*": "full_attention", "-": "mlp"}
     listed = [names[letter] for letter in CONFIG["hybrid_override_pattern"]]
@@ -209,6 +215,26 @@ def test_a_tensor_group_divides_heads_by_whole_groups(ranks, sequence_parallel):
         )
         assert again.forward_flop == pytest.approx(scan.forward_flop)
         assert (again.output, again.parameters) == (scan.output_shape, scan.parameters)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        {"tensor": 2, "sequence_parallel": True, "zero": 1},
+        {"tensor": 4, "experts": 2, "microbatches": 2},
+        {"pipeline": 2, "microbatches": 4, "schedule": "zb-h1", "optimizer": "muon"},
+        {"zero": 3, "optimizer": "muon", "experts": 1, "recompute": "full"},
+    ],
+)
+def test_a_hybrid_is_simulated_as_it_is_predicted(strategy):
+    experts = {"experts": 8, "chosen": 2, "features": 8, "shared": 4, "activation": "squared_relu"}
+    how = {"nodes": 1, "batch": 8, "precision": "bf16", "optimizer": "adam", **strategy}
+    model = {**TINY, "family": "hybrid", "pattern": "ME*-", "experts": experts}
+    run = Experiment(model=model, machine="h100-pod", strategy=how).set({"machine.jitter": 0.0})
+    predicted, played = predict(run), breakdown(simulate(run))
+    assert played.step_time == pytest.approx(float(predicted.step_time), rel=1e-9)
+    for name, seconds in predicted.terms.items():
+        assert played.terms[name] == pytest.approx(seconds, abs=1e-9 * played.step_time), name
 
 
 def test_with_fewer_groups_than_ranks_each_computes_all():
