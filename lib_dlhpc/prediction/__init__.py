@@ -34,6 +34,7 @@ accuracy.py     time and energy to an accuracy
 walls.py        broken limits, and by how much
 no_effect.py    settings without effect
 sensitivity.py  which improvement helps most
+forget.py       caches of layouts, emptied after many were tried
 what_if.py      a changed experiment with its measured compute time, where that is still valid
 sweep.py        millions of what-ifs in one call
 points.py       a grid of any size, piece by piece

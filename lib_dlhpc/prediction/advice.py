@@ -22,6 +22,7 @@ from lib_dlhpc.spec.units import format_quantity
 Changes = dict[str, Any]
 Apply = Callable[[Changes], Experiment]
 Candidate = tuple[str, Changes, Breakdown]
+Clock = Callable[[Breakdown], float]
 WORTH = 0.005  # of the time to train; less is no advice
 MUCH = 0.1  # of the time to train: worth one change more
 MOST = 4  # changes to make a run fit
@@ -186,10 +187,10 @@ def _shorten(p: Breakdown, apply: Apply) -> Advice:
     words = f"Largest loss: {loss}, {share:.1%} of the step."
     if share < WORTH:
         words = f"Nearly all of the step is computation: {1 - sum(terms[n] for n in LOSSES) / float(p.step_time):.1%}."
-    fitting = [found for found in _priced(p, apply) if fits(found[2])]
-    if not fitting:
+    found = _fastest((each for each in _priced(p, apply) if fits(each[2])), seconds)
+    if not found:
         return Advice(f"{words} No single change is known to help.", "", {})
-    label, changes, best = min(fitting, key=lambda found: seconds(found[2]))
+    label, changes, best = found
     saved = 1 - seconds(best) / now
     if saved < WORTH:
         return Advice(f"{words} No single change saves more than {WORTH:.1%}.", "", {})
@@ -204,7 +205,7 @@ def _shorten(p: Breakdown, apply: Apply) -> Advice:
     return Advice(words, label, changes)
 
 
-def _clock(p: Breakdown) -> Callable[[Breakdown], float]:
+def _clock(p: Breakdown) -> Clock:
     """Return what the time of a run is here: what a page shows, unless it never ends."""
     return (lambda run: float(run.time_to_train)) if endless(p) else run_time
 
@@ -212,11 +213,11 @@ def _clock(p: Breakdown) -> Callable[[Breakdown], float]:
 def _lift(p: Breakdown, apply: Apply, walls: list[str]) -> Advice:
     """Take the fastest change with which the run exceeds no limit."""
     seconds = _clock(p)
-    running = [each for each in _priced(p, apply) if not stopping(each[2])]
-    if not running:
+    running = (each for each in _priced(p, apply) if not stopping(each[2]))
+    found = _fastest(running, seconds)
+    if not found:
         return Advice(f"{walls[0]} No single change is known to help.", "", {})
-    label, changes, _ = min(running, key=lambda found: seconds(found[2]))
-    return Advice(f"{walls[0]} Try: {label}.", label, changes)
+    return Advice(f"{walls[0]} Try: {found[0]}.", *found[:2])
 
 
 def _make_fit(p: Breakdown, apply: Apply) -> Advice:
@@ -234,7 +235,7 @@ def _make_fit(p: Breakdown, apply: Apply) -> Advice:
     here, seconds = p, _clock(p)
     while not fits(here) and len(labels) < MOST:
         found = _priced(here, partial(_after, apply, changes))
-        best = _fastest_or_least(list(found), seconds)
+        best = _fastest_or_least(found, seconds)
         if best is None or held(best[2]) >= held(here):
             break
         labels, changes, here = [*labels, best[0]], changes | best[1], best[2]
@@ -254,21 +255,26 @@ def _after(apply: Apply, changes: Changes, more: Changes) -> Experiment:
     return apply(changes | more)
 
 
-def _fastest_or_least(
-    found: list[Candidate], seconds: Callable[[Breakdown], float]
-) -> Candidate | None:
+def _fastest(found: Iterator[Candidate], seconds: Clock) -> Candidate | None:
+    """Return the fastest candidate. At most two are held at a time: a prediction of a large network takes memory."""
+    return min(found, key=lambda each: seconds(each[2]), default=None)
+
+
+def _fastest_or_least(found: Iterator[Candidate], seconds: Clock) -> Candidate | None:
     """Return the fastest candidate that fits; if none does, that which holds least."""
-    if enough := [each for each in found if fits(each[2])]:
-        return min(enough, key=lambda each: seconds(each[2]))
-    return min(found, key=lambda each: held(each[2]), default=None)
+
+    def rank(each: Candidate) -> tuple[bool, float]:
+        fit = fits(each[2])
+        return not fit, seconds(each[2]) if fit else held(each[2])
+
+    return min(found, key=rank, default=None)
 
 
 def _faster_split(p: Breakdown, apply: Apply, here: Breakdown, changed: int) -> Candidate | None:
     """Return the fastest split in both tensor and pipeline that fits, where it is worth a second change."""
     seconds = _clock(p)
     both = _among(p, apply, _both_splits(p.experiment))
-    enough = [each for each in both if fits(each[2])]
-    best = min(enough, key=lambda each: seconds(each[2]), default=None)
+    best = _fastest((each for each in both if fits(each[2])), seconds)
     if best is None or not fits(here) or changed > 2:
         return best
     return best if seconds(best[2]) < (1 - MUCH) * seconds(here) else None

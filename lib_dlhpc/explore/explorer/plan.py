@@ -8,8 +8,9 @@ import anywidget
 import traitlets
 
 from lib_dlhpc.explore.blocks.plain_text import Readable
-from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.advice import Advice, advise
+from lib_dlhpc.prediction.forget import forget
 from lib_dlhpc.prediction.replays import Replay
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -46,6 +47,8 @@ class Plan(Readable, anywidget.AnyWidget):
         applied: the experiment that a click on Apply would show, so that what is promised is what it gives.
         """
         self._show(advise(prediction, applied), answered)
+        forget()
+        predict(prediction.experiment)  # so that the next move finds what it shares with this run
 
     def _show(self, advice: Advice, answered: tuple[int, int]) -> None:
         self.state = {

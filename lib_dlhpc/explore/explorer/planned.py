@@ -21,6 +21,7 @@ from lib_dlhpc.planner import Choice, Plan, plan
 from lib_dlhpc.planner.result import in_words, value
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.advice import fits
+from lib_dlhpc.prediction.forget import forget
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -91,6 +92,7 @@ class Planned(Section):
                 continue
             if self.newest.experiment == asked:
                 break
+        forget()
         self.asked, self.found = asked, found
         runner.say(_certificate_html(found))
         self._draw(self.newest)

@@ -1,0 +1,23 @@
+"""Forget what the engines remember of layouts: after many were tried, a page needs that of one."""
+
+import sys
+from collections.abc import Iterator
+from functools import _lru_cache_wrapper
+from typing import Any
+
+ROOMS = tuple(f"lib_dlhpc.{room}." for room in ("layout", "parallel", "program", "costs"))
+
+
+def forget() -> None:
+    """Empty the caches of layouts, programs and their prices; the next prediction fills them for its own."""
+    for cache in remembered():
+        cache.cache_clear()
+
+
+def remembered() -> Iterator["_lru_cache_wrapper[Any]"]:
+    """Yield the caches of layouts, programs and their prices."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(ROOMS):
+            for found in list(vars(module).values()):
+                if isinstance(found, _lru_cache_wrapper):
+                    yield found
