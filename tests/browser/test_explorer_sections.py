@@ -218,7 +218,7 @@ def test_own_values_move_the_chart_and_a_mistake_is_reported(page: Any) -> None:
     tells(results(page), "shortest at 8", "longest at 48")
     values.fill("8, many")
     values.press("Enter")
-    tells(results(page), "strategy.batch = 'many'", "at 8.")
+    tells(results(page), "Batch per replica 'many'", "at 8.")
 
 
 def test_the_own_machine_gives_bands(page: Any) -> None:

@@ -25,6 +25,7 @@ from lib_dlhpc.explore.blocks.panels import notice_html, table_html
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.charts import ROWS, compared_state, predicted_state
 from lib_dlhpc.explore.compare.panel import Here, Idle, Shown, no_longer_than_the_page, styled
+from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.launch.local import Job
 from lib_dlhpc.prediction.bands import ALL
 from lib_dlhpc.spec.experiment import Experiment
@@ -61,7 +62,7 @@ class RunHere(Here[Comparison]):
 
     def _idle(self, experiment: Experiment) -> Idle:
         problem = why_not(experiment, RANKS_A_CORE * cores()) if self.ranks is None else ""
-        notice = f"Cannot be run here. {problem}" if problem else ""
+        notice = f"Cannot be run here. {labeled(problem)}" if problem else ""
         return Idle("Nothing run yet.", notice, not problem)
 
     def _run(self, experiment: Experiment) -> Comparison:

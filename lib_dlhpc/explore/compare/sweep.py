@@ -21,6 +21,7 @@ from lib_dlhpc.explore.blocks.panels import notice_html
 from lib_dlhpc.explore.blocks.runner import Thread
 from lib_dlhpc.explore.compare.charts import swept_state
 from lib_dlhpc.explore.compare.panel import Here, Idle, Shown, no_longer_than_the_page, styled
+from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.launch.local import Job
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
@@ -63,7 +64,7 @@ class SweepHere(Here[Sweep]):
     def _idle(self, experiment: Experiment) -> Idle:
         runs, many, why_not = self._runs(experiment)
         some = f"{runs} of {many} settings" if runs else "No setting"
-        notice = f"{some} can be run here. {why_not}" if why_not else ""
+        notice = f"{some} can be run here. {labeled(why_not)}" if why_not else ""
         return Idle(f"{many} settings; nothing run yet.", notice, bool(runs), self._expected)
 
     def _runs(self, experiment: Experiment) -> tuple[int, int, str]:

@@ -24,8 +24,8 @@ def too_much(experiment: Experiment, fidelity: str, steps: int) -> str:
     ways = ["fewer nodes", "larger buckets"] + ["fewer steps"] * (steps > 1)
     ways += ["fidelity rounds"] * (fidelity == "events")
     return (
-        f"Not simulated: {reason}. Choose {', '.join(ways[:-1])} or {ways[-1]}. The command dlhpc simulate"
-        f" goes further, to {MOST_IN_A_TERMINAL:,} messages with events."
+        f"Too large for this page: {reason}. Choose {', '.join(ways[:-1])} or {ways[-1]}. In a terminal,"
+        f" dlhpc simulate goes up to {MOST_IN_A_TERMINAL:,} messages one by one."
     )
 
 
@@ -36,7 +36,8 @@ def _reason(experiment: Experiment, fidelity: str, steps: int) -> str:
     if ranks > most:
         return f"{ranks:,} ranks; this page simulates {kind} on up to {most:,}"
     if (rows := _rows(experiment, steps)) > MOST_ROWS:
-        return f"about {rows:,} events to store; this page stores up to {MOST_ROWS:,}"
+        about = int(float(f"{rows:.2g}"))
+        return f"a timeline of {ranks:,} ranks has about {about:,} events; this page draws up to {MOST_ROWS:,}"
     if fidelity == "events" and (sent := messages(experiment, steps)) > MOST_MESSAGES:
         return f"{sent:,} messages, each followed on its own; this page follows up to {MOST_MESSAGES:,}"
     return ""

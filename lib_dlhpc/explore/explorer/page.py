@@ -20,6 +20,7 @@ from lib_dlhpc.explore.explorer.bar import Bar, bar_state
 from lib_dlhpc.explore.explorer.charts_section import Charts
 from lib_dlhpc.explore.explorer.choice import Choice, History, experiment_of, read, written
 from lib_dlhpc.explore.explorer.headlines import headline_html, headlines
+from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.explore.explorer.measured import Known, known_of
 from lib_dlhpc.explore.explorer.moves import moved_again
 from lib_dlhpc.explore.explorer.notebook_file import notebook
@@ -161,7 +162,7 @@ class Explorer:
         self.figures["step"].update(*parts.step_state(p, a, known.bands))
         self.figures["memory"].update(*parts.memory_state(p, a))
         missed = self.replay.miss(float(p.time_to_train)) if self.replay else ""
-        problems = [problem, *(f"✗ {wall}" for wall in p.walls)]
+        problems = [labeled(problem), *(f"✗ {labeled(wall)}" for wall in p.walls)]
         notes = [
             each for each in (self._note, missed, *p.experiment.warnings, *known.notes) if each
         ]

@@ -24,6 +24,7 @@ from lib_dlhpc.explore.explorer.controls import (
     replicas,
     standing,
 )
+from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.explore.explorer.moves import consequences
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count, format_plain
@@ -86,7 +87,7 @@ def _illegal(control: Control, choice: Choice, e: Experiment, options: Options) 
                 others = consequences(e, control.field, value)
                 experiment_of(choice.with_changes({control.field: value, **others}))
             except SpecError as error:
-                found[str(number)] = str(error)
+                found[str(number)] = labeled(str(error))
     return found
 
 

@@ -12,6 +12,7 @@ import ipywidgets
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.panels import notice_html, problem_html
+from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.explore.explorer.limits import quick, too_much
 from lib_dlhpc.explore.explorer.section import Bands, Section, control_bar
 from lib_dlhpc.explore.explorer.simulated import gantt_of, simulate_step, simulated_html
@@ -78,7 +79,7 @@ class Simulation(Section):
             words = f"Given up after {PATIENCE:g} s. Choose fewer nodes or fidelity rounds."
             self._say(problem_html(words))
         except (SpecError, DeadlockError) as error:
-            self._say(problem_html(str(error)))
+            self._say(problem_html(labeled(str(error))))
         else:
             self.table.value = simulated_html(found)
             self.figure.update(**gantt_of(found))

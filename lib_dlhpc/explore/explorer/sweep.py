@@ -10,6 +10,7 @@ import ipywidgets
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.panels import problem_html
 from lib_dlhpc.explore.explorer.axes import Axis, axes_of, values_from
+from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.explore.explorer.section import Section, control_bar
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.spec.experiment import Experiment
@@ -61,7 +62,7 @@ class Sweep(Section):
             if not any(row.step for row in rows):
                 raise SpecError(rows[0].problem)
         except SpecError as error:
-            self.said.value = problem_html(str(error))
+            self.said.value = problem_html(labeled(str(error)))
             self.here.widget.layout.display = "none"
             return
         self.said.value = ""

@@ -9,6 +9,7 @@ from lib_dlhpc.explore.blocks.charts import State, between
 from lib_dlhpc.explore.compare.charts import label, points_state
 from lib_dlhpc.explore.compare.sweep import settings_html
 from lib_dlhpc.explore.explorer.axes import at
+from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.explore.explorer.limits import steps_within
 from lib_dlhpc.explore.explorer.measured import known_of
 from lib_dlhpc.explore.explorer.simulated import ALL
@@ -57,7 +58,7 @@ def _predict(row: Row, experiment: Experiment) -> Experiment | None:
         there = at(experiment, {row.name: row.value})
         prediction = predict(there)
     except SpecError as error:
-        row.problem = str(error)
+        row.problem = labeled(str(error))
         return None
     row.step["predicted"] = float(prediction.step_time)
     if not there.strategy.is_split:  # its draws take half a second

@@ -146,7 +146,7 @@ def test_no_jitter_leaves_the_seed_nothing_to_move():
 @pytest.mark.parametrize("run", replays(), ids=lambda run: run.name)
 def test_every_replay_is_simulated_or_says_what_is_too_much(run):
     if run.experiment.strategy.is_split:
-        assert "events to store" in too_much(run.experiment, "rounds", 1)
+        assert "this page draws" in too_much(run.experiment, "rounds", 1)
         return
     assert too_much(run.experiment, "rounds", 1) == ""
     found = simulate_step(predict(run.experiment), "rounds", 0, 1, None)

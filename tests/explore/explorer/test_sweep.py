@@ -255,7 +255,7 @@ def test_own_values_stay_until_something_else_is_varied_or_they_are_taken_out(
     assert "7, 9" not in values.value
 
 
-@pytest.mark.parametrize(("text", "words_"), [("a lot", "strategy.batch"), (",", "No values")])
+@pytest.mark.parametrize(("text", "words_"), [("a lot", "Batch per replica"), (",", "No values")])
 def test_a_mistake_is_reported_in_place_of_a_chart(section: Sweep, text: str, words_: str) -> None:
     section.controls["vary"].value = BATCH
     section.controls["values"].value = text
@@ -301,7 +301,7 @@ def test_where_nothing_can_be_run_there_is_no_button_to_press() -> None:
     page.sweep.opened.value = True
     assert page.sweep.here is not None
     assert button(page.sweep.body, "Run them here").disabled
-    assert "No setting can be run here. dataset.name" in words(page.sweep.body)
+    assert "No setting can be run here. Data set" in words(page.sweep.body)
 
 
 def test_more_ranks_than_cores_can_take_turns_are_not_started() -> None:
