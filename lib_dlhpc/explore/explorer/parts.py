@@ -47,7 +47,7 @@ def step_parts(p: Breakdown) -> list[Part]:
         Part("update", float(p.update), palette.UPDATE),
         *exposed,
         Part("bubble", float(p.pipeline_bubble), palette.BUBBLE),
-        Part("straggler wait", float(p.straggler_wait), palette.IDLE),
+        Part("waiting for the slowest", float(p.straggler_wait), palette.IDLE),
         Part("input", float(p.input_stall), palette.INPUT),
         Part("checkpoint", float(p.checkpoint), palette.CHECKPOINT),
     ]
