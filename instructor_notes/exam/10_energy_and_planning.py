@@ -183,6 +183,31 @@ def served_tokens(draw: Draw) -> Question:
     )
 
 
+def power_swing(draw: Draw) -> Question:
+    """The swing of a facility, hosts included."""
+    gpus, hosts = draw.between(4, 24, 2), draw.between(0.3, 0.5, 0.05)
+    busy, idle, part = draw.between(600, 1000, 50), draw.between(60, 100, 10), 0.3
+    waits = idle + part * (busy - idle)
+    return Question(
+        "power swing",
+        f"In a facility {gpus},000 GPUs train one network in phase. A GPU draws {busy} W when it computes, {idle} W"
+        f" idle, and {part:.0%} of the way from idle to busy while it polls in the exchange; hosts and switches draw"
+        f" {hosts * 1000:.0f} W for each GPU all the time. By how many MW does the power fall in each exchange?"
+        " Cooling is left out.",
+        f"{gpus * (busy - waits) / 1e3:.2f} MW",
+        {
+            f"{gpus * (busy - idle) / 1e3:.2f} MW": "A GPU that waits is idle.",
+            f"{gpus * (busy + hosts * 1e3) / 1e3:.2f} MW": "All power falls when all GPUs wait.",
+            f"{gpus * waits / 1e3:.2f} MW": "What a GPU draws while it polls is what the power falls by.",
+        },
+        "Polling GPUs still draw a part of their power, and hosts go on.",
+        [
+            Step("A GPU that polls", waits, "W"),
+            Step("All GPUs: the difference, in MW", gpus * (busy - waits) / 1e3, "MW"),
+        ],
+    )
+
+
 OPEN = Open(
     "A center may spend 20% less energy on training next year. One proposal is a power limit on all GPUs, another is"
     " to halve the GPUs of each run, a third is a larger batch. Judge the three, and say what you would measure before"
@@ -243,4 +268,5 @@ QUESTIONS = [
     free_joules,
     more_compute,
     served_tokens,
+    power_swing,
 ]

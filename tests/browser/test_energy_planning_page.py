@@ -22,8 +22,8 @@ from lesson_page import (
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "10_energy_and_planning.ipynb"
-PLOTS = 6
-QUESTIONS = 32
+PLOTS = 7
+QUESTIONS = 38
 SLIDERS = {
     0: {
         "GPUs": "ArrowLeft",
@@ -34,13 +34,15 @@ SLIDERS = {
     1: {"Time": "ArrowRight", "Energy": "ArrowRight"},
     2: {"GPUs": "ArrowRight", "Days": "ArrowRight", "Served tokens": "ArrowRight"},
     3: {"Stages": "ArrowLeft", "Microbatches": "ArrowRight"},
+    4: {"GPUs": "ArrowLeft", "Batch": "ArrowRight", "Jobs": "ArrowRight"},
 }
 DROPDOWNS = {
     1: [("Then", "shortest time"), ("Between nodes", "eight 200 Gb/s InfiniBand")],
     2: [("Machine", "H100, 1 × 100 Gb/s")],
     3: [("Network", "GPT-3, 175 G weights"), ("Schedule", "GPipe")],
+    4: [("Floor", "80%"), ("Battery", "nine tenths"), ("All wait for", "checkpoint, a minute")],
 }
-GUESSES = {0: "82.6", 7: 1, 12: 2, 17: "5", 22: "2"}  # a number: that choice of a list
+GUESSES = {0: "82.6", 7: 1, 12: 2, 17: "5", 22: "10", 27: "2"}  # a number: that choice of a list
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(

@@ -16,6 +16,7 @@ WITH_ELEVEN = (
     "02_data_parallel",
     "05_hybrid_parallel",
     "08_memory_and_out_of_core",
+    "10_energy_and_planning",
     "12_train_a_language_model",
     "13_serving",
 )

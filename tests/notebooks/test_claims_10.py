@@ -168,4 +168,4 @@ def test_more_epochs_outweigh_the_more_efficient_products():
 
 
 def test_every_part_is_there(repository):
-    has_every_part(repository / "modules" / "10_energy_and_planning.ipynb", 5, 6)
+    has_every_part(repository / "modules" / "10_energy_and_planning.ipynb", 6, 7)

@@ -8,12 +8,14 @@ import altair as alt
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.energy_planning.charts import CAUSES, LINES, PASSES, SIZES
+from lib_dlhpc.explore.energy_planning.swings import AS_IT_IS, SMOOTHED
 from lib_dlhpc.results.palette import SERIES
 
 TIMES = [60 * m for m in (5, 10, 20, 30)] + [3600 * h for h in (1, 2, 4, 6, 8, 12, 16, 24, 48)]
 TIME = "datum.value < 3600 ? datum.value / 60 + ' min' : datum.value / 3600 + ' h'"
 ENERGIES = [1e3 * k for k in (50, 60, 80, 100, 120, 150, 200, 250, 300, 400, 600, 800, 1000, 1500)]
 WEIGHTS = [d * 10.0**k for k in (8, 9, 10) for d in (1, 2, 5)] + [1e11, 2e11]
+SWINGS = {AS_IT_IS: (SERIES[6], [6, 3]), SMOOTHED: (SERIES[0], [1, 0])}
 LISTED = {"words": "run", "details": "time, energy, layout"}
 
 
@@ -91,6 +93,20 @@ def energy_slack() -> Layers:
         lanes.mark_text(align="right", dx=-8).encode(x=alt.value(0), text="words:N"),
         end.mark_rule(strokeWidth=2, strokeDash=[6, 3]),
         kit.on_top(end, align="right", fontWeight="bold"),
+    )
+
+
+@drawing(height=210, left=80, right=24, top=20, lines={"line": "power", "x": "s", "y": "W"})
+def energy_swings() -> Layers:
+    """What does the facility draw? (dashed: as it is; solid: smoothed)"""
+    x = kit.x_axis("x:Q", "time", SI.format("s"), grid=False)
+    y = kit.y_axis("y:Q", "power", SI.format("W"), tickCount=5)
+    color, dash = kit.inks_and_dashes("line:N", SWINGS, True)
+    lines = data("lines", x=x, y=y, color=color, strokeDash=dash)
+    return (
+        kit.room("x", "y"),
+        *kit.level("mean", y, strokeDash=[2, 3]),
+        lines.mark_line(strokeWidth=2.5, interpolate="step-after", clip=True),
     )
 
 

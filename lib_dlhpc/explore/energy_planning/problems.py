@@ -2,11 +2,14 @@
 
 from math import ceil
 
+import numpy as np
+
 from lib_dlhpc.convergence import LAWS
 from lib_dlhpc.costs import clock
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.explore.energy_planning.to_accuracy import cost, predicted
 from lib_dlhpc.prediction.energy import facility_energy
+from lib_dlhpc.prediction.power_swings import Wave, floored
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
@@ -27,6 +30,9 @@ law = LAWS["besiroglu"]
 compute = GPUS * 989e12 * MFU * DAYS * 86_400
 share = law.beta / (law.alpha + law.beta)
 ratio = (law.alpha * law.of_weights / (law.beta * law.of_tokens)) ** (1 / (law.alpha + law.beta))
+HIGH, LOW = draw.any([20e6, 30e6, 12e6]), draw.any([11e6, 8e6, 10e6])
+LONG, SHORT, FLOOR = draw.any([4.0, 1.5, 6.0]), draw.any([0.5, 0.8, 1.0]), 0.95
+WAVE = Wave(np.array([LONG, SHORT]), np.array([HIGH, LOW]))
 
 PROBLEMS = [
     Problem(
@@ -68,5 +74,17 @@ PROBLEMS = [
         Step("Weights times tokens: C / 6", compute / 6),
         Step("G = (α A / β B)^(1 / (α + β))", ratio),
         Step("N = G (C / 6)^(β / (α + β)), in billions", ratio * (compute / 6) ** share / 1e9),
+    ),
+    Problem(
+        "A floor",
+        f"A facility draws {show(HIGH, 'W')} while its GPUs compute, for {show(LONG, 's')}, and {show(LOW, 'W')} while"
+        f" they all wait for an exchange, for {show(SHORT, 's')}; then the next step begins. A floor of"
+        f" {FLOOR:.0%} of the higher power fills the valleys. By how many percent does the energy grow?",
+        100 * (floored(WAVE, FLOOR * HIGH).joules / WAVE.joules - 1),
+        Step("A step as it is", HIGH * LONG + LOW * SHORT, "J"),
+        Step("Added in a valley", (FLOOR * HIGH - LOW) * SHORT, "J"),
+        Step(
+            "Over the step", 100 * (FLOOR * HIGH - LOW) * SHORT / (HIGH * LONG + LOW * SHORT), "%"
+        ),
     ),
 ]

@@ -9,7 +9,14 @@ from lib_dlhpc.costs import clock, peak_rate
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
-from lib_dlhpc.explore.energy_planning import best_size, budget, here, pipeline_slack, to_accuracy
+from lib_dlhpc.explore.energy_planning import (
+    best_size,
+    budget,
+    here,
+    pipeline_slack,
+    swings,
+    to_accuracy,
+)
 from lib_dlhpc.explore.energy_planning.best_size import Setting as Size
 from lib_dlhpc.explore.energy_planning.best_size import best, count, with_guess
 from lib_dlhpc.explore.energy_planning.budget import KWH, Setting, layout, planned
@@ -18,10 +25,13 @@ from lib_dlhpc.explore.energy_planning.here import Setting as Here
 from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
 from lib_dlhpc.explore.energy_planning.pipeline_slack import found
 from lib_dlhpc.explore.energy_planning.planned_sizes import SLOW
+from lib_dlhpc.explore.energy_planning.swings import CHECKPOINT, GWH, YEAR
+from lib_dlhpc.explore.energy_planning.swings import Setting as Power
 from lib_dlhpc.explore.energy_planning.to_accuracy import LIMITS, cost, limit_words, runs
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.prediction.validate import validate
+from lib_dlhpc.spec.units import format_quantity as show
 
 FAST = "eight 200 Gb/s InfiniBand"
 PUBLISHED = {
@@ -114,6 +124,22 @@ def ten_times() -> tuple[float, float]:
     return many.weights / few.weights, many.tokens / few.tokens
 
 
+def swing(**setting: Any) -> swings.Swing:
+    """Return the power swings of 16,384 GPUs."""
+    return swings.found(Power(**setting))
+
+
+def floor_gwh() -> str:
+    """Return what a floor of 95% takes in a year."""
+    own = swing(floor=0.95)
+    return f"{own.more * own.several.mean * YEAR / GWH:.0f} GWh"
+
+
+def held(**setting: Any) -> str:
+    """Return what a battery for nine tenths of the swing must hold."""
+    return f"{swing(battery=0.9, **setting).held / 3.6e6:.2f} kWh"
+
+
 def own_limit(draw: np.random.Generator) -> Drawn:
     """Return the GPU of one learner, and by how many percent a limit lengthens its arithmetic."""
     busy = int(draw.choice([250, 300, 400, 700]))
@@ -140,6 +166,7 @@ lesson = Lesson.read(
         ),
         "best_size": (lambda: count(best(Size()).weights), best_size.the_size),
         "free_joules": (lambda: 100 * found(Pipe()).saving, pipeline_slack.the_slack),
+        "power_falls": (lambda: swing().plain.swing / 1e6, swings.the_swings),
         "two_batches": (lambda: here.times_as_long(Here()), here.two_plans),
     },
     numbers={
@@ -192,6 +219,23 @@ lesson = Lesson.read(
         "saving_2": lambda: saving(stages=2),
         "busy": lambda: pipeline_slack.busy(found(Pipe()), found(Pipe()).seconds),
         "busy_slowed": lambda: pipeline_slack.busy(found(Pipe()), found(Pipe()).stretched),
+        "swing_high": lambda: show(float(swing().plain.watts.max()), "W"),
+        "swing_period": lambda: show(swing().plain.period, "s"),
+        "swing_wait": lambda: show(
+            float(swings.step_of(Power().gpus, 1).terms["exposed communication"]), "s"
+        ),
+        "swing_long": lambda: show(swing(batch=4).plain.period, "s"),
+        "floor_more": lambda: swing(floor=0.95).more,
+        "floor_gwh": floor_gwh,
+        "battery_more": lambda: swing(battery=0.9).more,
+        "battery_held": held,
+        "checkpoint_held": lambda: held(event=CHECKPOINT),
+        "checkpoint_swing": lambda: show(swing(event=CHECKPOINT).plain.swing, "W"),
+        "checkpoint_times": lambda: (
+            swings.STALL / float(swings.step_of(Power().gpus, 1).terms["exposed communication"])
+        ),
+        "checkpoint_floor": lambda: swing(event=CHECKPOINT, floor=0.95).more,
+        "jobs_swing": lambda: show(swing(jobs=8).smooth.swing, "W"),
         "more_epochs": lambda: here.more_epochs(Here()),
         "best_batch": lambda: min(here.BATCHES, key=lambda b: here.times_as_long(Here(other=b))),
         "one": Here().one,

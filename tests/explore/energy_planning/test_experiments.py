@@ -10,7 +10,7 @@ from experiment_page import Now, button, each_position_shows_its_own, fills, res
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.drawing import drawings_of
-from lib_dlhpc.explore.energy_planning import drawings, here
+from lib_dlhpc.explore.energy_planning import drawings, here, swings
 from lib_dlhpc.explore.energy_planning.best_size import Setting as Size
 from lib_dlhpc.explore.energy_planning.best_size import (
     best,
@@ -68,6 +68,7 @@ def states() -> dict[str, Any]:
         **budget_view(Setting()).charts,
         **size_view(Size()).charts,
         **the_slack.view(Pipe()).charts,
+        **swings.the_swings.view(swings.Setting()).charts,
     }
 
 
@@ -76,6 +77,7 @@ EXPERIMENTS = {
     "budget": the_budget,
     "size": the_size,
     "slack": the_slack,
+    "swings": swings.the_swings,
     "here": two_plans,
 }
 ONE, OTHER = (
@@ -99,6 +101,42 @@ def test_nothing_is_said_by_color_alone() -> None:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
     each_position_shows_its_own(EXPERIMENTS[name]())
+
+
+# swings ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("event", [swings.EXCHANGE, swings.CHECKPOINT])
+def test_each_way_of_smoothing_shrinks_the_swing_at_its_own_price(event: str) -> None:
+    plain = swings.found(swings.Setting(event=event))
+    assert plain.smooth.swing == pytest.approx(plain.plain.swing) and plain.more == 0
+    price = {}
+    for name, value in (("jobs", 8), ("floor", 0.95), ("battery", 0.9)):
+        own = swings.found(swings.Setting(event=event, **{name: value}))
+        assert own.smooth.swing < 0.2 * plain.plain.swing
+        assert swings.wall(own) == ""
+        price[name] = own.more
+    assert price["jobs"] < 1e-9 < price["battery"] < price["floor"]
+
+
+def test_a_battery_for_a_checkpoint_holds_far_more_than_one_for_an_exchange() -> None:
+    short, long = (
+        swings.found(swings.Setting(event=event, battery=0.9)).held
+        for event in (swings.EXCHANGE, swings.CHECKPOINT)
+    )
+    assert long > 100 * short > 0
+
+
+def test_the_line_of_a_chart_has_the_energy_of_its_wave() -> None:
+    setting = swings.Setting(floor=0.8, jobs=2)
+    own, data = swings.found(setting), swings.swings_state(setting)[0]["lines"]
+    for name, wave in ((swings.AS_IT_IS, own.plain), (swings.SMOOTHED, own.smooth)):
+        at = [k for k, line in enumerate(data["line"]) if line == name]
+        x, y = (np.array(data[axis])[at] for axis in ("x", "y"))
+        assert x[0] == 0 and x[-1] == pytest.approx(swings.PERIODS * own.plain.period)
+        assert set(np.round(y, 6)) == set(np.round(wave.watts, 6))
+        if name == swings.AS_IT_IS:
+            assert (np.diff(x) * y[:-1]).sum() == pytest.approx(swings.PERIODS * wave.joules)
 
 
 # to an accuracy -------------------------------------------------------------------------------------
