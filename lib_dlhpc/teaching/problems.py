@@ -55,10 +55,14 @@ class Step(NamedTuple):
 
 
 class Problem:
-    """A problem. answer: what the library says, in the unit of the last step."""
+    """A problem. answer: what the library says, in the unit of the last step.
 
-    def __init__(self, title: str, text: str, answer: float, *steps: Step) -> None:
+    kind: WORKED or FADED where a topic begins after the second problem; else its place decides.
+    """
+
+    def __init__(self, title: str, text: str, answer: float, *steps: Step, kind: str = "") -> None:
         self.title, self.text, self.answer, self.steps = title, text, answer, steps
+        self.kind = kind
 
 
 def version(file: str, draw: Cases) -> Sequence[Problem]:
@@ -67,18 +71,19 @@ def version(file: str, draw: Cases) -> Sequence[Problem]:
     return found
 
 
-def kind_of(number: int) -> str:
-    """Return how much of a problem is solved, by its number from 1: the first all, the second in part."""
-    return {1: WORKED, 2: FADED}.get(number, OWN)
+def kind_of(number: int, problem: Problem) -> str:
+    """Return how much of a problem is solved; by its number from 1 the first all, the second in part."""
+    return problem.kind or {1: WORKED, 2: FADED}.get(number, OWN)
 
 
 def page(title: str, problems: Sequence[Problem]) -> str:
-    """Return the problems as Markdown: the first solved, of the second the first step, of the others the text."""
+    """Return the problems as Markdown: worked ones solved, of faded ones the first step, of others the text."""
     lines = [f"# {title}", ""]
     for number, problem in enumerate(problems, 1):
-        lines += [f"## {number}. {problem.title} ({kind_of(number)})", "", problem.text, ""]
-        shown = {1: len(problem.steps), 2: 1}.get(number, 0)
-        if number <= 2:
+        kind = kind_of(number, problem)
+        lines += [f"## {number}. {problem.title} ({kind})", "", problem.text, ""]
+        shown = {WORKED: len(problem.steps), FADED: 1}.get(kind, 0)
+        if shown:
             lines += [
                 f"{place}. {step.do}: {step.result if place <= shown else BLANK}"
                 for place, step in enumerate(problem.steps, 1)

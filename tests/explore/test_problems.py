@@ -8,7 +8,7 @@ import pytest
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.course import RECORDED
-from lib_dlhpc.teaching.problems import PAGE, SI, version
+from lib_dlhpc.teaching.problems import FADED, PAGE, SI, WORKED, kind_of, version
 from lib_dlhpc.teaching.questions import Draw
 
 UNITS = {*SI, "", "%", "s/B", "FLOP/B", "samples/s", "points", "MWh"}
@@ -68,11 +68,17 @@ def test_the_page_has_the_first_of_each_case():
 def test_a_page_shows_them_after_a_click_and_takes_the_answers_of_the_library(name):
     practice = Lesson(module=name).ask("problems")
     practice.button.click()
-    solved, *begun_and_own = practice.children
-    first, second, *own = problems(name)
-    assert all(step.result in solved.value for step in first.steps)
-    cards = [card.question for part in begun_and_own for card in part.children[1:]]
-    steps = [*second.steps[1:], *(problem.steps[-1] for problem in own)]
+    cards, steps = [], []
+    for number, (part, problem) in enumerate(
+        zip(practice.children, problems(name), strict=True), 1
+    ):
+        kind = kind_of(number, problem)
+        assert kind == {1: WORKED, 2: FADED}.get(number, kind)
+        if kind == WORKED:
+            assert all(step.result in part.value for step in problem.steps)
+            continue
+        cards += [card.question for card in part.children[1:]]
+        steps += problem.steps[1:] if kind == FADED else problem.steps[-1:]
     assert len({card.place for card in cards}) == len(cards) == len(steps)
     for card, step in zip(cards, steps, strict=True):
         assert card.place.module == name and not card.answer("7e-30")["right"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib_dlhpc.teaching.problems import BLANK, Problem, Step, answers, page
+from lib_dlhpc.teaching.problems import BLANK, FADED, WORKED, Problem, Step, answers, page
 
 STEPS = (Step("Rounds", 14), Step("Time", 0.00903, "s"))
 FOUR = [
@@ -38,6 +38,17 @@ def test_the_answers_have_every_step():
 )
 def test_a_result_has_its_unit(value, unit, shown):
     assert Step("x", value, unit).result == shown
+
+
+def test_a_topic_that_begins_later_has_a_solved_and_a_begun_problem_of_its_own():
+    later = [
+        Problem(title, "How long?", 0.00903, *STEPS, kind=kind)
+        for title, kind in (("Fifth", WORKED), ("Sixth", FADED), ("Seventh", ""))
+    ]
+    *_, fifth, sixth, seventh = parts(page("Module 03", FOUR + later))
+    assert "2. Time: 9.03 ms" in fifth and fifth.startswith("5. Fifth (worked)")
+    assert "1. Rounds: 14" in sixth and f"2. Time: {BLANK}" in sixth
+    assert "Rounds" not in seventh and "(yours)" in seventh
 
 
 def test_all_problems_after_the_second_are_blank():

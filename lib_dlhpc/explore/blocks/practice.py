@@ -1,6 +1,6 @@
-"""Problems on a page: one solved, one begun, the others to work out. The module's problems.py computes each answer.
+"""Problems on a page: one solved, one begun, the others to work out; or so for each of several topics.
 
-They are read after a click, so a page costs nothing for what nobody practices.
+The module's problems.py computes each answer. They are read after a click, so a page costs nothing before it.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import ipywidgets
 
 from lib_dlhpc.explore.blocks.plain_text import Column, Readable
 from lib_dlhpc.explore.blocks.question import Card
-from lib_dlhpc.teaching.problems import OWN, Problem, kind_of
+from lib_dlhpc.teaching.problems import FADED, OWN, WORKED, Problem, kind_of
 
 ABOUT = "Problems by hand: one solved, one begun, the others to work out."
 Ask = Callable[..., Card]  # Lesson.compute
@@ -35,20 +35,19 @@ class Practice(Readable, ipywidgets.VBox):
     def show(self) -> None:
         """Read the problems and show them in place of the button."""
         problems = import_module(f"lib_dlhpc.explore.{self.module}.problems").PROBLEMS
-        solved, begun, *own = (
-            heading(number, kind_of(number), problem) for number, problem in enumerate(problems, 1)
-        )
-        done = ipywidgets.HTML(solved + listed(problems[0]))
-        asked = [
-            [self._step(2, problems[1], place) for place in range(1, len(problems[1].steps))],
-            *([self._whole(number, each)] for number, each in enumerate(problems[2:], 3)),
-        ]
-        heads = [begun + listed(problems[1], 1), *own]
-        rest = [
-            Column([ipywidgets.HTML(head), *cards])
-            for head, cards in zip(heads, asked, strict=True)
-        ]
-        self.children = [done, *rest]
+        self.children = [self._shown(number, each) for number, each in enumerate(problems, 1)]
+
+    def _shown(self, number: int, problem: Problem) -> ipywidgets.Widget:
+        """Return a problem with what is solved of it, and places for the rest."""
+        kind = kind_of(number, problem)
+        head = heading(number, kind, problem)
+        if kind == WORKED:
+            return ipywidgets.HTML(head + listed(problem))
+        if kind == FADED:
+            rest = range(1, len(problem.steps))
+            cards = [self._step(number, problem, place) for place in rest]
+            return Column([ipywidgets.HTML(head + listed(problem, 1)), *cards])
+        return Column([ipywidgets.HTML(head), self._whole(number, problem)])
 
     def _step(self, number: int, problem: Problem, place: int) -> Card:
         step = problem.steps[place]

@@ -1,13 +1,18 @@
 """Problems of module 09, state and failures."""
 
-from math import exp, sqrt
+from math import exp, factorial, inf, sqrt
 
+from lib_dlhpc.costs import Saving
+from lib_dlhpc.costs.checkpoints import Checks
+from lib_dlhpc.costs.spares import Pool
 from lib_dlhpc.explore.failures.interval import DAY, MINUTE, Setting, found
 from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.explore.failures.ways import found as saved
 from lib_dlhpc.prediction.intervals import system_mtbf, young
+from lib_dlhpc.prediction.silent import checked_goodput, first_order_check
+from lib_dlhpc.prediction.spares import waiting, waiting_goodput
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -20,6 +25,18 @@ NODES, DAYS = draw.any([600, 400, 900, 1500]), draw.any([300, 200, 365, 450])
 mtbf = DAYS * DAY / NODES
 asynchronous = saved(Saved(), "asynchronous")
 copy, link = asynchronous.saving, asynchronous.prediction.experiment.machine.host_link
+TRAIN, OFTEN, REPAIR = draw.any([1000, 800, 1500]), draw.any([2000, 1500]), draw.any([1, 2])
+LOAD, ALONE = TRAIN * REPAIR / OFTEN, draw.any([94, 90, 96])
+terms = [LOAD**k / factorial(k) for k in range(4)]
+share = terms[3] / sum(terms)
+WRONG, CHECK = draw.any([9, 4, 16]), draw.any([600.0, 300.0, 900.0])
+EVERY, FREE = 3600.0 * draw.any([8, 6, 12]), Saving(0.0, 0.0, 0.0)
+
+
+def pool(spares: int) -> Pool:
+    """Return the nodes with that many spares."""
+    return Pool(TRAIN, spares, OFTEN * DAY, REPAIR * DAY)
+
 
 PROBLEMS = [
     Problem(
@@ -59,5 +76,70 @@ PROBLEMS = [
         link.bandwidth * link.efficiency,
         Step("Bytes of a GPU", float(copy.host_copy) / 8, "B"),
         Step("Bytes over seconds", float(copy.host_copy) / 8 / float(copy.blocked), "B/s"),
+    ),
+    Problem(
+        "One spare",
+        f"{TRAIN} nodes train, or none; each fails once in {OFTEN} days and is then in repair for {REPAIR} days. One"
+        " more node stands by. Failed nodes are in repair independently of each other, so a run without spare waits"
+        " for the share a^(S+1) / (S+1)! over the sum of a^k / k!, k from 0 to S + 1 (Erlang's B), with a nodes in"
+        " repair on average, S spares. For which share of the time does it wait?",
+        100 * waiting(pool(1)),
+        Step("a: nodes times repair over MTBF", LOAD),
+        Step("1 + a + a²/2", 1 + LOAD + LOAD**2 / 2),
+        Step("a²/2 over that", 100 * LOAD**2 / 2 / (1 + LOAD + LOAD**2 / 2), "%"),
+        kind=WORKED,
+    ),
+    Problem(
+        "Two spares",
+        "The same nodes, with two spares. For which share of the time does the run wait now?",
+        100 * waiting(pool(2)),
+        Step("1 + a + a²/2 + a³/6", sum(terms)),
+        Step("a³/6", terms[3]),
+        Step("a³/6 over the sum", 100 * terms[3] / sum(terms), "%"),
+        kind=FADED,
+    ),
+    Problem(
+        "What spares cost",
+        f"The same {TRAIN} nodes and two spares. While the run does not wait, its goodput is {ALONE}%. Which share of"
+        " the time of all nodes, spares included, becomes training?",
+        100 * waiting_goodput(pool(2), ALONE / 100),
+        Step("Nodes that train, of all", 100 * TRAIN / (TRAIN + 2), "%"),
+        Step("Times the share without waits", 100 * TRAIN / (TRAIN + 2) * (1 - share), "%"),
+        Step("Times the goodput", ALONE * TRAIN / (TRAIN + 2) * (1 - share), "%"),
+    ),
+    Problem(
+        "When to check",
+        f"All nodes together compute a wrong state once in {WRONG} days, and nothing stops. A check of"
+        f" {show(CHECK, 's')} finds it; then all training since the last check is repeated. Which interval between"
+        " checks loses the least, to first order?",
+        float(first_order_check(CHECK, WRONG * DAY)),
+        Step(
+            "Lost at interval D: V/D + D/M; least where both are equal, so V M, in s²",
+            CHECK * WRONG * DAY,
+        ),
+        Step(
+            "Its root: Young's without the 2, as all of the interval is lost",
+            sqrt(CHECK * WRONG * DAY),
+            "s",
+        ),
+        kind=WORKED,
+    ),
+    Problem(
+        "Goodput with checks",
+        f"The same errors and checks, one every {show(EVERY, 's')} of training; checkpoints, restarts and failures take"
+        " no time. An interval D is trained e^(D/M) times on average until it has no error. What is the goodput?",
+        100 * float(checked_goodput(EVERY, FREE, inf, Checks(WRONG * DAY, EVERY, CHECK))),
+        Step("e^(D/M)", exp(EVERY / (WRONG * DAY))),
+        Step("Times training and check, D + V", exp(EVERY / (WRONG * DAY)) * (EVERY + CHECK), "s"),
+        Step("D over that", 100 * EVERY / (EVERY + CHECK) / exp(EVERY / (WRONG * DAY)), "%"),
+        kind=FADED,
+    ),
+    Problem(
+        "A faster check",
+        f"A new check takes a quarter of {show(CHECK, 's')}, and the machine has four times as many nodes, each as"
+        " reliable. Which interval between checks is the best now, to first order?",
+        float(first_order_check(CHECK / 4, WRONG * DAY / 4)),
+        Step("V / 4 times M / 4, in s²", CHECK * WRONG * DAY / 16),
+        Step("Its root: a quarter of what it was", sqrt(CHECK * WRONG * DAY) / 4, "s"),
     ),
 ]
