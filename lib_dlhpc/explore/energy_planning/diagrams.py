@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from lib_dlhpc.explore.energy_planning import best_size, budget, here
+from lib_dlhpc.explore.energy_planning import best_size, budget, here, swings
 from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
 from lib_dlhpc.explore.energy_planning.pipeline_slack import found
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
@@ -10,6 +10,7 @@ from lib_dlhpc.explore.energy_planning.to_accuracy import runs
 from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.explore.slides.parts import stacked
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.units import format_quantity as show
 
 EVERY = 16  # of the runs behind the front, drawn as one
 SMALL = Pipe(stages=4, microbatches=4)
@@ -86,10 +87,19 @@ def plans() -> kit.Diagram:
     return stacked(rows, PASSES, "s", "time to 90% of MNIST", 0.28)
 
 
+def swing() -> kit.Diagram:
+    """Return the power of a facility while all GPUs compute, and while all wait."""
+    wave = swings.found(swings.Setting()).plain
+    levels = {"all compute": float(wave.watts.max()), "all wait": float(wave.watts.min())}
+    rows = [kit.Lane(name, [kit.Bar(0, watts, show(watts, "W"))]) for name, watts in levels.items()]
+    return kit.lanes(rows, "power of the facility")
+
+
 DIAGRAMS = {
     "What is the best run for my joules and hours?": front,
     "Which layout fits my budget?": search,
     "Which model size for my GPUs and days?": size,
     "Which joules are free?": slack,
+    "What does the grid see?": swing,
     "two_batches: answer": plans,
 }

@@ -1,6 +1,6 @@
 """Diagrams of the slides of module 13: two phases, a full memory, batching, prefixes, replicas, pools, drafts."""
 
-from lib_dlhpc.explore.serving import drafts, pools, prefixes
+from lib_dlhpc.explore.serving import drafts, lengths, pools, prefixes
 from lib_dlhpc.explore.serving.load import BATCHINGS, CONTINUOUS, STATIC
 from lib_dlhpc.explore.serving.memory import Setting as Room
 from lib_dlhpc.explore.serving.memory import fit, heads_of
@@ -151,10 +151,22 @@ def ahead() -> kit.Diagram:
     return kit.lanes(rows, f"time; {setting.drafts} drafts for one sequence", side=0.24)
 
 
+def long_ones() -> kit.Diagram:
+    """Return what a long sequence leaves in memory, with full attention, and with some full layers."""
+    setting, shown = lengths.Setting(), (lengths.FULL, lengths.MIXED, lengths.HYBRID)
+    held = {name: lengths.bytes_of(setting, name) for name in shown}
+    rows = [
+        kit.Lane(name, [kit.Bar(0, size, show(size, "B"), kit.GREEN)])
+        for name, size in held.items()
+    ]
+    return kit.lanes(rows, f"bytes of a sequence of {setting.tokens:,} tokens")
+
+
 DIAGRAMS = {
     "What does an answer cost?": two_phases,
     "How many sequences fit?": filled,
     "How does latency change under load?": batched,
+    "What if most layers do not see all tokens?": long_ones,
     "Has this prefix been processed before?": alike,
     "Eight GPUs: one replica, or eight?": divided,
     "Should prefill and decode run on separate GPUs?": apart,
