@@ -2,6 +2,7 @@
 
 compute.py            layer times by roofline; optimizer update
 layer_rates.py        layer times by measured rates
+operators.py          a step by class of operator, and what fused kernels remove
 host.py               a host that issues kernels one by one, and waits for token counts
 buckets.py            gradient buckets, and when backward has filled them
 units.py              what ZeRO 3 gathers at a time: a block, as FSDP

@@ -21,6 +21,7 @@ memory_timeline.py
 intervals.py    checkpoint intervals: Young, Daly, exact; goodput
 resilience.py   a run with failures: goodput, expected time, best checkpoint interval
 silent.py       silent errors: how often to check, and what is lost
+power_swings.py power of a facility over a step, and what floors, staggered jobs and storage cost
 spares.py       nodes in repair: waiting for spares, or going on with fewer replicas
 io.py           reading(experiment): the rate of each input limit, the bottleneck; volumes, nodes needed
 striping.py     a checkpoint written to striped files: one for all, one per rank, through aggregators

@@ -98,7 +98,7 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
 
 
 def test_two_plans_are_trained_while_the_page_stays_usable(page: Any, eventually: Any) -> None:
-    panel = experiment(page, 4)
+    panel = experiment(page, 5)
     slider(page, 0, "Batch").press("Home")
     eventually(lambda: "The target was met" in wall(page, 0))
     panel.get_by_role("button", name="Train").click()

@@ -5,7 +5,7 @@ import pytest
 from module_text import has_every_part
 
 from lib_dlhpc.convergence import LAWS
-from lib_dlhpc.explore.energy_planning import here
+from lib_dlhpc.explore.energy_planning import here, swings
 from lib_dlhpc.explore.energy_planning.best_size import Setting as Size
 from lib_dlhpc.explore.energy_planning.best_size import best, found_sizes, with_guess
 from lib_dlhpc.explore.energy_planning.budget import Setting as Budget
@@ -165,6 +165,22 @@ def test_the_saving_shrinks_with_the_bubble():
 
 def test_more_epochs_outweigh_the_more_efficient_products():
     assert 1 < here.times_as_long(Here()) < here.more_epochs(Here())
+
+
+def test_power_swings_are_as_the_notes_say():
+    plain = swings.found(swings.Setting()).plain
+    assert plain.watts.max() == pytest.approx(18.5e6, abs=5e4)
+    assert plain.watts.min() == pytest.approx(10.9e6, rel=5e-3)
+    assert plain.swing == pytest.approx(7.6e6, abs=5e4)
+    assert plain.period == pytest.approx(1.24, abs=0.005)
+    floor = swings.found(swings.Setting(floor=0.95))
+    year = floor.more * floor.several.mean * swings.YEAR / swings.GWH
+    assert [floor.more, year] == pytest.approx([0.106, 15], rel=0.03)
+    battery = swings.found(swings.Setting(battery=0.9))
+    assert battery.more == pytest.approx(0.009, abs=5e-4)
+    assert battery.held / 3.6e6 == pytest.approx(0.46, abs=0.01)
+    stall = swings.found(swings.Setting(event=swings.CHECKPOINT, battery=0.9))
+    assert stall.held / 3.6e6 == pytest.approx(130, abs=2)
 
 
 def test_every_part_is_there(repository):

@@ -5,7 +5,7 @@ import pytest
 from module_text import has_every_part
 
 from lib_dlhpc.costs.energy import drawn
-from lib_dlhpc.explore.serving import drafts, pools, prefixes
+from lib_dlhpc.explore.serving import drafts, lengths, pools, prefixes
 from lib_dlhpc.explore.serving.drafts import Setting as Drafted
 from lib_dlhpc.explore.serving.drafts import gain
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, RATES, STATIC, felt, simulated
@@ -267,6 +267,23 @@ def test_a_latent_vector_is_smaller_than_grouped_heads_and_each_rank_has_it():
     assert 2 * len(layers) * numbers == pytest.approx(5.0e6, rel=1e-3)
     (kind,) = Prices(service("deepseek-v3", "h200-pod", {})).shard.attended
     assert kind.flop == 2 * 128 * 1088  # of a token with one in the cache
+
+
+def test_windows_and_hybrids_are_as_the_notes_say():
+    shares = []
+    for tokens in (131072, 16384):
+        setting = lengths.Setting(tokens=tokens)
+        windows = 28 / 32 * lengths.bytes_of(setting, lengths.WINDOWED)
+        shares.append(windows / lengths.bytes_of(setting, lengths.MIXED))
+    assert shares == pytest.approx([0.18, 0.64], abs=0.005)
+    full, hybrid = (
+        lengths.time_of(lengths.Setting(), name) for name in (lengths.FULL, lengths.HYBRID)
+    )
+    assert full / hybrid == pytest.approx(3.5, abs=0.05)
+    short = lengths.Setting(tokens=2048)
+    assert [lengths.time_of(short, name) for name in lengths.NAMES] == pytest.approx(
+        [0.046] * 4, abs=5e-4
+    )
 
 
 def test_every_part_is_there(repository):

@@ -57,13 +57,25 @@ def model_of(name: str, window: int, every: int) -> dict[str, Any]:
     """Return the table of a network."""
     if name == HYBRID:
         group = "*-" + "M-" * (every - 1)
-        own = {"family": "hybrid", "pattern": group * (LAYERS // every), "state_space": STATES}
-        return {**own, **SIZES, "attention": ATTENTION, "feed_forward": FEED_FORWARD}
-    sees = {FULL: {}, WINDOWED: {"window": window}}.get(
-        name, {"window": window, "full_every": every}
-    )
-    own = {"family": "decoder", "layers": LAYERS, "attention": {**ATTENTION, **sees}}
-    return {**own, **SIZES, "feed_forward": FEED_FORWARD}
+        return {
+            "family": "hybrid",
+            "pattern": group * (LAYERS // every),
+            **SIZES,
+            "state_space": STATES,
+            "attention": ATTENTION,
+            "feed_forward": FEED_FORWARD,
+        }
+    sees = {} if name == FULL else {"window": window}
+    if name == MIXED:
+        sees["full_every"] = every
+    attention = {**ATTENTION, **sees}
+    return {
+        "family": "decoder",
+        "layers": LAYERS,
+        **SIZES,
+        "attention": attention,
+        "feed_forward": FEED_FORWARD,
+    }
 
 
 @lru_cache(maxsize=64)
