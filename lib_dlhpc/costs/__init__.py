@@ -42,6 +42,7 @@ from lib_dlhpc.costs.checkpoints import Checks, Saving
 from lib_dlhpc.costs.compute import BYTES, LayerTimes, layer_times, peak_rate, traffic, update_time
 from lib_dlhpc.costs.groups import wire
 from lib_dlhpc.costs.network import Level, Network, flat, network_of
+from lib_dlhpc.costs.operators import Operators, by_operator
 from lib_dlhpc.costs.power import clock
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.spares import Pool
@@ -54,9 +55,11 @@ __all__ = [
     "LayerTimes",
     "Level",
     "Network",
+    "Operators",
     "Pool",
     "Saving",
     "buckets",
+    "by_operator",
     "clock",
     "flat",
     "layer_times",

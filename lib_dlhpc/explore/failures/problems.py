@@ -2,9 +2,7 @@
 
 from math import exp, factorial, inf, sqrt
 
-from lib_dlhpc.costs import Saving
-from lib_dlhpc.costs.checkpoints import Checks
-from lib_dlhpc.costs.spares import Pool
+from lib_dlhpc.costs import Checks, Pool, Saving
 from lib_dlhpc.explore.failures.interval import DAY, MINUTE, Setting, found
 from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.explore.failures.ways import found as saved

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
-from lib_dlhpc.costs.operators import ATTENTION, CLASSES, Operators, by_operator
+from lib_dlhpc.costs import Operators, by_operator
 from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State
@@ -112,7 +112,7 @@ def flop_share(setting: Setting) -> float:
     return sum(layer.forward_flop for layer in model.layers if "attention" in layer.kind) / every
 
 
-def time_share(setting: Setting, name: str = ATTENTION) -> float:
+def time_share(setting: Setting, name: str = "attention") -> float:
     """Return the share of a step's time that a class takes, without its launches, or all launches."""
     found = operators(setting)
     seconds = total(found).launches if name == LAUNCHES else found[name].seconds
@@ -139,8 +139,8 @@ def state(eager: dict[str, Operators], chosen: dict[str, Operators], unit: str) 
 def parts(found: dict[str, Operators], unit: str) -> dict[str, float]:
     """Return by class the seconds, and those of all launches, or the bytes."""
     if unit == "B":
-        return {name: found[name].moved for name in CLASSES}
-    seconds = {name: found[name].seconds for name in CLASSES}
+        return {name: each.moved for name, each in found.items()}
+    seconds = {name: each.seconds for name, each in found.items()}
     return seconds | {LAUNCHES: sum(each.launches for each in found.values())}
 
 

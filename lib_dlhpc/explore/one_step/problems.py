@@ -1,7 +1,6 @@
 """Problems of module 01, one step."""
 
-from lib_dlhpc.costs import flat
-from lib_dlhpc.costs.operators import by_operator
+from lib_dlhpc.costs import by_operator, flat
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.roofline import Setting, device_of, point, roof
 from lib_dlhpc.prediction.collectives import ALGORITHMS
