@@ -100,7 +100,7 @@ def test_walls_say_why(page: Any, eventually: Any) -> None:
     slider(page, 1, "Tokens").press("End")
     eventually(lambda: "Memory" in wall(page, 1))
     slider(page, 2, "Tokens").press("End")
-    eventually(lambda: "262,144 tokens fit" in wall(page, 2))
+    eventually(lambda: "Memory: full attention" in wall(page, 2))
     slider(page, 3, "Requests/s").press("End")
     eventually(lambda: "9 of 10 users" in wall(page, 3))
     slider(page, 4, "Shared").press("End")
