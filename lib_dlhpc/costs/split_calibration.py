@@ -8,6 +8,8 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import SPLIT_FIELDS, Strategy
 
+CHORDS = 6  # before tangents, each of which costs two predictions
+
 
 def compute_scale(
     experiment: Experiment,
@@ -41,14 +43,17 @@ def scale_of(seconds: float, step: Callable[[float], float], devices: int = 1) -
             f"calibration: a step of {seconds:.4g} s on {devices} devices, but the messages alone take"
             f" {alone:.4g} s; check the rate, the devices and the links."
         )
-    # The step is convex in the scale: the chord from 0 meets `seconds` too late, never too soon.
-    scale = 1.0
-    for _ in range(60):
+    # The step is convex in the scale and mostly straight: a few chords lead to `seconds`, unless it has a sharp bend.
+    before, earlier, scale = 0.0, alone, 1.0
+    for number in range(60):
         now = step(scale)
         if abs(now - seconds) <= 1e-12 * seconds:
             break
-        slope = (step(scale * (1 + 1e-6)) - now) / (scale * 1e-6)
-        scale = max(scale + (seconds - now) / slope, scale / 10)
+        if number >= CHORDS:
+            before = scale * (1 + 1e-6)
+            earlier = step(before)
+        slope = (earlier - now) / (before - scale)
+        before, earlier, scale = scale, now, max(scale + (seconds - now) / slope, scale / 10)
     return scale
 
 
