@@ -7,16 +7,23 @@ In a terminal:     python checks.py step.py "your name"                  emulate
 """
 
 import inspect
-from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import layer_times
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.labs.lab import save_and_run, say, show
 from lib_dlhpc.labs.attempts import report
+from lib_dlhpc.labs.emulated.pipeline_machine import (
+    RANKS,
+    best,
+    choices,
+    experiment_of,
+    one_device,
+    seconds,
+    simulated_on,
+)
 from lib_dlhpc.labs.emulated.pipeline_step import (
     alone,
     emulate_stages,
@@ -32,12 +39,9 @@ from lib_dlhpc.labs.program import arguments, end_together, end_with, handed_in,
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send
 from lib_dlhpc.schedules.pipeline_proof import bubble, stored_chunks
-from lib_dlhpc.simulation.pipeline import simulate_pipeline
-from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 HERE = Path(__file__).parent
-RANKS = 4
 NEAR = 1e-10  # relative, in float64
 SHAPES = ((2, 4), (3, 5), (4, 8), (4, 3), (4, 1))  # ranks, microbatches
 LONGEST = 10_000  # instructions of a stream
@@ -255,35 +259,6 @@ def _loss(emulated, name):
     return later(LOSS) if len(emulated) < 3 else holds(LOSS, "In every case.")
 
 
-@cache
-def experiment_of(name):
-    """Return the learner's own network, machine and batch: four nodes with a device each."""
-    rng = np.random.default_rng(seed_of(name))
-    width, batch = int(rng.integers(30, 61)) * 8, int(rng.choice([120, 144, 168, 180, 240]))
-    latency, bandwidth = float(f"{rng.integers(10, 41)}e-6"), float(f"{rng.uniform(1, 4):.2g}e9")
-    link = {"latency": latency, "bandwidth": bandwidth, "efficiency": 1.0}
-    machine = {"name": "laptop", "jitter": 0.0, "nodes": RANKS, "inter_node": link}
-    return read_experiment(
-        {
-            "model": {"family": "mlp", "widths": [width] * (2 * RANKS + 1)},
-            "dataset": {"name": "digits"},
-            "machine": machine | {"devices_per_node": 1},
-            "strategy": {
-                "nodes": RANKS,
-                "devices_per_node": 1,
-                "batch": batch,
-                "precision": "fp64",
-            },
-        }
-    )
-
-
-def choices(name):
-    """Return the numbers of microbatches that cut the learner's batch evenly."""
-    batch = int(experiment_of(name).strategy.batch)
-    return [m for m in range(1, batch + 1) if batch % m == 0]
-
-
 def pipeline_for(stream, name, many):
     """Return the learner's stream for their machine and batch. Raises LabError."""
     if many not in choices(name):
@@ -292,39 +267,10 @@ def pipeline_for(stream, name, many):
     return pipeline_of(stream, RANKS, many)
 
 
-def simulated_on(pipeline, name):
-    """Return the timeline of a pipeline on the learner's machine."""
-    experiment, many = experiment_of(name), pipeline.microbatches
-    batch = int(experiment.strategy.batch)
-    times = layer_times(experiment.model, experiment.machine.device, batch // many, "fp64")
-    cut = np.array_split(np.arange(len(experiment.model.layers)), RANKS)
-    ahead, back = ([each[part].sum() for part in cut] for each in times)
-    size = 8 * experiment.model.input_shape[0] * (batch // many)
-    return simulate_pipeline(pipeline, experiment.machine, RANKS, 1, ahead, back, size)
-
-
-def seconds(pipeline, name):
-    """Return how long a pipeline takes on the learner's machine."""
-    return float(simulated_on(pipeline, name).stop.max())
-
-
-@cache
-def best(name):
-    """Return the seconds of the best 1F1B that the simulation finds, over numbers of microbatches."""
-    return min(seconds(PIPELINES["1f1b"](RANKS, m), name) for m in choices(name))
-
-
 def chosen(stream):
     """Return the number of microbatches that the learner has written into the head of the function."""
     *_, last = inspect.signature(stream).parameters.values()
     return last.default if isinstance(last.default, int) else 1
-
-
-def one_device(name):
-    """Return the seconds of the whole network on one device of the machine, if it fits."""
-    own = experiment_of(name)
-    times = layer_times(own.model, own.machine.device, int(own.strategy.batch), "fp64")
-    return float(times.forward.sum() + times.backward.sum())
 
 
 def machine(name):
