@@ -2,39 +2,27 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
-from typing import NamedTuple, TypeAlias
+from itertools import chain, pairwise
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.schedules.pipeline import (
-    Backward,
-    Forward,
-    Pipeline,
-    Together,
-    Turn,
-    Weights,
-    Work,
-    passes_of,
-)
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Together, Turn, Weights
 from lib_dlhpc.schedules.pipelines import PIPELINES
 
 FORWARD, BACKWARD, WEIGHTS = PASSES = ("forward", "backward", "weights")
 OVERLAPPED = "overlapped"  # a forward pass and all of a backward pass, interleaved
 _KINDS = {Forward: FORWARD, Backward: BACKWARD, Weights: WEIGHTS, Together: OVERLAPPED}
+_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
+Numbers: TypeAlias = NDArray[np.int64]
 
 
 def phase_of(work: Turn) -> str:
     """Return which pass an instruction of a pipeline is, or that it is several."""
     return _KINDS[type(work)]
-
-
-# A pass, which message it needs and which it gives, the stage to which it sends, the stage before the boundary that it
-# crosses, whether it is the first forward pass of its chunk or completes its gradients, and whether it computes or only
-# receives or sends; -1: none.
-Linked: TypeAlias = tuple[Turn, int, int, int, int, bool, bool]
-# Of a kind of pass and a chunk: the first of the messages it needs, and of those it gives, the stage to which it sends,
-# and the one before the boundary that these cross.
-Links: TypeAlias = dict[tuple[type, int], tuple[int, int, int, int]]
 
 
 class Call(NamedTuple):
@@ -99,10 +87,12 @@ def ordered(key: Pipeline) -> Iterator[tuple[int, Turn, int, int, int, bool, boo
     overlap, the number of the pass from which it receives, the stage to which it sends, the stage before the boundary
     that it crosses, whether it is the first forward pass of its chunk or completes its gradients, and whether it
     computes."""
-    ranks, stages, many = key.ranks, key.ranks * key.chunks, key.microbatches
-    todo = [iter(_linked(key, place)) for place in range(ranks)]
-    made = [-1] * (2 * stages * many)  # the number of each message's pass
-    waiting: list[Linked | None] = [next(each, None) for each in todo]
+    works, columns = linked(key)
+    rows = works, *columns[3:7].tolist(), *(columns[7:] > 0).tolist()
+    edges = np.searchsorted(columns[0], np.arange(key.ranks + 1)).tolist()
+    todo = [zip(*(row[a:b] for row in rows), strict=True) for a, b in pairwise(edges)]
+    made = [-1] * messages(key)  # the number of each message's pass
+    waiting = [next(each, None) for each in todo]
     count, moved = 0, True
     while moved:
         moved = False
@@ -120,79 +110,83 @@ def ordered(key: Pipeline) -> Iterator[tuple[int, Turn, int, int, int, bool, boo
             waiting[place] = one
 
 
-def _linked(key: Pipeline, place: int) -> Iterator[Linked]:
-    """Yield the passes of a place with what they receive and send."""
-    ranks, many = key.ranks, key.microbatches
-    turns = list(key.turns(place))
-    alone = {id(work) for work in _once([*chain.from_iterable(map(passes_of, turns))])}
-    links: Links = {}
-    for chunk in range(key.chunks):
-        stage = chunk * ranks + place
-        for back, kind in enumerate((Forward, Backward)):
-            before, after = (key.next_to(stage, way) for way in ((1, -1) if back else (-1, 1)))
-            crossed = after if back else stage
-            receives = before >= 0 and before % ranks != place
-            if after % ranks == place:
-                after = -1
-            needs = (2 * before + back) * many if receives else -1
-            links[kind, chunk] = needs, (2 * stage + back) * many, after, crossed
-        links[Weights, chunk] = -1, -1, -1, stage
-    for turn in turns:
-        if isinstance(turn, Together):
-            yield from _of_several(turn, links, alone)
-            continue
-        needs, gives, after, crossed = links[type(turn), turn.chunk]
-        number = turn.microbatch
-        yield (
-            turn,
-            needs + number if needs >= 0 else -1,
-            gives + number if gives >= 0 else -1,
-            after,
-            crossed,
-            id(turn) in alone,
-            True,
-        )
+def messages(key: Pipeline) -> int:
+    """Return how many messages the calls of a pipeline number."""
+    return 2 * key.ranks * key.chunks * key.microbatches
 
 
-def _of_several(turn: Together, links: Links, alone: set[int]) -> Iterator[Linked]:
-    """Yield the passes of a turn: before the first what waits for the messages of others, after the last what sends.
+def linked(key: Pipeline) -> tuple[Sequence[Turn], Numbers]:
+    """Return what all calls of a pipeline do, place after place, and what each is, receives and sends, (9, calls).
 
-    Passes that overlap are one, which neither receives nor sends.
+    These are its place, its chunk and the index of its kind, one of PASSES or OVERLAPPED behind them; the message it
+    needs and that it gives, the stage to which it sends, the stage before the boundary that it crosses, -1: none;
+    whether it is the first forward pass of its chunk or completes its gradients; whether it computes, or only receives
+    or sends.
     """
-    passes = turn.passes
-    moves = [work for work in passes if type(work) is not Weights]
-    if turn.overlapped:
-        yield from _messages_of(moves, links, True)
-        yield turn, -1, -1, -1, -1, False, True
-        yield from _messages_of(moves, links, False)
+    each: list[Sequence[Turn]] = [[*key.turns(place)] for place in range(key.ranks)]
+    flags: Any = (True, True, True)
+    if any(Together in set(map(type, turns)) for turns in each):
+        steps = [[step for turn in turns for step in _steps(turn)] for turns in each]
+        each = [[work for work, *_ in one] for one in steps]
+        flags = [flag for one in steps for _, *flag in one]
+    works = [*chain.from_iterable(each)]
+    receives, sends, computes = np.broadcast_to(flags, (len(works), 3)).T
+    place = np.repeat(np.arange(key.ranks), [*map(len, each)])
+    kind = np.fromiter(map(_NUMBERS.__getitem__, map(type, works)), np.int64)
+    chunk, microbatch = (
+        np.fromiter(map(attrgetter(name), works), np.int64) for name in ("chunk", "microbatch")
+    )
+    needs, gives, after, crossed = _links(key)[kind, chunk, place].T
+    columns = (
+        *(place, chunk, kind),
+        np.where((needs >= 0) & receives, needs + microbatch, -1),
+        np.where((gives >= 0) & sends, gives + microbatch, -1),
+        np.where(sends, after, -1),
+        crossed,
+        _once(kind, place * key.chunks + chunk, computes),
+        computes,
+    )
+    return works, np.array(columns, np.int64)
+
+
+def _links(key: Pipeline) -> Numbers:
+    """Return of each kind of pass, chunk and place the first of the messages it needs, and of those it gives, the stage
+    to which it sends, and the one before the boundary that these cross, (kinds, chunks, places, 4)."""
+    found = np.full((len(_NUMBERS), key.chunks, key.ranks, 4), -1)
+    for chunk, place in np.ndindex(key.chunks, key.ranks):
+        stage = chunk * key.ranks + place
+        for back in (0, 1):
+            before, after = (key.next_to(stage, way) for way in ((1, -1) if back else (-1, 1)))
+            receives = before >= 0 and before % key.ranks != place
+            needs, gives = ((2 * each + back) * key.microbatches for each in (before, stage))
+            to = -1 if after % key.ranks == place else after
+            one = needs if receives else -1, gives, to, after if back else stage
+            found[back, chunk, place] = one
+        found[_NUMBERS[Weights], chunk, place, 3] = stage
+    return found
+
+
+def _steps(turn: Turn) -> Iterator[tuple[Turn, bool, bool, bool]]:
+    """Yield the calls of a turn, and whether each receives, sends and computes: before the first pass what waits for
+    the messages of others, after the last what sends. Passes that overlap are one, which neither receives nor sends."""
+    if not isinstance(turn, Together):
+        yield turn, True, True, True
         return
-    waits = [(work, True, False, False) for work in moves if work is not passes[0]]
-    works = [(work, work is passes[0], work is passes[-1], True) for work in passes]
-    sends = [(work, False, True, False) for work in moves if work is not passes[-1]]
-    for work, receives, gives_now, computes in (*waits, *works, *sends):
-        needs, gives, after, crossed = links[type(work), work.chunk]
-        yield (
-            work,
-            needs + work.microbatch if receives and needs >= 0 else -1,
-            gives + work.microbatch if gives_now and gives >= 0 else -1,
-            after if gives_now else -1,
-            crossed,
-            computes and id(work) in alone,
-            computes,
-        )
+    passes, moves = turn.passes, [work for work in turn.passes if type(work) is not Weights]
+    first, last = (None, None) if turn.overlapped else (passes[0], passes[-1])
+    yield from ((work, True, False, False) for work in moves if work is not first)
+    if turn.overlapped:
+        yield turn, False, False, True
+    else:
+        yield from ((work, work is first, work is last, True) for work in passes)
+    yield from ((work, False, True, False) for work in moves if work is not last)
 
 
-def _messages_of(passes: Sequence[Work], links: Links, received: bool) -> Iterator[Linked]:
-    """Yield passes that only receive, or only send."""
-    for work in passes:
-        needs, gives, after, crossed = links[type(work), work.chunk]
-        needs = needs + work.microbatch if received and needs >= 0 else -1
-        gives, after = (-1, -1) if received else (gives + work.microbatch, after)
-        yield work, needs, gives, after, crossed, False, False
-
-
-def _once(passes: Sequence[Work]) -> list[Work]:
-    """Return the first forward pass through each chunk, and the pass that completes its gradients."""
-    first = {work.chunk: work for work in reversed(passes) if type(work) is Forward}
-    last = {work.chunk: work for work in passes if type(work) is not Forward}
-    return [*first.values(), *last.values()]
+def _once(kind: Numbers, stage: Numbers, computes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which calls are the first forward pass of a stage, or the pass that completes its gradients."""
+    once, ahead = np.zeros(len(kind), bool), kind == PASSES.index(FORWARD)
+    first = np.flatnonzero(computes & ahead)
+    last = np.flatnonzero(computes & ~ahead & (kind < len(PASSES)))[::-1]
+    for calls_of in (first, last):
+        once[calls_of[np.unique(stage[calls_of], return_index=True)[1]]] = True
+    return once

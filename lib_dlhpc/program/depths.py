@@ -7,16 +7,13 @@ a pipeline is full the same passes follow at the same distance, so that more mic
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lib_dlhpc.program.calls import FORWARD, PASSES, pipeline
-from lib_dlhpc.program.rounds import ENOUGH, sections
+from lib_dlhpc.program.calls import FORWARD, PASSES, Numbers, pipeline
+from lib_dlhpc.program.rounds import ENOUGH, numbered
 from lib_dlhpc.schedules.pipeline import Streams
-
-Numbers: TypeAlias = NDArray[np.int64]
 
 
 class Depth(NamedTuple):
@@ -116,11 +113,8 @@ def _longest(keys: Sequence[object], start: int, period: int) -> tuple[int, int]
 
 def by_depth(schedule: str, ranks: int, many: int, chunks: int) -> tuple[Depth, ...]:
     """Return all passes of a pipeline by their depth."""
-    each = sections(pipeline(schedule, ranks, many, chunks))
-    rows = np.concatenate([np.tile(np.array(one.rows, np.int64), (one.times, 1)) for one in each])
-    place, made, back, boundary = rows.T
-    source = np.where(back > 0, np.arange(len(rows)) - back, -1)
-    depth = _depth(place, source, ranks)
+    numbers, depth = numbered(pipeline(schedule, ranks, many, chunks))
+    place, made, needs, boundary = numbers.T
     once = made < 0
     made = np.where(once, -2 - made, made)
     last = once & (made % len(PASSES) != PASSES.index(FORWARD))
@@ -133,17 +127,8 @@ def by_depth(schedule: str, ranks: int, many: int, chunks: int) -> tuple[Depth, 
     at[order] = row
     edges = [*np.flatnonzero(new).tolist(), len(order)]
     starts = np.repeat(row[edges[:-1]], np.diff(edges))
-    needs = source[order]
+    needs = needs[order]
     back = np.where(needs >= 0, starts - at[needs], 1)
     place, made, boundary = (each[order] for each in (place, made, boundary))
     parts = ((slice(*pair), bool(last[order[pair[0]]])) for pair in pairwise(edges))
     return tuple(Depth(place[s], made[s], back[s], boundary[s], end) for s, end in parts)
-
-
-def _depth(place: Numbers, source: Numbers, ranks: int) -> Numbers:
-    """Return the depth of each pass, in an order in which each follows its source; -1: it has none."""
-    depth, clock = [0] * (len(place) + 1), [0] * ranks
-    for number, (here, needs) in enumerate(zip(place.tolist(), source.tolist(), strict=True)):
-        now, ready = clock[here], depth[needs]
-        clock[here] = depth[number] = (ready if ready > now else now) + 1
-    return np.array(depth[:-1])

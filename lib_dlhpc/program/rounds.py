@@ -4,9 +4,8 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lib_dlhpc.program.calls import OVERLAPPED, PASSES, ordered, phase_of, pipeline
+from lib_dlhpc.program.calls import PASSES, Numbers, linked, messages, pipeline
 from lib_dlhpc.schedules.pipeline import Pipeline, Rounds, Streams
 
 # Calls as numbers: place, pass, back, boundary. A pass is a chunk of a place times the number of PASSES plus the index
@@ -30,7 +29,7 @@ class Section(NamedTuple):
 def sections(pipe: Pipeline) -> tuple[Section, ...]:
     """Return the calls of a pipeline, each after the call whose message it needs."""
     if not isinstance(pipe.streams, Streams):
-        return (Section(_rows(_numbered(pipe)), 1),)
+        return (Section(_rows(numbered(pipe)[0]), 1),)
     rounds = pipe.streams.rounds
     more = max(0, min(times for _, times in rounds.each) - ENOUGH)
     known = pipe.name, pipe.ranks, pipe.microbatches - more * rounds.microbatches, pipe.chunks
@@ -42,7 +41,7 @@ def sections(pipe: Pipeline) -> tuple[Section, ...]:
 def _sections(schedule: str, ranks: int, microbatches: int, chunks: int) -> tuple[Section, ...]:
     pipe = pipeline(schedule, ranks, microbatches, chunks)
     assert isinstance(pipe.streams, Streams)
-    rounds, numbers = pipe.streams.rounds, _numbered(pipe)
+    rounds, (numbers, _) = pipe.streams.rounds, numbered(pipe)
     if min(times for _, times in rounds.each) < ENOUGH:
         return (Section(_rows(numbers), 1),)
     parts = _in_rounds(numbers, rounds, ranks)
@@ -63,9 +62,7 @@ def _sections(schedule: str, ranks: int, microbatches: int, chunks: int) -> tupl
     return (*found, Section(pending, 1))
 
 
-def _in_rounds(
-    numbers: NDArray[np.int64], rounds: Rounds, ranks: int
-) -> list[list[NDArray[np.int64]]]:
+def _in_rounds(numbers: Numbers, rounds: Rounds, ranks: int) -> list[list[Numbers]]:
     """Return the calls of each round of each kind, the ones of all rounds in the order of the last."""
     mine = [np.flatnonzero(numbers[:, 0] == rank) for rank in range(ranks)]
     first = [rounds.first(rank) for rank in range(ranks)]
@@ -81,22 +78,51 @@ def _in_rounds(
     return [*parts, [np.sort(np.concatenate(mine))]]
 
 
-def _rows(numbers: NDArray[np.int64]) -> Rows:
+def _rows(numbers: Numbers) -> Rows:
     """Return calls with how far back their sources are."""
     back = np.where(numbers[:, 2] >= 0, np.arange(len(numbers)) - numbers[:, 2], 0)
     columns = (numbers[:, 0], numbers[:, 1], back, numbers[:, 3])
     return list(zip(*(each.tolist() for each in columns), strict=True))
 
 
-def _numbered(pipe: Pipeline) -> NDArray[np.int64]:
-    """Return calls as numbers, (calls, 4); in the place of `back` the call whose message each receives, or -1."""
-    ranks, chunks, rows = pipe.ranks, pipe.chunks, list[tuple[int, int, int, int]]()
-    index = {phase: number for number, phase in enumerate(PASSES)}
-    nothing = len(PASSES) * ranks * chunks
-    for place, work, source, after, crossed, once, computes in ordered(pipe):
-        number, at, phase = nothing, place * chunks + work.chunk, phase_of(work)
-        if computes:
-            number = nothing + 1 + at if phase == OVERLAPPED else len(PASSES) * at + index[phase]
-        boundary = crossed % ranks * chunks + crossed // ranks if after >= 0 else -1
-        rows.append((place, -2 - number if once else number, source, boundary))
-    return np.array(rows, np.int64)
+def numbered(pipe: Pipeline) -> tuple[Numbers, Numbers]:
+    """Return calls as numbers by their depth, (calls, 4), and that depth of each, (calls,).
+
+    In the place of `back` is the call whose message each receives, or -1. The depth of a call is one more than that of
+    the call before it on its rank, and of that whose message it needs.
+    """
+    ranks, chunks = pipe.ranks, pipe.chunks
+    _, (place, chunk, kind, needs, gives, after, crossed, once, computes) = linked(pipe)
+    depth, source = _depths(place, needs, gives, messages(pipe))
+    at, nothing = place * chunks + chunk, len(PASSES) * ranks * chunks
+    number = np.where(kind < len(PASSES), len(PASSES) * at + kind, nothing + 1 + at)
+    number = np.where(computes > 0, number, nothing)
+    boundary = np.where(after >= 0, crossed % ranks * chunks + crossed // ranks, -1)
+    order = np.lexsort((place, depth))
+    row = np.append(np.argsort(order), -1)  # of the first dimension, where each call is; -1: none
+    columns = place, np.where(once > 0, -2 - number, number), row[source], boundary
+    return np.stack(columns, axis=1)[order], depth[order]
+
+
+def _depths(place: Numbers, needs: Numbers, gives: Numbers, many: int) -> tuple[Numbers, Numbers]:
+    """Return the depth of each call, and the call whose message it needs; calls are in the order of each place.
+
+    needs, gives: of `many` messages, -1: none.
+    """
+    giver = np.full(many + 1, -1)
+    giver[gives] = np.arange(len(gives))
+    giver[-1] = -1
+    source = giver[needs]
+    depth, there = np.zeros(len(place), np.int64), np.zeros(len(place) + 1, bool)
+    there[-1] = True  # what is not needed
+    edges = np.flatnonzero(np.diff(place, prepend=-1, append=-1))
+    at, end, now = edges[:-1], edges[1:], 0
+    while len(at):
+        ready = there[source[at]]
+        now, some = now + 1, at[ready]
+        assert len(some), "ranks wait for each other"
+        depth[some], there[some] = now, True
+        at = at + ready
+        left = at < end
+        at, end = at[left], end[left]
+    return depth, source
