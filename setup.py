@@ -1,6 +1,7 @@
 """What pyproject.toml cannot say: the course in the wheel, and a README whose links work on a package page.
 
-modules/, labs/ and the guide in docs/ become lib_dlhpc/course. PROJECT_HOME, set by the release workflow, is the address of the repository.
+modules/, labs/ and the guide in docs/ become lib_dlhpc/course. PROJECT_HOME, set by the release
+workflow, is the address of the repository.
 """
 
 import os

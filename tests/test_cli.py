@@ -90,7 +90,10 @@ def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsy
         (["predict", "."], "no such file but a folder"),
         (["predict", ""], "found an empty name"),
         (["predict", "goyal-2017", "--set", "nodes=4"], "Did you mean 'strategy.nodes'"),
-        (["predict", "goyal-2017", "--set", "machine.name=mine"], "write its whole table, with any other name"),
+        (
+            ["predict", "goyal-2017", "--set", "machine.name=mine"],
+            "write its whole table, with any other name",
+        ),
         (["plan", "goyal-2017", "--limit", "memory"], "--limit memory: expected KEY=VALUE"),
         (["sweep", "goyal-2017", "--over", f"strategy.nodes=1-{10**20}"], "legal: up to 1,000,000"),
     ],
