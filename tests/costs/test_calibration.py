@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError, loads
+from lib_dlhpc.costs import scale_of
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.strategy import ALLREDUCES
 
@@ -88,3 +89,14 @@ def test_a_rate_of_local_updates_comes_back_too(devices, every):
         }
     )
     assert predict(run).throughput == pytest.approx(100.0 * devices, rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.1108, 0.111, 0.3, 1.0, 40.0])
+def test_the_scale_of_a_step_with_a_sharp_bend_is_found(scale):
+    """Messages hide the computation up to a scale of 0.1108; a chord over the bend overshoots."""
+
+    def step(at):
+        return max(0.785 + 0.0037 * at, 0.194 + 5.334 * at)
+
+    found = scale_of(step(scale), step)
+    assert step(found) == pytest.approx(step(scale), rel=1e-11)
