@@ -153,6 +153,20 @@ def test_a_sweep_prints_device_hours_without_a_prefix(capsys):
     assert re.search(r"\d,\d{3} device-hours", shown) and "kh" not in shown
 
 
+@pytest.mark.parametrize(
+    ("changes", "energy", "cost"),
+    [
+        ("run.epochs=1e-4", r"\d k?J   modeled", r"\d   device-seconds"),
+        ("run.epochs=90", r"\d kWh   modeled", r"\d   device-hours"),
+    ],
+)
+def test_a_short_run_is_not_a_fraction_of_an_hour(changes, energy, cost, capsys):
+    one = ("strategy.nodes=1", "strategy.devices_per_node=1")
+    assert main(["predict", "goyal-2017", "--set", *one, changes]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(energy, shown) and re.search(cost, shown)
+
+
 @pytest.mark.parametrize("words", [("explore",), ("class", "serve")])
 @pytest.mark.parametrize("port", ["65536", "-1", "http"])
 def test_a_port_that_cannot_be_is_refused_before_anything_starts(words, port, capsys):

@@ -132,7 +132,8 @@ def _explained(prediction: Breakdown) -> list[str]:
 def _costs(prediction: Breakdown) -> list[str]:
     """Return energy and device-hours of a run as lines; emissions and price where the machine states theirs."""
     machine, price = prediction.experiment.machine, float(prediction.price)
-    energy = show(float(prediction.energy_to_train) / 3600, "Wh")
+    joules = float(prediction.energy_to_train)
+    energy = show(joules / 3600, "Wh") if joules >= 3600 else show(joules, "J")
     lines = [f"  energy to train       {energy:>10}   modeled"]
     if intensity := float(machine.carbon_intensity):
         emitted = show(1000 * float(prediction.carbon), "g")
