@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import oxipng
 from nbclient import NotebookClient
 from playwright.sync_api import Page, sync_playwright
 
@@ -22,7 +23,7 @@ from lib_dlhpc.explore.blocks import built, figure
 
 HERE = Path(__file__).parent
 WIDTH = 680  # px
-LARGEST, ROOM = 64_000, 170_000  # bytes of a picture, and of all pictures of a notebook
+LARGEST, NOTEBOOK = 64_000, 200_000  # bytes of a picture, and of a notebook
 WIDGET = "application/vnd.jupyter.widget-view+json"
 STYLE = """body { font: 14px sans-serif; margin: 0; background: white }
 figcaption { font-weight: bold } figure { margin: 8px } .dlhpc-words, details { display: none }"""
@@ -42,7 +43,7 @@ def main(names: list[str]) -> None:
         for path in map(Path, names or sorted(HERE.glob("*.ipynb"))):
             notebook = nbformat.read(path, as_version=4)
             execute(notebook, path.parent, page)
-            text = nbformat.writes(notebook) + "\n"
+            text = within(notebook)
             path.write_text(text, encoding="utf-8")
             print(f"{path.name}: {len(text) / 1e3:.0f} kB")
 
@@ -52,7 +53,7 @@ def execute(notebook: Any, folder: Path, page: Page) -> None:
     client = NotebookClient(
         notebook, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     )
-    count, room = 0, ROOM
+    count = 0
     with client.setup_kernel():
         for index, cell in enumerate(notebook.cells):
             if cell.cell_type != "code":
@@ -60,12 +61,25 @@ def execute(notebook: Any, folder: Path, page: Page) -> None:
             before, count = set(client.widget_state), count + 1
             client.execute_cell(cell, index)
             made = [state for key, state in client.widget_state.items() if key not in before]
-            cell.outputs = list(stored(cell.outputs, made, page, room))
-            room -= sum(len(output.data.get("image/png", "")) for output in cell.outputs)
+            cell.outputs = list(stored(cell.outputs, made, page))
             cell.execution_count, cell.metadata = count, shown(cell)
             for output in cell.outputs:
                 if output.output_type == "execute_result":
                     output.execution_count = count
+
+
+def within(notebook: Any) -> str:
+    """Return the notebook as text, without its last pictures where it would be too large."""
+    pictures = [
+        (cell, output)
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "image/png" in output.get("data", {})
+    ]
+    while len(text := nbformat.writes(notebook) + "\n") >= NOTEBOOK:
+        cell, picture = pictures.pop()
+        cell.outputs.remove(picture)
+    return text
 
 
 def shown(cell: Any) -> Any:
@@ -75,12 +89,12 @@ def shown(cell: Any) -> Any:
     return nbformat.from_dict({**({"tags": tags} if tags else {}), **hidden})
 
 
-def stored(outputs: list[Any], made: list[Any], page: Page, room: int) -> Iterator[Any]:
-    """Yield a picture of the first figure that was made, if there is room, then the outputs without their widgets."""
+def stored(outputs: list[Any], made: list[Any], page: Page) -> Iterator[Any]:
+    """Yield a picture of the first figure that was made, then the outputs without their widgets."""
     figures = (state for state in made if "spec" in state and state.get("summary"))
     if first := next(figures, None):
         picture = base64.b64encode(drawn(first, page)).decode()
-        if len(picture) <= min(LARGEST, room):
+        if len(picture) <= LARGEST:
             yield nbformat.v4.new_output("display_data", {"image/png": picture})
     for output in outputs:
         if "data" in output:
@@ -95,7 +109,7 @@ def drawn(state: Any, page: Page) -> bytes:
     css = (figure.HERE / "static" / "figure.css").read_text("utf-8")
     page.evaluate(DRAW, [figure.CODE, css + STYLE, {"serial": 0, "signals": {}, **state}])
     page.wait_for_function(DRAWN)
-    return page.locator("body").screenshot()
+    return oxipng.optimize_from_memory(page.locator("body").screenshot(), level=4)
 
 
 @contextmanager
