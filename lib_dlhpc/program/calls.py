@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -133,9 +132,8 @@ def linked(key: Pipeline) -> tuple[Sequence[Turn], Numbers]:
     receives, sends, computes = np.broadcast_to(flags, (len(works), 3)).T
     place = np.repeat(np.arange(key.ranks), [*map(len, each)])
     kind = np.fromiter(map(_NUMBERS.__getitem__, map(type, works)), np.int64)
-    chunk, microbatch = (
-        np.fromiter(map(attrgetter(name), works), np.int64) for name in ("chunk", "microbatch")
-    )
+    chunk = np.fromiter((work.chunk for work in works), np.int64)
+    microbatch = np.fromiter((work.microbatch for work in works), np.int64)
     needs, gives, after, crossed = _links(key)[kind, chunk, place].T
     columns = (
         *(place, chunk, kind),

@@ -75,7 +75,9 @@ def test_findings_are_clicked_a_puzzle_is_solved_and_a_check_answers(
     eventually(lambda: "Efficiencies" not in results(page, 1))
 
     page.get_by_role("button", name="is the slow one").click()
-    eventually(lambda: page.get_by_text("The slow one does not wait").count() == 1)
+    eventually(
+        lambda: page.get_by_text("The slow rank arrives last, and does not wait").count() == 1
+    )
 
 
 def test_controls_move_drawings_and_walls_say_why(page: Any, eventually: Any) -> None:

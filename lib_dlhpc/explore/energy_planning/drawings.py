@@ -105,7 +105,7 @@ def energy_swings() -> Layers:
     lines = data("lines", x=x, y=y, color=color, strokeDash=dash)
     return (
         kit.room("x", "y"),
-        *kit.level("mean", y, strokeDash=[2, 3]),
+        *kit.level("mean", y, left=True, below=True, strokeDash=[2, 3]),
         lines.mark_line(strokeWidth=2.5, interpolate="step-after", clip=True),
     )
 

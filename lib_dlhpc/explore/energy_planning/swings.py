@@ -56,14 +56,16 @@ class Swing(NamedTuple):
 def the_swings(setting: Setting) -> View:
     """Look for the depth of the valleys and their period; then for the least energy that fills them."""
     own = found(setting)
-    smooth, held = own.smooth, ""
+    smooth, cost = own.smooth, ""
+    if setting.floor or setting.battery:
+        gwh = own.more * own.several.mean * YEAR / GWH
+        cost = f" Smoothing takes {own.more:.1%} more energy, {gwh:.2f} GWh in a year."
     if own.held:
-        held = f" The battery holds {own.held / HOUR / 1e3:,.3g} kWh."
+        cost += f" The battery holds {own.held / HOUR / 1e3:,.3g} kWh."
     words = (
         f"<b>{show(float(smooth.watts.min()), 'W')} to {show(float(smooth.watts.max()), 'W')},"
         f" {show(smooth.swing, 'W')} of swing every {show(own.plain.period / setting.jobs, 's')}.</b> As it is:"
-        f" {show(own.plain.swing, 'W')}. Smoothing takes {own.more:.1%} more energy,"
-        f" {own.more * own.several.mean * YEAR / GWH:.2f} GWh in a year.{held}"
+        f" {show(own.plain.swing, 'W')}.{cost}"
     )
     return View(words, wall(own), {"energy_swings": swings_state(setting)})
 
