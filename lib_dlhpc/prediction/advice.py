@@ -48,7 +48,7 @@ class Advice(NamedTuple):
 def advise(p: Breakdown, applied: Apply | None = None) -> Advice:
     """Return what to change next in a predicted run.
 
-    applied: the experiment after changes, as whoever follows the advice sets them; by default a what-if.
+    applied: the experiment after changes, as a page sets them; by default a what-if.
     """
     apply = applied or (lambda changes: what_if(p.experiment, changes))
     if not fits(p):

@@ -53,7 +53,7 @@ Measure = Callable[[Setting], Times]
 
 
 def run_passes(array: Any, passes: int, block: int) -> None:
-    """Do all passes in place, over a block of so many numbers before the next one."""
+    """Do all passes in place, one block of numbers after another."""
     for start in range(0, len(array), block):
         part = array[start : start + block]
         for number in range(passes):

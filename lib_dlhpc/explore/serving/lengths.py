@@ -28,7 +28,7 @@ STATES = {"heads": 64, "head_size": 64, "state": 128, "groups": 8, "kernel": 4, 
 
 
 class Setting(NamedTuple):
-    """A network of 32 layers on one H100. window: tokens; every: one layer in so many has full attention."""
+    """A network of 32 layers on one H100. window: tokens; every: layers per layer with full attention."""
 
     shown: Annotated[str, Dropdown("Time of", "Read in one pass, or written", (PROMPT, TOKEN))] = (
         PROMPT
