@@ -11,6 +11,7 @@ from voila.app import Voila
 from lib_dlhpc.explore.front.teach import TEXTS, teach_page
 from lib_dlhpc.explore.server.application import Server
 from lib_dlhpc.explore.server.markdown import ADDRESS, Markdown, found, notes_of, page
+from lib_dlhpc.explore.server.serve import voila_configuration
 
 LINK = re.compile(r'<a href="(?!https?:|mailto:|#|data:)([^"#?]+)')
 
@@ -75,12 +76,20 @@ def test_a_server_that_may_not_send_notes_sends_none(repository, notes, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("ip", "classroom", "private"),
-    [("127.0.0.1", None, True), ("0.0.0.0", None, False), ("127.0.0.1", "class", False)],
+    ("ip", "names", "classroom", "private"),
+    [
+        ("127.0.0.1", [], None, True),
+        ("0.0.0.0", [], None, False),
+        ("127.0.0.1", ["proxy.example"], None, False),
+        ("127.0.0.1", [], "class", False),
+    ],
 )
-def test_a_server_that_others_reach_shows_no_notes(ip, classroom, private, tmp_path, monkeypatch):
+def test_a_server_that_others_reach_shows_no_notes(
+    ip, names, classroom, private, tmp_path, monkeypatch
+):
     monkeypatch.setattr(Voila, "init_handlers", lambda self: [])
-    server = Server(ip=ip, root_dir=str(tmp_path))
+    configuration = voila_configuration(tmp_path, 1, ip, 0, allow_hosts=names)
+    server = Server(config=configuration, root_dir=str(tmp_path))
     server.base_url, server.of_course = "/", True
     server.classroom = classroom and tmp_path / classroom
     monkeypatch.setattr("lib_dlhpc.explore.server.application._front", lambda: b"")

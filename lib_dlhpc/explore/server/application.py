@@ -19,7 +19,7 @@ from lib_dlhpc.explore.board.report import report_page
 from lib_dlhpc.explore.front.page import front_page
 from lib_dlhpc.explore.front.teach import teach_page
 from lib_dlhpc.explore.server import classroom
-from lib_dlhpc.explore.server.door import TemplateFiles, behind_door, is_local
+from lib_dlhpc.explore.server.door import NAMES, TemplateFiles, behind_door, is_local, own_names
 from lib_dlhpc.explore.server.forked import end_all
 from lib_dlhpc.explore.server.markdown import ADDRESS, Markdown, notes_of
 from lib_dlhpc.explore.server.pages import Executor, Page
@@ -96,7 +96,10 @@ class Server(Voila):
     @property
     def private(self) -> bool:
         """Whether it serves this machine alone, and no class: others must not read solutions."""
-        return self.classroom is None and is_local(self.ip)
+        alone = self.tornado_settings.get(NAMES) == own_names(
+            self.ip
+        )  # more names: of a proxy that others use
+        return self.classroom is None and is_local(self.ip) and alone
 
     def init_handlers(self) -> list[Any]:
         """Return the routes: Voila's but for the lists of files of JupyterLab's gallery, and those of this course."""
