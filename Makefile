@@ -54,9 +54,10 @@ $(READY): requirements.lock pyproject.toml
 explore: $(READY) ## open the dashboards in the browser (ARGS=--no-browser prints the address)
 	$(BIN)/dlhpc explore $(ARGS)
 
+# Three workers on two cores: ranks, browsers and servers wait for each other an eighth of the time.
 # What runs by default is a setting, so that pytest itself tells paths in ARGS, which replace it, from options.
 test: $(READY) ## run every test and notebook (ARGS=tests/spec: only these; ARGS="-k NAME": of all)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(NBVAL) -o "testpaths=tests $(NOTEBOOKS)" $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(NBVAL) -o "testpaths=tests $(NOTEBOOKS)" $(ARGS)
 
 # What other tools count for the models that are imported from them. They are large, so they live apart.
 test-extras: .venv-extras/.ready ## run the tests beside PyTorch, transformers, ONNX, Dask and python-pptx
