@@ -9,8 +9,9 @@ from math import sqrt
 import numpy as np
 
 from lib_dlhpc.costs.light import light_runs
+from lib_dlhpc.costs.per_op import per_op_runs
 from lib_dlhpc.spec.model import Layer, Model
-from lib_dlhpc.spec.strategy import LIGHT
+from lib_dlhpc.spec.strategy import LIGHT, PER_OP
 
 BLOCK = re.compile(r"layer\d+\.")  # before the names of the layers of a transformer's block
 ELEMENT = 4  # bytes, for segments of equal size
@@ -32,7 +33,8 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
 
     recompute: "none"; "selective": each attention, whose input is stored and whose scores are not
     (Korthikanti et al. 2022, section 5); "light": norms, activations and expanded latent vectors, up to the last layer
-    that reads them (costs/light.py); "full": each block of a transformer (section 4.1), and of other
+    that reads them (costs/light.py); "per-op": each block but fused attention and every second matmul
+    (costs/per_op.py); "full": each block of a transformer (section 4.1), and of other
     networks all layers, in about sqrt(n) segments of about equal stored bytes, n being the places where a
     single array is live (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4.1).
     """
@@ -41,6 +43,8 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
     layers = model.layers
     if recompute == LIGHT:
         return tuple(_segment(layers, *run) for run in light_runs(layers))
+    if recompute == PER_OP:
+        return tuple(_segment(layers, *run) for run in per_op_runs(layers, _blocks(layers)))
     if recompute == "selective":
         runs = [(at, at + 1) for at, layer in enumerate(layers) if layer.traits.selective]
     else:

@@ -21,7 +21,7 @@ from lib_dlhpc.costs.light import reads_input
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.layout import Part
 from lib_dlhpc.spec.model import Layer, Model
-from lib_dlhpc.spec.strategy import LIGHT
+from lib_dlhpc.spec.strategy import LIGHT, PER_OP
 
 Floats = NDArray[np.float64]
 AFTER, BETWEEN = "after", "between"  # see backward_extra
@@ -257,6 +257,11 @@ def _stored(
             ]
             wide = prod(layer.output_shape) * size
             found[index] = wide + _more_in_fp8(layer, outside, wide) if outside else 0.0
+    if recompute == PER_OP:  # a sum is repeated from what itself is not, and no backward pass reads
+        for name in {name for segment in segments(model, recompute) for name in segment.reads}:
+            index = at.get(name, -1)
+            if index >= 0 and not found[index]:
+                found[index] = prod(model.layers[index].output_shape) * size
     found.setflags(write=False)
     return found
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import LIGHT
+from lib_dlhpc.spec.strategy import LIGHT, PER_OP
 
 # Cost of an element-wise layer, which is memory-bound, in FLOP per element that it reads or writes.
 FLOP_PER_ELEMENT = 30
@@ -204,9 +204,9 @@ class Room:
         frozen = size * (model.layer_parameters - model.layer_trained)
         state = (STATE_BYTES[strategy.precision] * model.layer_trained + frozen) / strategy.tensor
         kept = (model.layer_stored * size + model.layer_mask_bytes) / ranks
-        if strategy.recompute == "selective":
+        if strategy.recompute in ("selective", PER_OP):
             kept = np.where(_selective(model), 0.0, kept)
-        if strategy.recompute == LIGHT:
+        if strategy.recompute in (LIGHT, PER_OP):
             kept = np.where(_light(model), 0.0, kept)
         kept = kept * strategy.batch / strategy.microbatches
         if strategy.recompute == "full" or strategy.offload != "none":

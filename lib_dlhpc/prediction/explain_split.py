@@ -172,7 +172,7 @@ def _recomputation(p: Breakdown) -> Explanation:
         "forward passes, repeated in backward, of the layers whose activations are not stored",
         (("recompute", strategy.recompute, "given"),),
         "Chen et al. 2016; Korthikanti et al. 2022 (attention alone); DeepSeek-AI 2024, section 3.2.3 (norms and"
-        " up-projections of latent attention)",
+        " up-projections of latent attention); Liang et al. 2024 (per operator, torchtitan)",
         "The messages of these passes are repeated as well, and counted as communication."
         + LIGHTLY * (strategy.recompute == LIGHT),
     )

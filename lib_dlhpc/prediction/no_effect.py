@@ -2,14 +2,13 @@
 
 from lib_dlhpc.costs import fp8
 from lib_dlhpc.costs.pieces import cut_of
+from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.units import by_block
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.layout import chain, expert_nodes, sizes, too_few
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.fusion import PAIRS
-from lib_dlhpc.spec.strategy import BY_DEVICE, BY_NODE, DIRECT, FP8, LIGHT, SAME
-
-FUSED = {fused for _, fused in PAIRS}  # kinds of attention in one kernel
+from lib_dlhpc.spec.fusion import FUSED_KINDS
+from lib_dlhpc.spec.strategy import BY_DEVICE, BY_NODE, DIRECT, FP8, LIGHT, PER_OP, SAME
 
 
 def without_effect(experiment: Experiment) -> list[str]:
@@ -109,7 +108,7 @@ def _of_attention(experiment: Experiment) -> list[str]:
     """Return a sentence for each setting of attention that has no effect."""
     s, found = experiment.strategy, list[str]()
     attends = any(layer.traits.selective for layer in experiment.model.layers)
-    fused = any(layer.kind in FUSED for layer in experiment.model.layers)
+    fused = any(layer.kind in FUSED_KINDS for layer in experiment.model.layers)
     if s.recompute == "selective" and not attends:
         why = "attention is fused and stores no scores" if fused else "the network has no attention"
         found.append(f"strategy.recompute = 'selective': {why} to recompute.")
@@ -120,6 +119,8 @@ def _of_attention(experiment: Experiment) -> list[str]:
         found.append(
             f"strategy.recompute = {LIGHT!r}: the network has no norm and no activation that could be recomputed."
         )
+    if s.recompute == PER_OP and not segments(experiment.model, PER_OP):
+        found.append(f"strategy.recompute = {PER_OP!r}: the network is not made of blocks.")
     if s.fused_attention == "on" and not fused:
         found.append("strategy.fused_attention = 'on': the network has no attention.")
     return found

@@ -11,6 +11,7 @@ PAIRS = {  # kinds apart and fused, and what makes one the other
     ("attention", "fused_attention"): fused,
     ("latent_attention", "fused_latent_attention"): fused_latent,
 }
+FUSED_KINDS = frozenset(fused for _, fused in PAIRS)  # attention in one kernel
 CHANGES = {kind: change for kinds, change in PAIRS.items() for kind in kinds}
 
 

@@ -33,7 +33,8 @@ SPLIT_BACKWARD = ("zb-h1", "dualpipe")  # weight gradients are computed apart
 SPLITS = ("paired", "column", "row")
 LIGHT = "light"
 RUN_RECOMPUTES = ("none", "selective", "full")
-RECOMPUTES = ("none", LIGHT, "selective", "full")  # light: priced, not trained
+PER_OP = "per-op"
+RECOMPUTES = ("none", LIGHT, "selective", PER_OP, "full")  # light, per-op: priced, not trained
 OFFLOADS = ("none", "activations", "all")
 FUSED = (AUTO, "on", "off")
 CONTEXT_EXCHANGES = ("heads", "ring")
@@ -94,8 +95,9 @@ class Strategy:
     costs/units.py). allreduce: the algorithm of gradient synchronization; its reduce-scatter and allgather, if it is
     composed of them, also serve ZeRO. "auto": the cheapest for each size and network
     (schedules/choice.py), as for all other collectives. recompute: activations recomputed in backward: all
-    within a block (full), attention only (selective), or norms, activations and the up-projections of latent attention
-    (light; costs/light.py). offload: what is offloaded to host memory, or to
+    within a block (full), attention only (selective), norms, activations and the up-projections of latent attention
+    (light; costs/light.py), or all of a block but fused attention and every second matmul (per-op, as torchtitan's
+    selective checkpointing; costs/segments.py). offload: what is offloaded to host memory, or to
     the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
     degree of expert parallelism: replicas that hold the experts of each layer together. expert_imbalance:
     positions of the busiest of the ranks that share out experts, over their mean; a run measures it. expert_exchange:

@@ -1,0 +1,54 @@
+"""Recomputation by operator: which layers of a block are repeated if every second matmul is stored.
+
+Stored are fused attention, sums over ranks that leave a shard of the sequence, and every second matmul of a block from
+the first on; of all else, what backward or another repeated layer reads is repeated. Two things differ from the source:
+experts are one layer, which is stored, where it stores their exchange and repeats their matmuls; and what nothing reads
+is not repeated, as compilers leave it out.
+
+Source: torchtitan, selective activation checkpointing with option "op" (Liang et al. 2024, arXiv 2410.06511), by
+PyTorch's create_selective_checkpoint_contexts.
+"""
+
+from lib_dlhpc.costs.light import Run, reads_input
+from lib_dlhpc.spec.fusion import FUSED_KINDS
+from lib_dlhpc.spec.model import Layer
+
+
+def per_op_runs(layers: tuple[Layer, ...], blocks: list[tuple[int, int]]) -> list[Run]:
+    """Return each block with the layers that its backward pass repeats, from the first block to the last."""
+    return [Run(first, stop, _repeated(layers, first, stop)) for first, stop in blocks]
+
+
+def _repeated(layers: tuple[Layer, ...], first: int, stop: int) -> tuple[int, ...]:
+    saved = _saved(layers, first, stop)
+    readers: dict[str, list[int]] = {}
+    for at in range(first, stop):
+        for name in layers[at].inputs:
+            readers.setdefault(name, []).append(at)
+    found = set[int]()
+    for at in reversed(range(first, stop)):
+        layer = layers[at]
+        reads = readers.get(layer.name, [])
+        own = "output" in layer.traits.backward_reads
+        if at not in saved and (
+            own or any(each in found or reads_input(layers[each]) for each in reads)
+        ):
+            found.add(at)
+    return tuple(sorted(found))
+
+
+def _saved(layers: tuple[Layer, ...], first: int, stop: int) -> set[int]:
+    found, products = set[int](), 0
+    for at in range(first, stop):
+        layer = layers[at]
+        if layer.traits.own_operands or layer.kind in FUSED_KINDS or _shards(layer):
+            found.add(at)
+        elif layer.traits.product and not layer.traits.selective:
+            products += 1
+            if products % 2:
+                found.add(at)
+    return found
+
+
+def _shards(layer: Layer) -> bool:
+    return layer.kind == "exchange" and layer.attributes["forward"] == "reduce_scatter"
