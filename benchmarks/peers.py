@@ -52,6 +52,7 @@ GROUPS = (
     "FSDP",
     "NeMo",
     "NeMo experts",
+    "torchtitan",
     "data parallel",
 )
 NONE = ""

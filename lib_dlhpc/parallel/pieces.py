@@ -44,14 +44,15 @@ class _Pieces(NamedTuple):
         """Return a pass in pieces."""
         found: list[Instruction] = []
         replaced: Collective | None = None  # the next one, of an exchange that is cut
+        pairs = self._pairs(instructions)
         for each in instructions:
             if each == replaced:
                 replaced = None
             elif not isinstance(each, Compute) or each.phase == "weight_grad":
                 found.append(each)
             else:
-                way = "forward" if each.phase == "forward" else "backward"
-                before, after = self.cut.before[way], self.cut.after[way]
+                way = _way(each)
+                before, after = pairs[way]
                 if each.layer in before or each.layer in after:
                     found += self._product(way, each, before.get(each.layer), after.get(each.layer))
                     continue
@@ -60,6 +61,24 @@ class _Pieces(NamedTuple):
                     (replaced,) = communication(self.layers[each.layer], way)
                     found += self._exchange(way, each.layer, each.layer in before.values())
         return found
+
+    def _pairs(self, instructions: list[Instruction]) -> dict[str, list[dict[int, int]]]:
+        """Return by way the products that are cut, each with the exchange before it, and after it.
+
+        An exchange may be repeated in backward for a product that is not: it stays whole.
+        """
+        there = {(_way(each), each.layer) for each in instructions if isinstance(each, Compute)}
+        return {
+            way: [
+                {
+                    one: other
+                    for one, other in cut[way].items()
+                    if there >= {(way, one), (way, other)}
+                }
+                for cut in (self.cut.before, self.cut.after)
+            ]
+            for way in ("forward", "backward")
+        }
 
     def _product(
         self, way: str, work: Compute, gives: int | None, takes: int | None
@@ -91,6 +110,10 @@ class _Pieces(NamedTuple):
 
     def _key(self, way: str, layer: int, piece: int) -> str:
         return f"{self.layers[layer].name} {way} {piece}"
+
+
+def _way(work: Compute) -> str:
+    return "forward" if work.phase == "forward" else "backward"
 
 
 # Passes have much in common: what is equal in them is one object.

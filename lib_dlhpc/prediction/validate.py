@@ -54,7 +54,7 @@ __all__ = ["Row", "Validation", "results", "standings", "summary", "validate"]
 # Classes of rows in which a network is split, beside data parallelism, and that are not mere arithmetic.
 SPLIT_CLASSES = (
     *("tensor", "pipeline", "recompute", "3-D", "FSDP", "NeMo", "NeMo experts", "ZeRO-3"),
-    "activations",
+    *("torchtitan", "activations"),
 )
 
 

@@ -55,6 +55,7 @@ KINDS = {
     "full": {"recompute": "full"},
     "selective": {"recompute": "selective"},
     "light": {"recompute": "light"},
+    "per operator": {"recompute": "per-op"},
     "offloaded activations": {"offload": "activations"},
     "offloaded state": {"offload": "all"},
 }
@@ -131,7 +132,7 @@ def splits(draw):
         "chunks": draw(st.sampled_from([1, 2])) if schedule == "interleaved" else 1,
         "sequence_parallel": tensor > 1 and draw(st.booleans()),
         "tensor_pieces": draw(st.sampled_from([1, 2, 4])),
-        "recompute": draw(st.sampled_from(["none", "light", "selective", "full"])),
+        "recompute": draw(st.sampled_from(["none", "light", "selective", "per-op", "full"])),
         "fused_attention": draw(st.sampled_from(["on", "off"])),
         "overlap": draw(st.booleans()),
         "zero": zero,
