@@ -1,4 +1,4 @@
-"""Laws of recomputation by operator: what is repeated costs and frees what a count by hand says, and nothing is missing."""
+"""Laws of recomputation by operator: it costs and frees what a count by hand says, and nothing is missing."""
 
 import pytest
 from split_runs import MOE, split
@@ -19,8 +19,14 @@ from lib_dlhpc.training.check import check
 
 S, H, HEADS, WIDE, LAYERS = 32, 64, 4, 96, 3
 LLAMA = {
-    **{"family": "llama", "layers": LAYERS, "hidden": H, "heads": HEADS, "kv_heads": 2},
-    **{"feed_forward": WIDE, "sequence": S, "vocabulary": 128},
+    "family": "llama",
+    "layers": LAYERS,
+    "hidden": H,
+    "heads": HEADS,
+    "kv_heads": 2,
+    "feed_forward": WIDE,
+    "sequence": S,
+    "vocabulary": 128,
 }
 SEQUENTIAL = {"sequence_parallel": True, "tensor": 2}
 WAYS = [
