@@ -12,6 +12,7 @@ from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.fp8 import casts_each_pass
 from lib_dlhpc.costs.instruction_prices import (
+    NO_COPIES,
     CollectivePrices,
     PartPrices,
     collective_prices,
@@ -34,6 +35,7 @@ from lib_dlhpc.parallel import (
 from lib_dlhpc.parallel.data import exchange_gradients
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer, sharing
+from lib_dlhpc.parallel.lists import copied, copied_after_update, copies
 from lib_dlhpc.parallel.overlapped import hides_exchanges, overlapped, overlaps_passes
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.parallel.pieces import cut_into_pieces
@@ -178,6 +180,7 @@ def _stage(
             part_prices(
                 *(experiment, each.part.model, scale, collectives),
                 _exchanged(experiment, each, collectives),
+                copied=copied(experiment, each) if copies(experiment) else NO_COPIES,
             )
             for each in variants
         )
@@ -325,4 +328,5 @@ def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> f
         compute.streamed_update_time(each, device, optimizer, casts) / mean_shards(experiment, each)
         for each in models
     )
-    return float(scale * (seconds + orthogonalized.orthogonalization_time(experiment, held)))
+    seconds = scale * (seconds + orthogonalized.orthogonalization_time(experiment, held))
+    return float(seconds + copied_after_update(experiment, held))
