@@ -23,7 +23,7 @@ from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
-NO_COPIES = (0.0, 0.0)
+NOTHING_BESIDE = (0.0, 0.0)
 
 
 class CollectivePrices:
@@ -106,7 +106,7 @@ def part_prices(
     collectives: CollectivePrices,
     exchanged: Any = 0.0,
     left: float = 1.0,
-    copied: tuple[Any, Any] = NO_COPIES,
+    beside: tuple[Any, Any] = NOTHING_BESIDE,
 ) -> "PartPrices":
     """Return the cost of the instructions of a part; see PartPrices. Equal parts have the same."""
     s, device = experiment.strategy, experiment.machine.device
@@ -118,8 +118,8 @@ def part_prices(
         left,
         casts_each_pass(s),
     )
-    apart = tuple(np.asarray(each, np.float64).tobytes() for each in (exchanged, *copied))
-    one = (experiment, model, scale, collectives, exchanged, left, copied)
+    apart = tuple(np.asarray(each, np.float64).tobytes() for each in (exchanged, *beside))
+    one = (experiment, model, scale, collectives, exchanged, left, beside)
     return _part_prices(Keyed(one, *map(id, (model, device, collectives)), *own, *apart))
 
 
@@ -141,11 +141,11 @@ class PartPrices:
         collectives: CollectivePrices,
         exchanged: Any = 0.0,
         left: float = 1.0,
-        copied: tuple[Any, Any] = NO_COPIES,
+        beside: tuple[Any, Any] = NOTHING_BESIDE,
     ) -> None:
         """exchanged: s after each layer in collectives that its pass waits for. left: the part of the device that does
-        arithmetic while the rest serves messages. copied: s of the host's copies for each layer, forward and backward,
-        in which nothing else runs."""
+        arithmetic while the rest serves messages. beside: s of each layer, forward and backward, in which the
+        framework lets nothing else run."""
         strategy, device = experiment.strategy, experiment.machine.device
         batch = collectives.samples
         device = slowed(clocked(device, strategy.power_limit), left)
@@ -154,8 +154,8 @@ class PartPrices:
         how = strategy.precision, apart, self.cut, casts_each_pass(strategy)
         each = compute.layer_activities(model, device, batch, *how)
         times = compute.total(each)
-        self.forward: Floats = scale * times.forward + copied[0]
-        self.backward: Floats = scale * times.backward + copied[1]
+        self.forward: Floats = scale * times.forward + beside[0]
+        self.backward: Floats = scale * times.backward + beside[1]
         self._scale, self._each = scale, each
         self.bytes, self.priced = collectives.bytes, collectives.priced
         self.weights, self.model, self._device = model.layer_trained, model, device

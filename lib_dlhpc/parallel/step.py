@@ -12,7 +12,7 @@ from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.fp8 import casts_each_pass
 from lib_dlhpc.costs.instruction_prices import (
-    NO_COPIES,
+    NOTHING_BESIDE,
     CollectivePrices,
     PartPrices,
     collective_prices,
@@ -22,6 +22,7 @@ from lib_dlhpc.costs.overlapped_prices import LEFT, overlapped_prices
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, alike, chain, folded, mean_shards, shards, sizes
 from lib_dlhpc.parallel import (
+    calls,
     casts,
     compression,
     data,
@@ -180,7 +181,7 @@ def _stage(
             part_prices(
                 *(experiment, each.part.model, scale, collectives),
                 _exchanged(experiment, each, collectives),
-                copied=copied(experiment, each) if copies(experiment) else NO_COPIES,
+                beside=_beside(experiment, each),
             )
             for each in variants
         )
@@ -203,6 +204,13 @@ def _stage(
             )
         )
     return tuple(chunks)
+
+
+def _beside(experiment: Experiment, passes: Passes) -> tuple[Any, Any]:
+    """Return the seconds of each layer, forward and backward, in which the framework lets nothing else run."""
+    ahead, back = copied(experiment, passes) if copies(experiment) else NOTHING_BESIDE
+    called = calls.called(experiment, passes)
+    return ahead + called, back + called
 
 
 def _overlapped(
@@ -238,7 +246,7 @@ def _blocks(key: Keyed[tuple[tuple[Template, ...], tuple[Prices, ...], int]]) ->
 
 
 def _exchanged(experiment: Experiment, passes: Passes, collectives: CollectivePrices) -> Any:
-    """Return the seconds after each layer of a forward pass in collectives on the stream of its computation.
+    """Return the seconds after each layer of a forward pass in collectives on the stream of its computation, and calls.
 
     They matter where the host issues kernels one by one.
     """
@@ -248,7 +256,7 @@ def _exchanged(experiment: Experiment, passes: Passes, collectives: CollectivePr
     for what, layers in passes.forward_pass.within:
         seconds = np.asarray(collectives.priced(what).seconds)[..., None]
         found = found + seconds * np.bincount(layers, minlength=found.shape[-1])
-    return found
+    return found + calls.called(experiment, passes)
 
 
 def _linked(experiment: Experiment, stages: list[tuple[Chunk, ...]]) -> list[tuple[Chunk, ...]]:

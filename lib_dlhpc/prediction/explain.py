@@ -129,6 +129,7 @@ def _kernel_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
     shown = {
         "dispatch": ("host's time per kernel", show(device.dispatch, "s")),
         "list_copy": ("host's time per copy in lists of ZeRO 3", show(device.list_copy, "s")),
+        "exchange_call": ("call of an expert exchange", show(device.exchange_call, "s")),
         "multiprocessors": ("multiprocessors", f"{device.multiprocessors}"),
         "streaming": ("share of the bandwidth that kernels reach", f"{device.streaming:.0%}"),
         "attention": ("share of the peak that fused attention reaches", f"{device.attention:.0%}"),

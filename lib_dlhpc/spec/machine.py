@@ -56,6 +56,7 @@ class Device:
     dispatch: time in which the host issues one kernel, or one collective; 0: it is always ahead of the device.
     list_copy: time in which the host copies one tensor of one rank out of, or into, the buffer of a collective that
     takes lists, as those of DeepSpeed's ZeRO 3 of 2021 did; for ZeRO 3 layer by layer. 0: no such lists.
+    exchange_call: time that a call of an exchange of experts by node takes beyond its messages; 0: none.
     multiprocessors: work on the tiles of a matrix product, a wave at a time; 0: products of any shape fill them.
     streaming: share of the memory bandwidth that kernels reach which only move data; where it is stated, what the
     loss of a language model moves is priced too (costs/streams.py). 0: all of it, and the loss is not.
@@ -79,6 +80,7 @@ class Device:
     overhead: float = number("s", default=0.0)
     dispatch: float = number("s", default=0.0)
     list_copy: float = number("s", default=0.0)
+    exchange_call: float = number("s", default=0.0)
     multiprocessors: int = whole(default=0, least=0)
     streaming: float = number(default=0.0, most=1.0, divides=True)
     attention: float = number(default=0.0, most=1.0, divides=True)

@@ -1,6 +1,7 @@
 """GPT with Megatron on A100, 770 runs (vTrain), of which one row gave one number of the library."""
 
 import csv
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 
@@ -50,6 +51,39 @@ def test_what_the_guide_says_of_few_tensor_ranks_is_so():
     assert abs(one["1"] - one["2"]) < 0.01
     large = [error for row, error in few if row["hidden"] == "8192" and row["tensor"] != "1"]
     assert len(large) == 8 and min(large) > -0.41 and max(large) < -0.03
+
+
+def test_the_run_that_is_picked_contradicts_its_neighbor():
+    """Item 7 of docs/limits.md: a longer microbatch adds less time to a slot than its arithmetic takes at the peak."""
+    slots: dict[tuple[str, ...], list[tuple[int, float, float]]] = {}
+    with ROWS.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["set"] == "multi-node":
+                key = tuple(row[each] for each in ("hidden", "tensor", "pipeline", "data"))
+                slots.setdefault(key, []).append(slot(row))
+    shares = {}
+    for key, found in slots.items():
+        found.sort()
+        for (few, start, least), (many, stop, _) in pairwise(found):
+            shares[(*key, few)] = least * (many - few) / (stop - start)
+    beyond = {key for key, share in shares.items() if share > 1}
+    assert beyond == {("8192", "2", "8", "32", 2)}
+    assert max(share for key, share in shares.items() if key not in beyond) < 0.675
+    few, many = slots["8192", "2", "8", "32"][:2]
+    assert (round(many[1] - few[1]), round(few[2])) == (123, 132)
+
+
+def slot(row: dict[str, str]) -> tuple[int, float, float]:
+    """Return the microbatch, the ms of a slot of the pipeline, and the ms of a sequence's arithmetic in it at the peak."""
+    layers, hidden, sequence, tensor, stages, micro = (
+        int(row[key])
+        for key in ("layers", "hidden", "sequence", "tensor", "pipeline", "micro_batch")
+    )
+    microbatches = int(row["global_batch"]) // int(row["data"]) // micro
+    # Narayanan et al. 2021, equation 3, without the logits; with recomputation.
+    flop = 96 * sequence * layers * hidden**2 * (1 + sequence / (6 * hidden))
+    slots = microbatches + stages - 1
+    return micro, float(row["iteration_ms"]) / slots, flop / tensor / stages / 312e12 * 1e3
 
 
 def test_times_on_one_node_are_linear_in_the_microbatches():
