@@ -204,6 +204,19 @@ CHANGES = {
     "machine.device.launch": (1e-3, UNCALIBRATED),
     "machine.device.overhead": (1e-2, UNCALIBRATED),
     "machine.device.dispatch": (1e-2, UNCALIBRATED),
+    "machine.device.list_copy": (
+        1e-2,
+        {**UNCALIBRATED, "strategy.zero": 3, "strategy.zero_unit": "layer"},
+    ),
+    "machine.device.exchange_call": (
+        1e-2,
+        {
+            **UNCALIBRATED,
+            "model.name": "mixtral-8x7b",
+            "strategy.experts": 4,
+            "strategy.expert_exchange": "by-node",
+        },
+    ),
     "machine.device.multiprocessors": (80, {**UNCALIBRATED, "model.name": "bert-base"}),
     "machine.device.streaming": (0.1, UNCALIBRATED),
     "machine.device.attention": (

@@ -74,7 +74,7 @@ def test_the_run_that_is_picked_contradicts_its_neighbor():
 
 
 def slot(row: dict[str, str]) -> tuple[int, float, float]:
-    """Return the microbatch, the ms of a slot of the pipeline, and the ms of a sequence's arithmetic in it at the peak."""
+    """Return the microbatch, the ms of a slot of the pipeline, and those of one sequence's arithmetic at the peak."""
     layers, hidden, sequence, tensor, stages, micro = (
         int(row[key])
         for key in ("layers", "hidden", "sequence", "tensor", "pipeline", "micro_batch")
