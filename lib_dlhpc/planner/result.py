@@ -14,7 +14,7 @@ from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import OBJECTIVES
 from lib_dlhpc.spec.strategy import Strategy
-from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import count, format_energy
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def value(prediction: Breakdown, quantity: str) -> float:
 
 
 def in_words(amount: float, objective: str) -> str:
-    """Return an amount of an objective in words; energy in Wh from 1 Wh on, as in reports of a prediction."""
-    if objective == "energy" and amount >= 3600:
-        return show(amount / 3600, "Wh")
+    """Return an amount of an objective in words; energy as in reports of a prediction."""
+    if objective == "energy":
+        return format_energy(amount)
     return show(amount, QUANTITIES[objective][1])
 
 

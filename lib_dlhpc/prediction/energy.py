@@ -6,6 +6,7 @@ import numpy as np
 
 from lib_dlhpc.costs.power import ARITHMETIC, EXCHANGE, MEMORY, clock
 from lib_dlhpc.prediction.explanation import Explanation, source_of
+from lib_dlhpc.spec.units import format_energy
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def explain_energy(p: "Breakdown") -> Explanation:
     slowed = "Zeus (NSDI 2023): law of costs/power.py, fitted to two GPUs"
     return Explanation(
         "energy to train (modeled)",
-        show(float(p.energy_to_train), "J"),
+        format_energy(float(p.energy_to_train)),
         "(devices × W × s of each term + nodes × (node W + switch W) × step + storage) × PUE, times the steps;"
         " parameter servers count as nodes with one device each",
         (
@@ -71,7 +72,7 @@ def explain_carbon(p: "Breakdown") -> Explanation:
         f"{show(1000 * float(p.carbon), 'g')} CO2e",
         "energy × carbon intensity of the grid",
         (
-            ("energy", show(float(p.energy_to_train) / 3600, "Wh"), "computed"),
+            ("energy", format_energy(float(p.energy_to_train)), "computed"),
             (
                 "carbon intensity",
                 f"{intensity:g} g/kWh",

@@ -13,7 +13,7 @@ from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.prediction.resilience import in_words
 from lib_dlhpc.spec.plain import plain_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
-from lib_dlhpc.spec.units import count, format_plain
+from lib_dlhpc.spec.units import count, format_energy, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 
@@ -132,8 +132,7 @@ def _explained(prediction: Breakdown) -> list[str]:
 def _costs(prediction: Breakdown) -> list[str]:
     """Return energy and device-hours of a run as lines; emissions and price where the machine states theirs."""
     machine, price = prediction.experiment.machine, float(prediction.price)
-    joules = float(prediction.energy_to_train)
-    energy = show(joules / 3600, "Wh") if joules >= 3600 else show(joules, "J")
+    energy = format_energy(float(prediction.energy_to_train))
     lines = [f"  energy to train       {energy:>10}   modeled"]
     if intensity := float(machine.carbon_intensity):
         emitted = show(1000 * float(prediction.carbon), "g")

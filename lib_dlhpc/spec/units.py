@@ -129,6 +129,11 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
     return f"{_plain(value / scale, digits)} {prefix}{unit}".rstrip()
 
 
+def format_energy(joules: float) -> str:
+    """Return energy in watt-hours from 1 Wh on, as meters and bills have it, and in joules below."""
+    return format_quantity(joules / 3600, "Wh") if joules >= 3600 else format_quantity(joules, "J")
+
+
 def format_plain(value: float) -> str:
     """Return three significant digits, or all before the decimal point: 0.254, 25.4, 25,400; then 25.4 M."""
     if abs(value) >= 1e6:

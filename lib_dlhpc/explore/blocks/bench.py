@@ -104,12 +104,12 @@ class Bench(ipywidgets.Box, Generic[S]):
         look: str = "",
     ) -> None:
         self._kind, self._view, self._fine, self.look = type(first), view, fine, look
-        self.controls = controls_of(first)
+        self.controls, self.figure = controls_of(first), self._kind.__module__.rpartition(".")[2]
         self.charts = {name: chart(name) for name in results if isinstance(name, str)}
         self._words, self._wall = ipywidgets.HTML(), ipywidgets.HTML()
         said = [self._words] if fine is None else [self._words, self._wall]
         shown = [self.charts[each] if isinstance(each, str) else each for each in results]
-        page = workbench(self.controls, [*said, *shown], self.show, look)
+        page = workbench(self.controls, [*said, *shown], self.show, look, self.figure)
         super().__init__(page.children)
         self.add_class("dlhpc-page")
 

@@ -7,6 +7,7 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.explore.blocks.panels import problem_html
+from lib_dlhpc.explore.blocks.share import Share
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE, Labels
 
 _STYLE = {"description_width": "7.5em"}
@@ -44,17 +45,19 @@ def dropdown(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value
 
 
 def workbench(
-    controls: Mapping[str, Any], results: Iterable[Any], show: Any, note: str = ""
+    controls: Mapping[str, Any], results: Iterable[Any], show: Any, note: str = "", figure: str = ""
 ) -> ipywidgets.Box:
     """Lay controls beside results; `show()` is called now and whenever a control moves.
 
-    note: one sentence of what to look for, shown below the results.
+    note: one sentence of what to look for, shown below the results. figure: the name that a link has for them, that of
+    the file that defines `show` if there is no other.
     """
     look = ipywidgets.HTML(f"<p><b>Look for</b> {note}</p>" if note else "")
     look.add_class("dlhpc-note")
     unseen = ipywidgets.VBox([ipywidgets.HTML(PAGE_STYLE), Labels()])
     unseen.add_class("dlhpc-hidden")
-    side = ipywidgets.VBox([*controls.values(), unseen])
+    share = Share(figure or show.__module__.rpartition(".")[2], controls)
+    side = ipywidgets.VBox([*controls.values(), *([share] if controls else []), unseen])
     side.add_class("dlhpc-controls")
     main = ipywidgets.VBox([*results, look])
     main.add_class("dlhpc-results")

@@ -157,5 +157,5 @@ def budget_wall(setting: Setting) -> str:
     least = min(quick, key=lambda each: each.joules)
     return (
         f"Energy: within {hours(setting.hours)} no layout takes less than {kilowatt_hours(least.joules)}"
-        f" ({least.words}). Give it more time, or more joules."
+        f" ({least.words}). Give it more time, or more energy."
     )

@@ -21,7 +21,7 @@ LISTED = {"words": "run", "details": "time, energy, layout"}
 
 @drawing(height=300, top=20, marks=LISTED)
 def energy_map() -> Layers:
-    """How many joules, how many hours to the target? (dots: all runs that meet it)"""
+    """How much energy, how many hours to the target? (dots: all runs that meet it)"""
     return _costs(LINES)
 
 
@@ -60,7 +60,7 @@ def _costs(styles: Mapping[str, Any]) -> Layers:
 
 @kit.parts_of("run", "cause", "energy", height=112, left=74, right=76, top=8)
 def energy_causes() -> Layers:
-    """Where do the joules go?"""
+    """Where does the energy go?"""
     return kit.stacked_bars("energy to the target", "Wh", CAUSES, 70)
 
 

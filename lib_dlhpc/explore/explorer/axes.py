@@ -9,6 +9,7 @@ import numpy as np
 from lib_dlhpc.costs import BYTES, buckets
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.explorer.controls import node_counts
+from lib_dlhpc.explore.explorer.moves import consequences
 from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.consistency import allreduces_on
@@ -36,6 +37,7 @@ def axes_of(e: Experiment) -> list[Axis]:
     """Return what can be varied of this experiment; the ranks of a split network cannot."""
     batch = int(e.strategy.batch)
     batches = sorted({max(batch * by // 4, 1) for by in (1, 2, 4, 8, 16)})
+    batches = [each for each in batches if _is_possible(e, {BATCH: each})]
     return [
         *([] if is_partitioned(e) else _of_ranks(e)),
         Axis("Batch per device", BATCH, tuple(batches)),
@@ -70,9 +72,30 @@ def _buckets(e: Experiment) -> tuple[str, ...]:
 
 
 def at(experiment: Experiment, setting: Mapping[str, Any]) -> Experiment:
-    """Return the experiment with one setting of an axis, on its own machine. Raises SpecError."""
-    there = what_if(experiment, {name: value for name, value in setting.items() if name != RANKS})
+    """Return the experiment with one setting of an axis, on its own machine. Raises SpecError.
+
+    What a move of the same control would set beside it is set here, too.
+    """
+    own = {name: value for name, value in setting.items() if name != RANKS}
+    there = what_if(experiment, {**beside(experiment, own), **own})
     return _partitioned(there, setting[RANKS]) if RANKS in setting else there
+
+
+def _is_possible(experiment: Experiment, setting: Mapping[str, Any]) -> bool:
+    try:
+        at(experiment, setting)
+    except SpecError:
+        return False
+    return True
+
+
+def beside(experiment: Experiment, setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a move of the control of a setting sets beside it, such as the microbatches of another batch."""
+    whole = {name: value for name, value in setting.items() if type(value) is int and value > 0}
+    found: dict[str, Any] = {}
+    for name, value in whole.items():
+        found |= consequences(experiment, name, value)
+    return found
 
 
 def _partitioned(experiment: Experiment, ranks: Any) -> Experiment:

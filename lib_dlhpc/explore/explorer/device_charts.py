@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, spread_labels
-from lib_dlhpc.spec.units import format_plain, format_quantity
+from lib_dlhpc.spec.units import format_energy, format_plain, format_quantity
 
 HIDDEN, EXPOSED = "all hidden (bound)", "nothing hidden (bound)"
 LINES = {  # color and dash
@@ -99,7 +99,7 @@ def totals_state(
 def _amount(quantity: str, value: float) -> str:
     if quantity == "time":
         return format_quantity(value, "s")
-    return format_quantity(value / 3600, "Wh") if quantity == "energy" else format_plain(value)
+    return format_energy(value) if quantity == "energy" else format_plain(value)
 
 
 def sensitivity_state(shorter: Mapping[str, float]) -> State:

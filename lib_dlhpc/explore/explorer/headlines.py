@@ -7,7 +7,7 @@ from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.advice import endless, fits, held, run_time
 from lib_dlhpc.prediction.replays import Replay
-from lib_dlhpc.spec.units import format_plain
+from lib_dlhpc.spec.units import format_energy, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 MEANING = {  # "{}": what is counted
@@ -67,14 +67,13 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
             "Memory", need, f"Does not fit: {memory.text} of {have}", most, unfit=True
         )
     used_for = show(float(p.device_hours), "device-hours")
-    spent = show(energy / 3600, "Wh") if energy >= 3600 else show(energy, "J")
     found = [
         Headline("Time to train", seconds, time_words(p), _time_remark(p, replay, seconds)),
         Headline("One step", step, show(step, "s"), f"of {int(p.steps):,} steps"),
         Headline("Throughput", many, format_plain(many), batch, f"{unit}/s", unit.capitalize()),
         Headline("MFU", used, f"{used:.1%}", peak),
         memory,
-        Headline("Energy", energy, spent, used_for),
+        Headline("Energy", energy, format_energy(energy), used_for),
     ]
     return sorted(found, key=lambda line: not line.unfit)
 

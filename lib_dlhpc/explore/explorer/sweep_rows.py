@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.charts import State, between
 from lib_dlhpc.explore.compare.charts import label, points_state
 from lib_dlhpc.explore.compare.sweep import settings_html
-from lib_dlhpc.explore.explorer.axes import at
+from lib_dlhpc.explore.explorer.axes import at, beside
 from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.explore.explorer.limits import steps_within
 from lib_dlhpc.explore.explorer.measured import known_of
+from lib_dlhpc.explore.explorer.moves import also
 from lib_dlhpc.explore.explorer.simulated import ALL
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import DeadlockError, measure, simulate
@@ -34,6 +36,7 @@ class Row:
     step: dict[str, float] = field(default_factory=dict)
     bands: dict[str, tuple[float, float] | None] = field(default_factory=dict)
     problem: str = ""
+    also: str = ""  # what was set beside the value
 
     @property
     def label(self) -> str:
@@ -56,6 +59,7 @@ def predict_rows(experiment: Experiment, name: str, values: Sequence[Any]) -> li
 def _predict(row: Row, experiment: Experiment) -> Experiment | None:
     try:
         there = at(experiment, {row.name: row.value})
+        row.also = also(experiment, beside(experiment, {row.name: row.value}))
         prediction = predict(there)
     except SpecError as error:
         row.problem = labeled(str(error))
@@ -110,5 +114,7 @@ def rows_html(rows: Sequence[Row]) -> str:
         band = row.bands.get("predicted")
         cells = [*times, *[between(band) if band else "-"] * some]
         lines.append([row.label, *([row.problem] if row.problem else cells)])
+    moved = [f"{row.label}: {row.also}" for row in rows if row.also]
+    noted = f"<p><small>{escape(' '.join(moved))}</small></p>" if moved else ""
     left_out = any(row.step and len(row.step) < len(WAYS) for row in rows)
-    return settings_html(lines) + f"<p><small>{LEFT_OUT}</small></p>" * left_out
+    return settings_html(lines) + noted + f"<p><small>{LEFT_OUT}</small></p>" * left_out

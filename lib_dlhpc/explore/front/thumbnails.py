@@ -177,7 +177,7 @@ def language_model() -> str:
         split |= {"strategy.batch": stages, "strategy.microbatches": stages}
         p = predict(own.set({**split, "strategy.zero": 3}))
         exposed = [("tensor", p.exposed["tensor"]), ("gradient", p.exposed["data"])]
-        parts = [("backward", p.compute), *exposed, ("idle", p.pipeline_bubble)]
+        parts = [("backward", p.compute), *exposed, ("bubble", p.pipeline_bubble)]
         columns.append([(color, float(seconds)) for color, seconds in parts])
     return stacks(columns)
 

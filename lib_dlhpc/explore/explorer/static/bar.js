@@ -9,9 +9,9 @@ const make = (tag, properties = {}, ...children) => {
 
 function render({ model, el }) {
   el.classList.add("dl-bar");
-  let serial = 0;
   const ask = (what, of = "") => {
-    model.set("asked", [++serial, what, of]);
+    const serial = (model.get("asked")[0] ?? 0) + 1; // goes on where the model stands: a page may be drawn again
+    model.set("asked", [serial, what, of]);
     model.save_changes();
     if (["preset", "undo", "redo"].includes(what)) dispatchEvent(new CustomEvent("dlhpc-moved", { detail: { bar: true, serial } }));
   };

@@ -74,15 +74,15 @@ function render({ model, el }) {
   const stored = (name) => { try { return localStorage.getItem(name); } catch { return null; } };
   let waiting = null; // the newest move that is not sent yet
   let sent = 0;
-  let serial = 0;
+  const serial = () => model.get("moved")[0] ?? 0; // goes on where the model stands: a page may be drawn again
   const flush = () => {
     if (!waiting || sent) return;
-    sent = ++serial;
+    sent = serial() + 1;
     model.set("moved", [sent, ...waiting]);
     model.save_changes();
     waiting = null;
   };
-  const tell = () => dispatchEvent(new CustomEvent("dlhpc-moved", { detail: { serial: serial + (waiting ? 1 : 0) } }));
+  const tell = () => dispatchEvent(new CustomEvent("dlhpc-moved", { detail: { serial: serial() + (waiting ? 1 : 0) } }));
   const move = (field, label) => { rows.get(field).drawn = ""; waiting = [field, label]; flush(); tell(); };
 
   const simple = make("input", { type: "checkbox", role: "switch" });

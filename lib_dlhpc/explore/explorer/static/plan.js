@@ -5,7 +5,7 @@ function render({ model, el }) {
   const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Apply" });
   el.append(words, button);
   const newest = [0, 0]; // moves of the panel, and of the bar, in this page
-  let serial = 0;
+  const next = () => (model.get("asked")[0] ?? 0) + 1; // goes on where the model stands: a page may be drawn again
 
   function show() {
     const { words: text, changes = {}, answered = [0, 0], stale } = model.get("state");
@@ -23,7 +23,7 @@ function render({ model, el }) {
     show();
   };
   button.addEventListener("click", () => {
-    model.set("asked", [++serial, model.get("state").changes]);
+    model.set("asked", [next(), model.get("state").changes]);
     model.save_changes();
     button.disabled = true;
     el.classList.add("late");

@@ -14,7 +14,8 @@ function draw(parent, tag, attributes, text) {
 function hatch(svg) {
   const defs = draw(svg, "defs", {});
   const pattern = draw(defs, "pattern", { id: `${svg.id}-idle`, width: 5, height: 5, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" });
-  draw(pattern, "rect", { width: 2, height: 5, fill: "var(--dl-bad)" });
+  draw(pattern, "rect", { width: 5, height: 5, fill: "var(--dl-idle)" });
+  draw(pattern, "rect", { width: 1.6, height: 5, fill: "var(--dl-hatch)" });
   return `url(#${svg.id}-idle)`;
 }
 
@@ -42,7 +43,7 @@ function step(now, animate) {
     const bar = (from, to, fill, more = {}) => to > from && draw(bars, "rect", { x: x(from), y, width: x(to) - x(from), height: 18, fill, ...more });
     bar(0, one.forward, "var(--dl-forward)");
     bar(one.forward, one.backward, "var(--dl-backward)");
-    if (now.slowest - one.backward > 0.2) bar(one.backward, now.slowest, idle, { stroke: "var(--dl-bad)", "stroke-width": 1 });
+    if (now.slowest - one.backward > 0.2) bar(one.backward, now.slowest, idle);
     for (const [from, to] of one.sent) {
       const seen = Math.max(from, one.backward < to && from >= one.backward - 0.01 ? now.slowest : from);
       if (to > seen) draw(bars, "rect", { x: x(seen), y: y + 20, width: x(to) - x(seen), height: 4, fill: "var(--dl-gradient)" });
@@ -50,7 +51,7 @@ function step(now, animate) {
     bar(now.slowest, now.end, "var(--dl-gradient)");
   });
   const line = x(now.slowest);
-  draw(svg, "line", { x1: line, x2: line, y1: 16, y2: top + ranks.length * row, stroke: "var(--dl-bad)", "stroke-width": 1.5 });
+  draw(svg, "line", { x1: line, x2: line, y1: 16, y2: top + ranks.length * row, stroke: "var(--dl-ink)", "stroke-width": 2 });
   draw(svg, "text", { x: line - 6, y: 13, "text-anchor": "end", class: "strong" }, now.gpus > 1 && now.waiting > 0 ? "everyone waits for the slowest rank" : "backward ends");
   const end = top + ranks.length * row + 16;
   const every = [10, 20, 50, 100, 200, 500].find((size) => now.end / size <= (phone ? 3.5 : 7)) ?? 1000;
@@ -68,7 +69,7 @@ function grid(now) {
   for (let i = 0; i < 256; i += 1) {
     const place = { x: (i % 16) * 10 + 0.5, y: Math.floor(i / 16) * 10 + 0.5, width: 8, height: 8, rx: 1.5 };
     if (i < 256 - waits - exposed) draw(svg, "rect", { ...place, fill: "var(--dl-backward)" });
-    else if (i < 256 - exposed) draw(svg, "rect", { ...place, fill: idle, stroke: "var(--dl-bad)", "stroke-width": 0.8 });
+    else if (i < 256 - exposed) draw(svg, "rect", { ...place, fill: idle });
     else draw(svg, "rect", { ...place, fill: "var(--dl-gradient)" });
   }
 }
