@@ -9,6 +9,7 @@ CONTEXT = "#aa4499"
 WEIGHTS_LATER = "#3f97cc"  # of BACKWARD: weight gradients that are computed apart
 STAGES = "#e0b0ca"  # of NEIGHBORS: stage to stage, where halos are in the same chart
 INPUT, CHECKPOINT, BUBBLE, IDLE = "#009e73", "#44aa99", "#f0e442", "#a9b0b8"
+IDLE_LIGHT, IDLE_DARK = "#d3d8dd", "#737c86"  # of IDLE: other kinds of waiting in one chart
 
 # Terms of a step, in the order in which they are stacked.
 TERMS = {

@@ -23,7 +23,8 @@ import altair as alt
 
 from lib_dlhpc.results.palette import SERIES
 
-HATCH = "url(#dlhpc-hatch)"  # a pattern of figure.js: what is beyond a wall, idle, or only a bound
+# Patterns of figure.js: what is beyond a wall, idle, or only a bound. HATCH has the color of words, for pale grounds.
+HATCH, HATCH_ON_COLOR = "url(#dlhpc-hatch)", "url(#dlhpc-hatch-on)"
 
 # 0.0021 reads "2.1 ms": the SI prefix goes with the unit.
 SI = "replace(format(datum.value, '~s'), /([a-zA-Zµ]?)$/, ' $1') + '{}'"
@@ -177,7 +178,7 @@ def _add_looks(found: Looks, channel: str, encoding: Any, labels: Mapping[str, s
 
 def _hatched_values(spec: Mapping[str, Any]) -> set[str]:
     """Return the values whose marks a layer of the specification hatches: the legend hatches them, too."""
-    layers = [each for each in spec["layer"] if each["mark"].get("fill") == HATCH]
+    layers = [each for each in spec["layer"] if each["mark"].get("fill") in (HATCH, HATCH_ON_COLOR)]
     filters = [step.get("filter") for each in layers for step in each.get("transform", [])]
     return {value for some in filters if isinstance(some, dict) for value in some.get("oneOf", [])}
 
@@ -244,7 +245,7 @@ def wall(hatch: float = 0.0, **area: Any) -> list[alt.Chart]:
     """Return the dataset "wall": the area beyond it (x and x2, or y and y2), and the wall as a line, drawn last."""
     beyond = data("wall", **area)
     line = data("wall", **{side: place for side, place in area.items() if side in ("x", "y")})
-    hatching = [hatched(beyond, hatch, "rect")] if hatch else []
+    hatching = [hatched(beyond, hatch, "rect", pale=True)] if hatch else []
     return [
         beyond.mark_rect(opacity=0.08, color=RED),
         *hatching,
@@ -321,9 +322,12 @@ def upright(name: str, **look: Any) -> Layers:
     return [lines.mark_rule(**rule), on_top(lines, **BESIDE, fontWeight="bold")]
 
 
-def hatched(chart: alt.Chart, opacity: float = 0.25, mark: str = "bar", **look: Any) -> alt.Chart:
-    """Return hatching over bars ("bar") or rectangles ("rect")."""
-    return getattr(chart, f"mark_{mark}")(fill=HATCH, fillOpacity=opacity, tooltip=None, **look)
+def hatched(
+    chart: alt.Chart, opacity: float = 0.25, mark: str = "bar", pale: bool = False, **look: Any
+) -> alt.Chart:
+    """Return hatching over bars ("bar") or rectangles ("rect"). pale: whether what is below lets the page through."""
+    fill = HATCH if pale else HATCH_ON_COLOR
+    return getattr(chart, f"mark_{mark}")(fill=fill, fillOpacity=opacity, tooltip=None, **look)
 
 
 def stacked_bars(

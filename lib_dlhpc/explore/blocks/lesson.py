@@ -6,6 +6,7 @@ What a module asks is in a file beside its package's questions.py, lesson.toml, 
     guess = "256 GPUs: backward takes {backward}. How much of the allreduce is exposed?"     # a number, or one of
     unit = "ms"                                                                              # options = [...]
     because = "The last bucket is complete when backward ends."
+    known = ["forward", "backward"]         # marks, or data sets, of the figure that the question gives away
 
     [try_buckets]
     steps = [["Make the buckets smaller.", "At 4 MB {exposed_4mb} are exposed."]]            # do this, see that
@@ -148,8 +149,11 @@ class Lesson:
         asked, because = self.filled(text["guess"]), self.filled(text.get("because", ""))
         if "options" in text:
             options = tuple(map(self.filled, text["options"]))
-            return self.predict_choice(asked, options, result, because, figure)
-        return self.predict(asked, result, text.get("unit", ""), because, figure)
+            card = self.predict_choice(asked, options, result, because, figure)
+        else:
+            card = self.predict(asked, result, text.get("unit", ""), because, figure)
+        card.question.known = [self.filled(each) for each in text.get("known", ())]
+        return card
 
     def _recalled(self, name: str, check: str) -> Card:
         """Return a check of an earlier module, with a record of its own here."""

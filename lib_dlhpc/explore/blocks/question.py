@@ -48,6 +48,7 @@ class Question(anywidget.AnyWidget):
     unit = traitlets.Unicode().tag(sync=True)
     options = traitlets.List(traitlets.Unicode()).tag(sync=True)
     gates = traitlets.Bool().tag(sync=True)  # whether it covers something
+    known = traitlets.List(traitlets.Unicode()).tag(sync=True)  # what of it is not covered
     uncovered = traitlets.Bool().tag(sync=True)  # without an answer, from the browser
     given: traitlets.List = traitlets.List().tag(
         sync=True

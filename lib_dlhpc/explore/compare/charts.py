@@ -13,7 +13,7 @@ from lib_dlhpc.prediction.bands import ALL
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 
-CAUSES = {**palette.TERMS, OTHER: "#f5f5f5"}
+CAUSES = {**palette.TERMS, OTHER: palette.IDLE_LIGHT}
 ROWS = {
     "predicted": "predicted",
     "rounds": "simulated (rounds)",

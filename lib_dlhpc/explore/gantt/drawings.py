@@ -41,7 +41,7 @@ def gantt() -> Layers:
     noted = ranks.mark_text(align="right", baseline="top", dy=2, fontSize=11, fontWeight="bold")
     return (
         solid.encode(tooltip=alt.Tooltip("details", type="nominal")),
-        hatched(bars.transform_filter("datum.hatched"), 0.4, "rect", clip=True),
+        hatched(bars.transform_filter("datum.hatched"), 0.4, "rect", pale=True, clip=True),
         words.encode(x=alt.X("center:Q"), y="middle:Q", text=text),
         ranks.mark_text(align="right", baseline="bottom", dy=1).encode(text="words:N"),
         noted.encode(text="note:N"),

@@ -11,7 +11,7 @@ from lib_dlhpc.results import palette
 
 TERMS = {
     "compute": palette.BACKWARD,
-    "recomputation": palette.FORWARD,
+    "recomputation": palette.BACKWARD,
     "tensor allreduces": palette.COLLECTIVES,
     "experts' all-to-all": palette.EXPERTS,
     "halos": palette.NEIGHBORS,

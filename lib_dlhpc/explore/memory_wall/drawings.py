@@ -30,7 +30,7 @@ def memory() -> Layers:
         steps.mark_bar().encode(
             color=kit.colors("term:N", palette.MEMORY), tooltip=kit.tooltip_of("term", "size")
         ),
-        over.mark_bar(fill=kit.HATCH, tooltip=None),
+        over.mark_bar(fill=kit.HATCH_ON_COLOR, tooltip=None),
         edge,
         kit.words_beside(terms, "size:N", x="stop:Q", y=y),
         kit.on_top(data("wall", x=place), -5, **look),

@@ -10,8 +10,8 @@ OPERATORS = {  # classes of costs/operators.py, and what all kernels take to sta
     "normalization": palette.GRADIENTS,
     "elementwise": palette.INPUT,
     "optimizer": palette.UPDATE,
-    LAUNCHES: "#f5f5f5",
+    LAUNCHES: palette.IDLE,  # the device computes nothing
 }
 PASSES = {name: palette.TERMS[name] for name in ("forward", "backward", "update")} | {
-    BETWEEN: "#f5f5f5"
+    BETWEEN: palette.IDLE
 }

@@ -7,17 +7,18 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from lib_dlhpc.explore.blocks.drawing import HATCH
+from lib_dlhpc.explore.blocks.drawing import HATCH, HATCH_ON_COLOR
 from lib_dlhpc.explore.blocks.figure import Figure
 
 INK, PAPER, COVER = "#222", "#fff", "#9aa"
 Size = tuple[float, float]
 ROW, SQUARE, LETTER = 20, 14, 7.0  # px: a line of the legend, its squares, a character
 SIDES = ("width", "height")  # signals that Vega has of its own
-PATTERN = (
-    f'<defs><pattern id="{HATCH[5:-1]}" width="6" height="6" patternUnits="userSpaceOnUse"'
+PATTERNS = "".join(
+    f'<defs><pattern id="{hatch[5:-1]}" width="6" height="6" patternUnits="userSpaceOnUse"'
     ' patternTransform="rotate(45)">'
     f'<path d="M0 0V6" stroke="{INK}" stroke-width="2.4"/></pattern></defs>'
+    for hatch in (HATCH, HATCH_ON_COLOR)
 )
 WORDS = f'font-size="13" fill="{INK}" font-family="sans-serif"'
 BEHIND = '<text paint-order="stroke" '  # the halo of words goes behind them
@@ -45,7 +46,7 @@ def svg(figure: Figure, size: Size | None = None, covered: bool = False) -> str:
     side = f'width="{width}" height="{height + shift}" viewBox="0 0 {width} {height + shift}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {side}>'
-        f'{PATTERN}<rect width="100%" height="100%" fill="{PAPER}"/>{key}'
+        f'{PATTERNS}<rect width="100%" height="100%" fill="{PAPER}"/>{key}'
         f'<g transform="translate(0 {shift})">{drawn}</g></svg>'
     )
 

@@ -21,8 +21,8 @@ LOOKS = {
     "works": (palette.FORWARD, 1.0, False),
     "reads": (palette.INPUT, 0.75, False),
     "waits for a sender": (palette.IDLE, 1.0, True),
-    "waits for a receiver": (palette.BUBBLE, 0.75, True),
-    "waits at a collective": (palette.SERIES[3], 0.5, True),
+    "waits for a receiver": (palette.IDLE_LIGHT, 0.75, True),
+    "waits at a collective": (palette.IDLE_DARK, 0.5, True),
     "moves data": (palette.COLLECTIVES, 0.35, False),
 }
 OF_WAIT = {
@@ -35,8 +35,8 @@ TERMS = {
     "simulate": palette.INPUT,
     "train": palette.FORWARD,
     "exchange": palette.COLLECTIVES,
-    "wait for samples": palette.SERIES[4],
-    "wait for room": palette.SERIES[3],
+    "wait for samples": palette.IDLE_DARK,
+    "wait for room": palette.IDLE_LIGHT,
     "idle": palette.IDLE,
 }
 IDLE = ("wait for samples", "wait for room", "idle")

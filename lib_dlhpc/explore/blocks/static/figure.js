@@ -66,7 +66,7 @@ function legend(entries) {
     const box = `d="M3 1h12v12h-12z"`, mark = SYMBOLS[shape];
     const line = dash && `<path d="M0 7h22" fill="none" stroke="${color}" stroke-width="2" stroke-dasharray="${dash}"/>`;
     const sign = mark && `<path d="${mark}" fill="${color}"/>`;
-    const square = `<path ${box} fill="${color}" fill-opacity="${opacity}"/>${hatched ? `<path ${box} fill="url(#dlhpc-hatch)" fill-opacity="0.6"/>` : ""}`;
+    const square = `<path ${box} fill="${color}" fill-opacity="${opacity}"/>${hatched ? `<path ${box} fill="url(#dlhpc-hatch${opacity < 1 ? "" : "-on"})" fill-opacity="0.6"/>` : ""}`;
     return `<li><svg width="${line ? 22 : 14}" height="14" viewBox="${line ? 0 : sign ? 4 : 2} 0 ${line ? 22 : 14} 14" aria-hidden="true">${line || sign ? (line ?? "") + (sign ?? "") : square}</svg><span></span></li>`;
   }).join("");
   list.querySelectorAll("span").forEach((word, i) => { word.textContent = entries[i].label; });
@@ -115,12 +115,13 @@ function spread(places) {
   }
 }
 
-// Hatching for drawings: `fill: "url(#dlhpc-hatch)"`.
+// Hatching for drawings: `fill: "url(#dlhpc-hatch)"` over what is pale, and dark on a dark page, too, over a color.
 function patterns() {
   const holder = element("div", { class: "dlhpc-patterns", "aria-hidden": "true" });
   holder.innerHTML = `<svg width="0" height="0"><defs><pattern id="dlhpc-hatch" width="6" height="6"
     patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="currentColor"
-    stroke-width="2.4"/></pattern></defs></svg>`;
+    stroke-width="2.4"/></pattern><pattern id="dlhpc-hatch-on" width="6" height="6" patternUnits="userSpaceOnUse"
+    patternTransform="rotate(45)"><path d="M0 0V6" stroke="#1b1f24" stroke-width="2.4"/></pattern></defs></svg>`;
   return holder;
 }
 
@@ -263,8 +264,27 @@ function render({ model, el }) {
     if (stale()) wake();
   }
 
+  // What a question gives away is not covered: marks of a data set, or whose datum has a value, that it names.
+  function uncover() {
+    const known = new Set(JSON.parse(plot.closest(".dlhpc-stage.covered")?.dataset.known ?? "[]"));
+    const nodes = known.size ? [...plot.querySelectorAll(".role-mark :is(path, text, line, rect)")] : [];
+    const ofMark = new Map((spec.marks ?? []).map(({ name, from }) => [name, source(from?.facet?.data ?? from?.data)]));
+    for (const node of nodes) {
+      const { datum } = node.__data__ ?? {};
+      const data = [...(node.closest(".role-mark")?.classList ?? [])].map((name) => ofMark.get(name));
+      node.classList.toggle("known", Object.values(datum ?? {}).some((value) => known.has(value)) || data.some((name) => known.has(name)));
+    }
+    plot.toggleAttribute("data-shows", nodes.some((node) => node.classList.contains("known")));
+  }
+
+  const source = (name) => {
+    const found = spec.data?.find((each) => each.name === name)?.source;
+    return found ? source(found) : name;
+  };
+
   // Words that a narrow page would cut off are moved into the drawing, and names that would overlap apart, once it rests.
   function settle() {
+    uncover();
     const room = plot.getBoundingClientRect(), texts = [...plot.querySelectorAll("svg text")];
     const before = texts.map((text) => text.style.translate);
     for (const text of texts) text.style.translate = "";
@@ -314,6 +334,7 @@ function render({ model, el }) {
     wake();
   });
   more.addEventListener("toggle", describe);
+  addEventListener("dlhpc-known", uncover);
   describe();
 
   return () => {
@@ -321,6 +342,7 @@ function render({ model, el }) {
     cancelAnimationFrame(frame);
     clearTimeout(later);
     clearTimeout(resting);
+    removeEventListener("dlhpc-known", uncover);
     sizes.disconnect();
     sight.disconnect();
     view?.finalize();

@@ -50,7 +50,7 @@ function meanings(plot) {
   });
   const beside = [...plot.closest(".dl-card")?.querySelectorAll(".dl-key > span") ?? []].map((item) => {
     const box = `width="12" height="12" y="1"`, mark = item.querySelector("b");
-    const hatch = mark.className === "hatched" ? `<rect ${box} fill="url(#dlhpc-hatch)" fill-opacity="0.6"/>` : "";
+    const hatch = mark.className === "hatched" ? `<rect ${box} fill="url(#dlhpc-hatch-on)" fill-opacity="0.6"/>` : "";
     return [`<rect ${box} fill="${plain(getComputedStyle(mark).backgroundColor)}"/>${hatch}`, item.textContent.trim()];
   });
   return [...own, ...beside];

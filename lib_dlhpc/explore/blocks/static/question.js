@@ -125,6 +125,8 @@ function render({ model, el }) {
     const open = final || GATES === "off";
     const about = stage();
     if (about) {
+      about.dataset.known = JSON.stringify(get("known") ?? []);
+      dispatchEvent(new Event("dlhpc-known"));
       about.classList.toggle("covered", !open);
       about.inert = !open;
       if (open && !final && !get("uncovered")) {

@@ -87,7 +87,7 @@ function show(animate) {
   at("speedup").textContent = number(now.speedup);
   at("efficiency").textContent = percent(now.efficiency);
   at("minutes").textContent = now.minutes > 120 ? `${(now.minutes / 60).toFixed(1)} h` : `${now.minutes.toFixed(1)} min`;
-  at("finding").textContent = `${number(lost)} of ${number(now.gpus)} GPUs' worth of time is lost in every step`;
+  at("finding").textContent = `Every step loses the work of ${number(lost)} of ${number(now.gpus)} GPUs`;
   at("step-words").textContent = `${percent(now.waiting)} of the step waits for the slowest rank, ${percent(now.exposed)} is allreduce that backward does not hide.`
     + ` Shown: ${step(now, animate && !matchMedia("(prefers-reduced-motion: reduce)").matches)} of ${number(now.gpus)} ranks in one simulated step of ${now.end.toFixed(0)} ms; the mean is ${now.mean.toFixed(0)} ms.`;
   grid(now);
