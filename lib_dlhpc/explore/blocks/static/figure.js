@@ -201,6 +201,7 @@ function render({ model, el }) {
     words.textContent = summary;
     words.hidden = !summary;
     plot.setAttribute("aria-label", [title, summary].filter(Boolean).join(". ") || "chart");
+    figure.classList.toggle("opened", more.open);
     if (more.open) numbers.replaceChildren(...table(model.get("data"), headings));
   }
 
@@ -274,7 +275,10 @@ function render({ model, el }) {
       const data = [...(node.closest(".role-mark")?.classList ?? [])].map((name) => ofMark.get(name));
       node.classList.toggle("known", Object.values(datum ?? {}).some((value) => known.has(value)) || data.some((name) => known.has(name)));
     }
-    plot.toggleAttribute("data-shows", nodes.some((node) => node.classList.contains("known")));
+    const shows = nodes.some((node) => node.classList.contains("known"));
+    const hides = nodes.some((node) => !node.classList.contains("known") && node.getAttribute("opacity") !== "0" && node.getBoundingClientRect().width > 0);
+    if (shows) figure.dataset.shows = hides ? "some" : "all";
+    else delete figure.dataset.shows;
   }
 
   const source = (name) => {
