@@ -49,7 +49,7 @@ def written() -> str:
         "networks": results.NETWORKS,
         "start": results.START,
         "proof": [
-            [row["id"], row["group"], round(row["ratio"], 4), row["miss"]]
+            [row["id"], row["group"], round(row["ratio"], 4), row["miss"], row["short"]]
             for row in rows
             if row["ratio"] is not None
         ],

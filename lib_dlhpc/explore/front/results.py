@@ -109,11 +109,21 @@ def proof() -> list[dict[str, Any]]:
     return [_row(row) for row in validate()]
 
 
+def _short(row: Row) -> str:
+    """Return what was run, and on what, in a few words: "ResNet-50, 2,176 V100"."""
+    entry = measured(row.id)
+    device = str(entry.get("device", "")).split(" ")[0].strip("-")
+    count = str(entry.get("count", ""))
+    many = f"{int(count):,} " if count.isdecimal() and device else ""
+    return ", ".join(filter(None, (str(entry.get("model", "")), f"{many}{device}"))) or row.id
+
+
 def _row(row: Row) -> dict[str, Any]:
     positive = row.predicted > 0 and row.published > 0
     unit = "" if row.unit == "fraction" else f" {row.unit}"
     return {
         "id": row.id,
+        "short": _short(row),
         "group": row.group,
         "quantity": row.quantity.replace("_", " "),
         "predicted": f"{format_plain(row.predicted)}{unit}",

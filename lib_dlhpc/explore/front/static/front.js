@@ -109,7 +109,7 @@ function proof() {
     .map((name) => [name, data.proof.filter(([, group]) => group === name).sort((a, b) => a[2] - b[2])]).sort((a, b) => b[1].length - a[1].length);
   const phone = svg.clientWidth < 480;
   document.querySelector(".named").hidden = phone;
-  const width = svg.clientWidth || 700, left = phone ? 126 : 138, row = 22, top = 20; // top: room for a name
+  const width = svg.clientWidth || 700, left = phone ? 126 : 138, row = 20, top = 20; // top: room for a name
   const height = top + groups.length * row + 36;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.style.height = `${height}px`;
@@ -128,13 +128,13 @@ function proof() {
   groups.forEach(([name, rows], i) => {
     const y = top + i * row + row / 2;
     draw(svg, "text", { x: left - 8, y: y + 4, "text-anchor": "end" }, name);
-    for (const [id, , ratio, miss] of rows) {
+    for (const [id, , ratio, miss, short] of rows) {
       const link = draw(svg, "a", { href: `#${id}`, tabindex: -1, "aria-label": `${id}: predicted over published ${ratio.toFixed(2)}` });
       draw(link, "circle", { cx: x(ratio), cy: y, r: 4.5, fill: miss ? "var(--dl-tensor)" : "var(--dl-backward)", opacity: 0.7 });
-      draw(link, "title", {}, `${id}: ${ratio.toFixed(2)}`);
+      draw(link, "title", {}, `${short} (${id}): ${ratio.toFixed(2)}`);
     }
-    for (const [id, , ratio] of rows.filter((one) => named.has(one))) {
-      const name = draw(svg, "text", { y: y + 4, class: "soft" }, id);
+    for (const [, , ratio, , short] of rows.filter((one) => named.has(one))) {
+      const name = draw(svg, "text", { y: y + 4, class: "soft" }, short);
       beside(name, x(ratio), rows.map(([, , other]) => x(other)), left, width);
     }
   });
