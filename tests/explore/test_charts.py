@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,14 @@ from lib_dlhpc.explore.blocks import bars, charts
 from lib_dlhpc.explore.blocks.built import dataset_names
 from lib_dlhpc.explore.blocks.drawing import all_drawings
 from lib_dlhpc.explore.explorer import device_charts
+from lib_dlhpc.explore.gantt import chart as gantt
+from lib_dlhpc.explore.hybrid_parallel import charts as hybrid
 from lib_dlhpc.explore.memory_wall.charts import memory_state
+from lib_dlhpc.explore.one_step import charts as one_step
+from lib_dlhpc.explore.traces import charts as traces
 from lib_dlhpc.results import palette
 
+PAGES = Path(charts.__file__).parents[1]
 NODES = 2 ** np.arange(9)
 STATES = {
     "scaling": device_charts.scaling_state(NODES, 0.9 * NODES, NODES, 0.5 * NODES, (8, 7.2)),
@@ -153,3 +159,18 @@ def test_the_largest_gain_comes_first() -> None:
 @pytest.mark.parametrize("marks", [palette.TERMS, device_charts.TOTALS, device_charts.LINES])
 def test_no_two_marks_of_a_chart_look_alike(marks: dict[str, Any]) -> None:
     assert len({json.dumps(style) for style in marks.values()}) == len(marks)
+
+
+def test_waiting_has_one_color_on_every_page() -> None:
+    """Other kinds of waiting in one chart are lighter or darker; the front page has its colors from theme.css."""
+    theme = (PAGES / "server/voila/templates/dlhpc/static/theme.css").read_text(encoding="utf-8")
+    front = (PAGES / "front/static/front.js").read_text(encoding="utf-8")
+    for name in ("forward", "backward", "bubble", "idle", "input", "checkpoint"):
+        assert f"--dl-{name}: {getattr(palette, name.upper())};" in theme
+    assert "var(--dl-idle)" in front and "--dl-bad" not in front
+    gray = {palette.IDLE, palette.IDLE_LIGHT, palette.IDLE_DARK}
+    waits = [look[0] for what, look in traces.LOOKS.items() if what.startswith("waits")]
+    waits += [traces.TERMS[what] for what in traces.IDLE]
+    waits += [gantt.LOOKS["idle"].color, hybrid.TERMS["waiting"]]
+    waits += [one_step.OPERATORS[one_step.LAUNCHES], one_step.PASSES[one_step.BETWEEN]]
+    assert set(waits) <= gray

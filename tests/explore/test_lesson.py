@@ -1,5 +1,6 @@
 """A lesson covers what a guess is about, answers at once, and remembers."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks import lesson as lesson_file
+from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
 from lib_dlhpc.explore.blocks.question import Place
 from lib_dlhpc.explore.course import PATH, RECORDED
@@ -162,6 +164,40 @@ def test_a_lesson_has_every_number_that_it_names(name: str) -> None:
     guesses = {key for key, text in lesson.texts.items() if "guess" in text}
     assert set(lesson.outcomes) == guesses
     assert set(lesson.draws) == {key for key, text in lesson.texts.items() if "compute" in text}
+
+
+def figures_of(widget: Any) -> Iterator[Figure]:
+    if isinstance(widget, Figure):
+        yield widget
+    for child in getattr(widget, "children", ()):
+        yield from figures_of(child)
+
+
+KNOWN = [
+    (name, key)
+    for name in LESSONS
+    for key, text in import_module(name).lesson.texts.items()
+    if "known" in text
+]
+
+
+@pytest.mark.parametrize(("name", "key"), KNOWN, ids=[key for _, key in KNOWN])
+def test_what_is_not_covered_is_in_a_figure_and_is_not_all_of_it(name: str, key: str) -> None:
+    """The first figure of most modules: what the question gives away is a data set, or a value of one."""
+    lesson = import_module(name).lesson
+    card = lesson.ask(key)
+    figures = list(figures_of(card.stage))
+    marks = [
+        {data, *map(str, row)}
+        for figure in figures
+        for data, columns in figure.data.items()
+        if data not in ("room", "key")
+        for row in zip(*columns.values(), strict=True)
+    ]
+    for known in card.question.known:
+        assert any(known in mark for mark in marks), known
+    left = [mark for mark in marks if mark.isdisjoint(card.question.known)]
+    assert left or any(not any(figure.data.values()) for figure in figures)  # nothing trained yet
 
 
 @pytest.mark.parametrize("name", LESSONS)

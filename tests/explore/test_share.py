@@ -30,11 +30,7 @@ def test_the_link_has_what_is_off_its_first_value_and_nothing_else() -> None:
     assert share.link == "v1&figure=test_share"
     controls(page)["GPUs"].value = 1024
     controls(page)["Link"].value = 1e9 / 8
-    assert decode(share.link).fields == {
-        "figure": "test_share",
-        "gpus": "1,024",
-        "link": "1 Gb/s",
-    }
+    assert decode(share.link).fields == {"figure": "test_share", "gpus": "1,024", "link": "1 Gb/s"}
     controls(page)["Link"].value = 1e11 / 8
     controls(page)["GPUs"].value = 8
     assert share.link == "v1&figure=test_share&gpus=8"

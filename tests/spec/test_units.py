@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec.units import FACTORS, LONGEST, count, format_quantity, parse_quantity
+from lib_dlhpc.spec.units import (
+    FACTORS,
+    LONGEST,
+    count,
+    format_energy,
+    format_quantity,
+    parse_quantity,
+)
 
 UNITS = ("s", *FACTORS)
 
@@ -149,3 +156,11 @@ def test_one_thing_is_not_several():
     assert [count(n, "node") for n in (0, 1, 2, 1024)] == [
         *("0 nodes", "1 node", "2 nodes", "1,024 nodes")
     ]
+
+
+@pytest.mark.parametrize(
+    ("joules", "words"),
+    [(0.0, "0 J"), (3599, "3.6 kJ"), (3600, "1 Wh"), (3.6e6, "1 kWh"), (1e14, "27.8 GWh")],
+)
+def test_energy_is_in_watt_hours_from_one_on(joules: float, words: str) -> None:
+    assert format_energy(joules) == words

@@ -23,8 +23,11 @@ from lib_dlhpc.explore.explorer.axes import (
     axes_of,
     values_from,
 )
+from lib_dlhpc.explore.explorer.choice import Choice
 from lib_dlhpc.explore.explorer.limits import STEPS, steps_within
+from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.page import Explorer
+from lib_dlhpc.explore.explorer.presets import preset
 from lib_dlhpc.explore.explorer.sweep import Sweep
 from lib_dlhpc.explore.explorer.sweep_rows import predict_rows, rows_html, rows_state
 from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED, example
@@ -99,6 +102,21 @@ def test_every_axis_offers_several_values_all_of_which_can_be(name: str) -> None
         assert len(set(axis.values)) == len(axis.values)
         for value in axis.values:
             assert predict(at(experiment, {axis.field: value})).step_time > 0
+
+
+@pytest.mark.parametrize("name", ["narayanan-2021", "llama3-405b", "deepseek-v3-2048-h800"])
+def test_a_batch_of_a_pipeline_has_the_microbatches_that_its_control_would_set(name: str) -> None:
+    choice = Choice(preset(name))
+    experiment = choice.preset.experiment
+    (axis,) = [axis for axis in axes_of(experiment) if axis.field == BATCH]
+    rows = predict_rows(experiment, BATCH, axis.values)
+    assert len(rows) >= 3 and not any(row.problem for row in rows)
+    for row in rows:
+        _, prediction, said = moved(choice, BATCH, row.value)
+        assert row.step["predicted"] == float(prediction.step_time)
+        assert row.also == said
+    assert any("microbatches" in row.also for row in rows)
+    assert "microbatches" in rows_html(rows)
 
 
 def test_values_as_they_are_shown_are_the_values(repository: Path) -> None:

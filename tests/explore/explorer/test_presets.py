@@ -1,0 +1,22 @@
+"""Presets begin with a run that can be, whose numbers agree with their explanations."""
+
+import pytest
+
+from lib_dlhpc.explore.explorer.headlines import headlines
+from lib_dlhpc.explore.explorer.presets import CHIPS, names, preset
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.advice import endless
+from lib_dlhpc.prediction.explain import explain
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_preset_begins_with_a_run_that_is_never_done(name: str) -> None:
+    assert not endless(predict(preset(name).experiment))
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_the_energy_has_one_unit_in_the_headline_and_in_its_explanation(name: str) -> None:
+    p = predict(preset(name).experiment)
+    (headline,) = [each for each in headlines(p) if each.name == "Energy"]
+    (why,) = [each for each in explain(p) if each.name.startswith("energy")]
+    assert headline.text == why.value
