@@ -23,7 +23,7 @@ import altair as alt
 
 from lib_dlhpc.results.palette import SERIES
 
-# Patterns of figure.js: what is beyond a wall, idle, or only a bound. HATCH has the color of words, for pale grounds.
+# Patterns of figure.js: beyond a wall, idle, or only a bound; in the color of words, and dark on every page.
 HATCH, HATCH_ON_COLOR = "url(#dlhpc-hatch)", "url(#dlhpc-hatch-on)"
 
 # 0.0021 reads "2.1 ms": the SI prefix goes with the unit.
@@ -245,7 +245,7 @@ def wall(hatch: float = 0.0, **area: Any) -> list[alt.Chart]:
     """Return the dataset "wall": the area beyond it (x and x2, or y and y2), and the wall as a line, drawn last."""
     beyond = data("wall", **area)
     line = data("wall", **{side: place for side, place in area.items() if side in ("x", "y")})
-    hatching = [hatched(beyond, hatch, "rect", pale=True)] if hatch else []
+    hatching = [hatched(beyond, hatch, "rect", fill=HATCH)] if hatch else []
     return [
         beyond.mark_rect(opacity=0.08, color=RED),
         *hatching,
@@ -322,12 +322,10 @@ def upright(name: str, **look: Any) -> Layers:
     return [lines.mark_rule(**rule), on_top(lines, **BESIDE, fontWeight="bold")]
 
 
-def hatched(
-    chart: alt.Chart, opacity: float = 0.25, mark: str = "bar", pale: bool = False, **look: Any
-) -> alt.Chart:
-    """Return hatching over bars ("bar") or rectangles ("rect"). pale: whether what is below lets the page through."""
-    fill = HATCH if pale else HATCH_ON_COLOR
-    return getattr(chart, f"mark_{mark}")(fill=fill, fillOpacity=opacity, tooltip=None, **look)
+def hatched(chart: alt.Chart, opacity: float = 0.25, mark: str = "bar", **look: Any) -> alt.Chart:
+    """Return hatching over bars ("bar") or rectangles ("rect"). fill=HATCH: over what lets the page through."""
+    look = {"fill": HATCH_ON_COLOR, "fillOpacity": opacity, "tooltip": None, **look}
+    return getattr(chart, f"mark_{mark}")(**look)
 
 
 def stacked_bars(

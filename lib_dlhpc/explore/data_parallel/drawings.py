@@ -48,7 +48,7 @@ def rank_times() -> Layers:
     work = bars.mark_rect(color=palette.FORWARD, stroke=palette.FORWARD, strokeWidth=0.7)
     waiting = bars.encode(y=y, y2="slowest:Q")
     pale = waiting.mark_rect(color=palette.IDLE, opacity=0.3)
-    idle = kit.hatched(waiting, 0.45, "rect", pale=True)
+    idle = kit.hatched(waiting, 0.45, "rect", fill=kit.HATCH)
     level = kit.level("slowest", left=True, strokeDash=DOTS)
     return work.encode(y=alt.Y("floor:Q"), y2="time:Q"), pale, idle, *level
 

@@ -2,7 +2,7 @@
 
 import altair as alt
 
-from lib_dlhpc.explore.blocks.drawing import SI, WORD, Layers, data, drawing, hatched, x_axis
+from lib_dlhpc.explore.blocks.drawing import HATCH, SI, WORD, Layers, data, drawing, hatched, x_axis
 
 PAPER = "var(--jp-layout-color0, Canvas)"
 ROOM = "(scale('x', datum.stop) - scale('x', datum.start))"
@@ -41,7 +41,7 @@ def gantt() -> Layers:
     noted = ranks.mark_text(align="right", baseline="top", dy=2, fontSize=11, fontWeight="bold")
     return (
         solid.encode(tooltip=alt.Tooltip("details", type="nominal")),
-        hatched(bars.transform_filter("datum.hatched"), 0.4, "rect", pale=True, clip=True),
+        hatched(bars.transform_filter("datum.hatched"), 0.4, "rect", fill=HATCH, clip=True),
         words.encode(x=alt.X("center:Q"), y="middle:Q", text=text),
         ranks.mark_text(align="right", baseline="bottom", dy=1).encode(text="words:N"),
         noted.encode(text="note:N"),

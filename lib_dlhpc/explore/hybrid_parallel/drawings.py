@@ -104,7 +104,7 @@ def hybrid_map() -> Layers:
     return (
         fits.encode(color=alt.Color("color:N", scale=None), tooltip=details),
         wall.mark_rect(color=SERIES[1], opacity=0.12).encode(tooltip=details),
-        kit.hatched(wall, 0.3, "rect", pale=True),
+        kit.hatched(wall, 0.3, "rect", fill=kit.HATCH),
         marked.mark_rect(filled=False, stroke="currentColor", strokeWidth=2.5),
         words.transform_filter("datum.fits").encode(color=ink),
         words.transform_filter("!datum.fits"),
