@@ -95,7 +95,8 @@ def base() -> Experiment:
     Without checkpoints: the published rates are those of steps.
     """
     run = read_experiment(catalog.read("presets", "llama3-405b")["experiment"])
-    return run.set({"run.checkpoint_interval": 0.0, "storage.tier": ""})
+    without = {"checkpoint_interval": 0.0, "checkpoint_writers": "first"}
+    return run.set({f"run.{name}": value for name, value in without.items()} | {"storage.tier": ""})
 
 
 def published_step() -> float:
