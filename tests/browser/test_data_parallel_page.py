@@ -68,6 +68,17 @@ GUESSES = {
 }  # a number: that choice of a list
 
 
+def test_what_the_question_gives_away_is_drawn_and_its_answer_is_not(
+    closed: Any, eventually: Any
+) -> None:
+    """The first chart has the bars of forward and backward; no other mark of the page's covered charts is seen."""
+    seen = """() => [...document.querySelectorAll(".dlhpc-stage.covered .role-mark :is(path, text, line)")]
+      .filter(node => getComputedStyle(node).visibility === "visible" && node.__data__?.datum)
+      .map(node => node.__data__.datum.look ?? node.__data__.datum.words)"""
+    known = {"forward", "backward", "rank 0"}
+    eventually(lambda: set(closed.evaluate(seen)) == known, what=lambda: closed.evaluate(seen))
+
+
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     closed: Any, eventually: Any
 ) -> None:
@@ -88,6 +99,19 @@ def test_text_and_questions_begin_at_one_edge_and_an_introduction_stands_beside_
 @pytest.mark.parametrize("index", MOVES)
 def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
     every_control_moves(page, eventually, index, MOVES[index])
+
+
+def test_the_address_shows_a_figure_as_it_stands_and_another_one_sets_it(
+    page: Any, eventually: Any
+) -> None:
+    slider_moves(page, eventually, 0, "GPUs", "ArrowLeft")
+    eventually(lambda: "figure=buckets&gpus=" in page.evaluate("location.hash"))
+    page.evaluate("location.hash = 'v1&figure=buckets&gpus=8&bucket=1 MB&ranks=2'")
+    controls = experiment(page, 0).locator(".dlhpc-controls")
+    tells(controls, "1 MB", "Not understood in the address: ranks = 2.")
+    eventually(lambda: page.evaluate("location.hash").endswith("gpus=8&bucket=1%20MB"))
+    page.evaluate("location.hash = 'v1&figure=buckets'")
+    tells(controls, "25 MB")
 
 
 def test_a_control_restyles_its_experiment_and_not_the_page(
