@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import eventually
 
 from lib_dlhpc.explore import explorer
 
@@ -57,5 +58,5 @@ def test_the_first_click_after_a_redraw_is_sent(chromium: Any, name: str) -> Non
     state, what, press = WIDGETS[name]
     page = chromium.new_context().new_page()
     script = (STATIC / f"{name}.js").read_text(encoding="utf-8")
-    assert page.evaluate(TWICE, [script, state, what, press]) == 2
+    eventually(lambda: page.evaluate(TWICE, [script, state, what, press]) == 2)
     page.context.close()
