@@ -18,7 +18,8 @@ from lib_dlhpc.spec.model import Model
 def kernels(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the kernels and collectives that the host issues for each layer, in forward and in backward.
 
-    In fp8 each product has a cast before it: of its input, or of the gradient of its output.
+    In fp8 each product has a cast before it: of its input, or of the gradient of its output. In backward gradients of
+    experts' biases are added one by one.
     """
     return _issued(model, "forward"), _issued(model, "backward")
 
@@ -33,7 +34,8 @@ def _issued(model: Model, direction: str) -> NDArray[np.float64]:
             found.append(0)
         else:
             kernels, products = traits.issues(layer)
-            found.append(times * kernels + (products if layer.fp8 else 0))
+            added = traits.accumulates(layer) if times > 1 else 0
+            found.append(times * kernels + (products if layer.fp8 else 0) + added)
     return np.array(found, dtype=np.float64)
 
 

@@ -97,6 +97,12 @@ class GatedExperts(Experts):
             many += 2 * cls._here(layer) + 1
         return many + (3 if options["activation"] == CLAMPED else 0)
 
+    @classmethod
+    def accumulates(cls, layer: Layer) -> int:
+        """Return one kernel for each of an expert's two biases: gradients of weights are added within their products
+        (NVIDIA, Megatron-LM core 0.15: DistributedDataParallel._make_backward_post_hook)."""
+        return 2 * cls._here(layer) if layer.attributes["bias"] else 0
+
     def __init__(self, layer: Layer) -> None:
         self.bias = layer.attributes["bias"]
         self.clamps = layer.attributes["activation"] == CLAMPED

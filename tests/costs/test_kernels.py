@@ -218,3 +218,22 @@ def test_biases_and_limits_of_experts_are_kernels_and_traffic_of_their_own():
         moved = np.subtract(plain.traits.beside(layer), plain.traits.beside(plain))
         assert moved.tolist() == [ahead * rows * width, back * rows * width]
     assert biased.parameters == plain.parameters + 8 * (2 * 48 + 32)
+
+
+def test_gradients_of_experts_biases_are_added_one_by_one_in_backward():
+    """Two biases of each expert, one before and one after the activation."""
+    options = {
+        "family": "decoder",
+        "layers": 1,
+        "hidden": 32,
+        "sequence": 16,
+        "vocabulary": 64,
+        "attention": {"heads": 4},
+        "feed_forward": {"features": 48},
+    }
+    mixture = {"experts": 8, "chosen": 2, "features": 48}
+    for bias in (False, True):
+        model = read_model(options | {"experts": mixture | {"bias": bias}})
+        at = [layer.kind for layer in model.layers].index("gated_experts")
+        ahead, back = (each[at] for each in kernels(model))
+        assert back - 2 * ahead == (2 * 8 if bias else 0)

@@ -231,6 +231,11 @@ class Kind:
         """Return the kernels that a framework issues for a forward pass, and the products with weights among them."""
         return cls.kernels, 1
 
+    @classmethod
+    def accumulates(cls, layer: Layer) -> int:
+        """Return the kernels that a framework issues in backward to add up gradients of experts' biases."""
+        return 0
+
     @staticmethod
     def host_waits(layer: Layer) -> bool:
         """Return whether a framework's host waits for what the layers before a forward pass have computed."""
