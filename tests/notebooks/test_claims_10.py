@@ -98,13 +98,15 @@ def test_rates_start_from_one_measured_rate_and_others_of_that_software_are_met(
     counts = sorted(int(row.experiment.devices) for row in dense)
     assert (counts[0], counts[-1]) == (16, 2304)
     old = validate(["megatron"], only=["megatron21-zero3-174-768", "megatron21-zero3-529-2240"])
-    free = {"machine.device.list_copy": 0.0}
-    longer = [float(predict(row.experiment).step_time) for row in old]
-    shorter = [float(predict(row.experiment.set(free)).step_time) for row in old]
-    errors = [
-        (1 + row.error) * step / less - 1
-        for row, step, less in zip(old, longer, shorter, strict=True)
-    ]
+    errors = []
+    for row in old:
+        run, priced = row.experiment, float(predict(row.experiment).step_time)
+        keep = {
+            "machine.device.dispatch": run.machine.device.dispatch,
+            "calibration.compute_scale": run.calibration.compute_scale,
+        }
+        free = predict(run.set({"machine.device.list_copy": 0.0, **keep}))
+        errors.append((1 + row.error) * priced / float(free.step_time) - 1)
     assert [round(100 * each) for each in errors] == [62, 106]
 
 
