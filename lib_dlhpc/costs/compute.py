@@ -20,10 +20,13 @@ from lib_dlhpc.costs import fp8, host, layer_rates, streams, tiles
 from lib_dlhpc.costs.muon import MUON, REST_TRAFFIC, orthogonalization_time, rest
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.pieces import Cut
+from lib_dlhpc.costs.unlike import unlike
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.strategy import FP8
 
+REMEMBERED = 64  # samples in a microbatch of which the seconds are remembered
 # Of a weight in memory.
 BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, FP8: 2}
 MIXED = ("fp16", "bf16", FP8)  # 2-byte weights, gradients and activations; fp32 master weights
@@ -152,11 +155,11 @@ def _of_kernels(
     model: Model, device: Device, batch: Any, precision: str, each_pass: bool
 ) -> Activities:
     """Return the seconds of each layer by roofline or measured rate; batch: with a last axis for the layers."""
-    counts, place = _distinct(model)
+    few, place = unlike(model)
     found = Activities(
         *(
             LayerTimes(*(np.take(seconds, place, axis=-1) for seconds in each))
-            for each in _roofline(counts, device, batch, precision, each_pass)
+            for each in _of_unlike(few, device, batch, precision, each_pass)
         )
     )
     if device.layers:
@@ -168,6 +171,25 @@ def _of_kernels(
             )
         )
     return found
+
+
+def _of_unlike(
+    few: Model, device: Device, batch: Any, precision: str, each_pass: bool
+) -> Activities:
+    """Return the seconds of the unlike layers of a network, or of a part of it, by roofline."""
+    one = few, device, batch, precision, each_pass
+    if np.size(batch) > REMEMBERED:
+        return _priced(Keyed(one))
+    sizes = np.shape(batch), np.asarray(batch, np.float64).tobytes()
+    return _priced_once(Keyed(one, id(few), id(device), *sizes, precision, each_pass))
+
+
+def _priced(key: Keyed[tuple[Model, Device, Any, str, bool]]) -> Activities:
+    few, *how = key.value
+    return _roofline(_counts(few), *how)
+
+
+_priced_once = lru_cache(maxsize=512)(_priced)
 
 
 def _roofline(
@@ -214,8 +236,8 @@ def _rates(operands: fp8.Operands, device: Device, precision: str) -> Any:
 
 def product_bytes(model: Model, batch: Any, size: int) -> Any:
     """Return the bytes that the kernel of each layer reads and writes in a forward pass, (..., layers)."""
-    counts, place = _distinct(model)
-    return np.take(_product_bytes(counts, batch, size), place, axis=-1)
+    few, place = unlike(model)
+    return np.take(_product_bytes(_counts(few), batch, size), place, axis=-1)
 
 
 def _product_bytes(counts: Counts, batch: Any, size: int) -> Any:
@@ -236,29 +258,26 @@ def _beside(
 def beside_backward(model: Model, device: Device, batch: Any, size: int) -> Any:
     """Return the s of each layer's backward pass in kernels beside its products, (..., layers); a measured rate has
     them in it."""
-    counts, place = _distinct(model)
-    rated = [layer_rates.is_rated(layer, device.layers) for layer in model.layers]
-    moved = last_axis(batch) * np.where(rated, 0.0, counts.beside_back[place]) * size
+    few, place = unlike(model)
+    rated = [layer_rates.is_rated(layer, device.layers) for layer in few.layers]
+    moved = last_axis(batch) * np.where(rated, 0.0, _counts(few).beside_back)[place] * size
     return last_axis(device.slowdown) * (moved / last_axis(streaming_rate(device)))
 
 
 @lru_cache(maxsize=1024)
-def _distinct(model: Model) -> tuple[Counts, NDArray[np.intp]]:
-    """Return the counts of layers that differ in them, and which of these each layer has: blocks are mostly alike."""
-    each = (*traffic(model), model.layer_forward_flop, model.layer_gradients, _repeated_flop(model))
-    every = np.array(
-        [
-            *each,
-            _blocks(model),
-            *tiles.shapes(model),
-            *streams.loss_bytes(model),
-            *fp8.operands(model),
-            *_beside_products(model),
-        ]
+def _counts(model: Model) -> Counts:
+    """Return the counts of each layer."""
+    return Counts(
+        *traffic(model),
+        model.layer_forward_flop,
+        model.layer_gradients,
+        _repeated_flop(model),
+        _blocks(model),
+        *tiles.shapes(model),
+        *streams.loss_bytes(model),
+        *fp8.operands(model),
+        *_beside_products(model),
     )
-    known = dict[tuple[float, ...], int]()
-    place = [known.setdefault(row, len(known)) for row in map(tuple, every.T.tolist())]
-    return Counts(*np.array([*known]).T.reshape(len(every), -1)), np.array(place, np.intp)
 
 
 def _beside_products(model: Model) -> NDArray[np.float64]:

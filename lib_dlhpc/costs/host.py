@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.costs.unlike import unlike
 from lib_dlhpc.spec.model import Model
 
 
@@ -21,7 +22,8 @@ def kernels(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     In fp8 each product has a cast before it: of its input, or of the gradient of its output. In backward gradients of
     experts' biases are added one by one.
     """
-    return _issued(model, "forward"), _issued(model, "backward")
+    few, place = unlike(model)
+    return _issued(few, "forward")[place], _issued(few, "backward")[place]
 
 
 def _issued(model: Model, direction: str) -> NDArray[np.float64]:

@@ -19,6 +19,7 @@ from lib_dlhpc.costs.exchanges import halo_elements
 from lib_dlhpc.costs.fp8 import BYTE
 from lib_dlhpc.costs.light import reads_input
 from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.costs.unlike import unlike
 from lib_dlhpc.layout import Part
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.strategy import LIGHT, PER_OP
@@ -342,6 +343,11 @@ def _gathers(layer: Layer) -> bool:
 
 def moved_elements(model: Model) -> NDArray[np.float64]:
     """Return the elements of a sample that each layer reads and writes or stores, or works with, shape (layers,)."""
+    few, place = unlike(model)
+    return _moved_elements(few)[place]
+
+
+def _moved_elements(model: Model) -> NDArray[np.float64]:
     views = np.array([layer.traits.view for layer in model.layers])
     most = np.maximum(model.layer_output_elements, model.layer_stored)
     found = np.where(views, 0.0, model.layer_input_elements + most)

@@ -1,6 +1,6 @@
 """The graph of one rank under construction: local layers, and the distribution of each output over the ranks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -10,6 +10,7 @@ from lib_dlhpc.layout.cuts import Ranges, bounds, length
 from lib_dlhpc.spec.model import Layer, Model
 
 WHOLE = -1
+WORDS = ("gather", "collect", "copy", "slice", "reduce", "loss")  # of exchanges
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,14 @@ class Graph:
     layers: list[Layer] = field(default_factory=list)
     homes: list[int] = field(default_factory=list)
     held: dict[str, Held] = field(default_factory=dict)
-    _converted: dict[tuple[str, str], Held] = field(default_factory=dict)
+    converted: dict[tuple[str, str], Held] = field(default_factory=dict)
+    """Outputs that were exchanged, by the local layer that gives them and the word of the exchange."""
     _names: set[str] = field(default_factory=set)  # of layers
 
     @cached_property
     def whole(self) -> frozenset[str]:
         """The local layers whose output every rank has all of; to be read once all layers are there."""
-        every = (*self.held.values(), *self._converted.values())
+        every = (*self.held.values(), *self.converted.values())
         return frozenset(each.name for each in every if each.axis == WHOLE)
 
     def local_shape(self, held: Held) -> tuple[int, ...]:
@@ -57,6 +59,19 @@ class Graph:
         shape = list(held.shape)
         shape[held.axis] = length(held.ranges[self.rank])
         return tuple(shape)
+
+    def distribution(self, name: str) -> tuple[Any, ...]:
+        """Return all that a rule may read of an output: how it is distributed, and converted into what so far."""
+        held = self.held[name]
+        known = tuple([(word, each.axis) for word, each in self.conversions(held.name)])
+        return name == "input", held.shape, held.axis, held.ranges, known
+
+    def conversions(self, name: str) -> Iterator[tuple[str, Held]]:
+        """Yield what a local layer's output was converted into so far, by word, and then what these were."""
+        for word in WORDS:
+            if (found := self.converted.get((name, word))) is not None:
+                yield word, found
+                yield from self.conversions(found.name)
 
     def append(
         self,
@@ -132,8 +147,8 @@ class Graph:
         stored: int | None = None,
     ) -> Held:
         """Add a communication layer, once for each source and word."""
-        if (source.name, word) in self._converted:
-            return self._converted[source.name, word]
+        if (source.name, word) in self.converted:
+            return self.converted[source.name, word]
         # Consecutive ranges: of what is gathered, or of what is cut.
         cut = gives if gives.axis != WHOLE else source
         cuts = bounds(tuple(each[0] for each in cut.ranges)) if cut.axis != WHOLE else ()
@@ -160,7 +175,7 @@ class Graph:
             attributes=attributes,
         )
         self.place(layer, home)
-        made = self._converted[source.name, word] = gives.called(name)
+        made = self.converted[source.name, word] = gives.called(name)
         return made
 
     def place(self, layer: Layer, home: int) -> None:

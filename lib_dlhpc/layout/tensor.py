@@ -17,6 +17,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.state_space import features_of
 from lib_dlhpc.layout.cuts import Range, Ranges, even, even_parts, length, scaled
 from lib_dlhpc.layout.graph import WHOLE, Graph, Held
+from lib_dlhpc.layout.repeats import add_in_blocks
 from lib_dlhpc.spec.model import Layer, Model
 
 SEQUENCE = 0  # axis of the positions in a sample of (positions, features)
@@ -31,8 +32,7 @@ def split_tensors(model: Model, ranks: int, rank: int, split: str, sequence: boo
     graph = Graph(model, "tensor", ranks, rank)
     graph.held["input"] = Held("input", model.input_shape)
     one = _Splitter(graph, split, sequence)
-    for home, layer in enumerate(model.layers):
-        one.add(home, layer)
+    add_in_blocks(graph, one.add)
     one.end()
     if not any("part" in layer.attributes for layer in graph.layers):
         raise SpecError(
