@@ -211,16 +211,19 @@ def _received(layer: Layer) -> Layer:
 
 def _with_tables(found: list[Part], layers: tuple[Layer, ...]) -> tuple[Part, ...]:
     """Give stages of which a layer is tied to one on another stage, mostly the embedding, a table of its weights."""
-    names = {layer.attributes.get("tied", "") for layer in layers} - {""}
+    of = {layer.name: layer.attributes["tied"] for layer in layers if layer.attributes.get("tied")}
+    if not of:
+        return tuple(found)
+    names = {*of.values()}
     owners = {layer.name: layer for layer in layers if layer.name in names}
-    readers = {layer.name for layer in layers if layer.attributes.get("tied") in owners}
+    of = {name: owner for name, owner in of.items() if owner in owners}
     tied: dict[str, set[int]] = {}
     for part in found:
         for layer in part.model.layers:
             if layer.name in owners and not layer.traits.message:  # not received under its name
                 tied.setdefault(layer.name, set()).add(part.stage)
-            if layer.name in readers and "tied" in layer.attributes:
-                tied.setdefault(layer.attributes["tied"], set()).add(part.stage)
+            if layer.name in of and "tied" in layer.attributes:
+                tied.setdefault(of[layer.name], set()).add(part.stage)
     result = []
     for part in found:
         shared = {

@@ -201,18 +201,13 @@ class Room:
         strategy, model, at = experiment.strategy, experiment.model, list(edges)
         ranks = strategy.tensor * strategy.spatial * strategy.context
         size = ELEMENT_BYTES[strategy.precision]
-        frozen = size * (model.layer_parameters - model.layer_trained)
-        state = (STATE_BYTES[strategy.precision] * model.layer_trained + frozen) / strategy.tensor
-        kept = (model.layer_stored * size + model.layer_mask_bytes) / ranks
-        if strategy.recompute in ("selective", PER_OP):
-            kept = np.where(_selective(model), 0.0, kept)
-        if strategy.recompute in (LIGHT, PER_OP):
-            kept = np.where(_light(model), 0.0, kept)
-        kept = kept * strategy.batch / strategy.microbatches
+        sums = _sums(model, strategy.recompute)[:, at]  # up to each edge
+        self.states = (STATE_BYTES[strategy.precision] * sums[0] + size * sums[1]) / strategy.tensor
         if strategy.recompute == "full" or strategy.offload != "none":
-            kept = np.zeros_like(kept)
-        # Up to each edge.
-        self.states, self.keeps = (np.concatenate([[0.0], np.cumsum(e)])[at] for e in (state, kept))
+            self.keeps = np.zeros(len(at))
+        else:
+            kept = (size * sums[2] + sums[3]) / ranks
+            self.keeps = kept * strategy.batch / strategy.microbatches
         self.in_flight = _in_flight(experiment, stages)
         device = experiment.machine.device
         held = 2 if strategy.mirrored else strategy.chunks
@@ -247,6 +242,21 @@ class Room:
         need, hold = (each[None, :] - each[:, None] for each in (self.states, self.keeps))
         fits: NDArray[np.bool_] = need[None] + in_flight[:, None, None] * hold[None] <= self.room
         return fits[alike]
+
+
+@lru_cache(maxsize=256)
+def _sums(model: Model, recompute: str) -> NDArray[np.float64]:
+    """Return before each layer and at the end the parameters so far that are trained, and the others, the elements that
+    are stored a sample, and the bytes that are not in elements, (4, layers + 1)."""
+    rows = np.zeros((4, len(model.layers) + 1))
+    frozen = model.layer_parameters - model.layer_trained
+    rows[:2, 1:] = model.layer_trained, frozen
+    rows[2:, 1:] = model.layer_stored, model.layer_mask_bytes
+    if recompute in ("selective", PER_OP):
+        rows[2:, 1:][:, _selective(model)] = 0.0
+    if recompute in (LIGHT, PER_OP):
+        rows[2:, 1:][:, _light(model)] = 0.0
+    return np.cumsum(rows, axis=1)
 
 
 @lru_cache(maxsize=256)

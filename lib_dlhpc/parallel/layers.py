@@ -28,15 +28,26 @@ def layer_by_layer(experiment: Experiment, part: Part) -> Passes:
     """
     passes, shared = Passes(part), sharing(experiment)
     again = {layer.name for layer in regathered(part.model, experiment.strategy.recompute)}
-    for number, layer in enumerate(part.model.layers):
-        passes.forward += one_layer(number, layer, "forward", shared)
-    for number, layer in reversed(list(enumerate(part.model.layers))):
-        twice = communication(layer, "forward") if layer.name in again else []
-        if experiment.overlap:
-            passes.hidden += twice
+    numbered = [*enumerate(part.model.layers)]
+    after = dict[tuple[int, str, bool], list[Collective] | None]()  # of layers that are alike
+
+    def add(to: list[Instruction], number: int, layer: Layer, direction: str) -> None:
+        key = layer.likeness, direction, layer.inputs == ("input",)
+        if key not in after:
+            after[key] = communication(layer, direction) if computes_alone(layer, shared) else None
+        if (messages := after[key]) is None:
+            to += one_layer(number, layer, direction, shared)
         else:
-            passes.backward += twice
-        passes.backward += one_layer(number, layer, "backward", shared)
+            to.append(_computed(number, direction))
+            to += messages
+
+    for number, layer in numbered:
+        add(passes.forward, number, layer, "forward")
+    for number, layer in reversed(numbered):
+        if layer.name in again:
+            twice = passes.hidden if experiment.overlap else passes.backward
+            twice += communication(layer, "forward")
+        add(passes.backward, number, layer, "backward")
     passes.last = list(passes.backward)
     return passes
 
@@ -61,6 +72,12 @@ def sharing(experiment: Experiment) -> Sharing:
     return Sharing(int(s.experts), there, s.expert_exchange != DIRECT, nodes)
 
 
+def computes_alone(layer: Layer, experts: Sharing) -> bool:
+    """Return whether no rank exchanges around a layer's computation, but after it."""
+    shares = layer.traits.tensor == "experts" and experts.ranks > 1
+    return "context" not in layer.attributes and not shares
+
+
 def one_layer(number: int, layer: Layer, direction: str, experts: Sharing) -> list[Instruction]:
     """Return a layer's computation in one direction, with its collectives.
 
@@ -68,19 +85,17 @@ def one_layer(number: int, layer: Layer, direction: str, experts: Sharing) -> li
     et al. 2020, "GShard", section 3.2).
     """
     work = _computed(number, direction)
+    if computes_alone(layer, experts):
+        return [work, *communication(layer, direction)]
     if "context" in layer.attributes:
         return with_context(layer, work)
-    if layer.traits.tensor == "experts" and experts.ranks > 1:
-        if experts.nodes > 1:
-            ways = enumerate((experts.there, SAMPLES))
-            there, home = (
-                _by_node(layer, f"{direction} {number}.{n}", of, experts) for n, of in ways
-            )
-            return [*there, work, *home]
-        sent = copies(layer, experts.ranks) if experts.once else routed_elements(layer)
-        routed = Collective("experts", "experts", "all_to_all", sent)
-        return [routed._replace(of=experts.there), work, routed]
-    return [work, *communication(layer, direction)]
+    if experts.nodes > 1:
+        ways = enumerate((experts.there, SAMPLES))
+        there, home = (_by_node(layer, f"{direction} {number}.{n}", of, experts) for n, of in ways)
+        return [*there, work, *home]
+    sent = copies(layer, experts.ranks) if experts.once else routed_elements(layer)
+    routed = Collective("experts", "experts", "all_to_all", sent)
+    return [routed._replace(of=experts.there), work, routed]
 
 
 def _by_node(layer: Layer, key: str, of: str, experts: Sharing) -> list[Instruction]:

@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 from lib_dlhpc.costs import compute, stragglers
 from lib_dlhpc.costs.offload import OffloadTraffic, offload_traffic
 from lib_dlhpc.costs.stored_activations import stored_bytes
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, alike, chain, sizes
 from lib_dlhpc.parallel import program, update_time
 from lib_dlhpc.prediction import offload
@@ -38,13 +39,15 @@ def rank_parts(experiment: Experiment) -> tuple[Chain, ...]:
     return tuple(tuple(each[stage] for stage in like) for each in chains)
 
 
-@lru_cache(maxsize=1024)
 def rank_model(held: tuple[Part, ...]) -> Model:
     """Return all chunks of a rank as one sequence of layers."""
-    first = held[0].model
-    if len(held) == 1:
-        return first
-    layers = tuple(layer for part in held for layer in part.model.layers)
+    return held[0].model if len(held) == 1 else _joined(Keyed(held, *map(id, held)))
+
+
+@lru_cache(maxsize=1024)
+def _joined(key: Keyed[tuple[Part, ...]]) -> Model:
+    first = key.value[0].model
+    layers = tuple(layer for part in key.value for layer in part.model.layers)
     return Model(f"{first.name} and more", layers, first.input_shape)
 
 
