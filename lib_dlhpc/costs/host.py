@@ -44,9 +44,9 @@ def _issued(model: Model, direction: str) -> NDArray[np.float64]:
 @lru_cache(maxsize=1024)
 def waits(model: Model) -> tuple[int, ...]:
     """Return the layers, after the first, before which the host waits."""
-    return tuple(
-        at for at, layer in enumerate(model.layers) if at and layer.traits.host_waits(layer)
-    )
+    few, place = unlike(model)
+    late = np.array([layer.traits.host_waits(layer) for layer in few.layers], bool)
+    return tuple((np.flatnonzero(late[place][1:]) + 1).tolist())
 
 
 def dispatched(seconds: Any, issue: Any, exchanged: Any, lead: Any = 0.0) -> Any:

@@ -91,7 +91,7 @@ def cut_points(model: Model, stages: int) -> tuple[int, ...]:
     elif _read_by_many_blocks(model):
         choices = [between]
     else:
-        choices = [[i for i in between if i in set(single)], single]
+        choices = [sorted({*between} & {*single}), single]
     for places in choices:
         if len(places) >= stages - 1:
             return (0, *places, layers)
