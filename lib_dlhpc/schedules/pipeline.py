@@ -87,6 +87,7 @@ class Together:
         return self.passes[0].chunk
 
 
+FEW = 4096  # passes of a rank in one direction, up to which they are made once for all ranks
 Turn: TypeAlias = Work | Together
 Instruction: TypeAlias = Work | Send | Receive
 
@@ -316,10 +317,14 @@ def check_counts(**counts: int) -> None:
 
 
 class _Passes(Sequence[Work]):
-    """The passes of some numbers, each made when it is read: a pipeline may have many millions."""
+    """The passes of some numbers; of more than FEW each is made when it is read: a pipeline may have many millions."""
 
     def __init__(self, make: Callable[[int], Work], numbers: range) -> None:
         self.make, self.numbers = make, numbers
+
+    @cached_property
+    def _made(self) -> tuple[Work, ...]:
+        return tuple(map(self.make, self.numbers))
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -327,14 +332,16 @@ class _Passes(Sequence[Work]):
     @overload
     def __getitem__(self, at: int) -> Work: ...
     @overload
-    def __getitem__(self, at: slice) -> "_Passes": ...
-    def __getitem__(self, at: int | slice) -> "Work | _Passes":
+    def __getitem__(self, at: slice) -> Sequence[Work]: ...
+    def __getitem__(self, at: int | slice) -> Work | Sequence[Work]:
         """Return a pass, or some."""
+        if len(self.numbers) <= FEW:
+            return self._made[at]
         numbers = self.numbers[at]
         return self.make(numbers) if isinstance(numbers, int) else _Passes(self.make, numbers)
 
     def __iter__(self) -> Iterator[Work]:
-        return map(self.make, self.numbers)
+        return iter(self._made) if len(self.numbers) <= FEW else map(self.make, self.numbers)
 
 
 @lru_cache(maxsize=1 << 16)
