@@ -189,7 +189,7 @@ def _priced(key: Keyed[tuple[Model, Device, Any, str, bool]]) -> Activities:
     return _roofline(_counts(few), *how)
 
 
-_priced_once = lru_cache(maxsize=512)(_priced)
+_priced_once = lru_cache(maxsize=256)(_priced)
 
 
 def _roofline(
