@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
-from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,7 +16,6 @@ FORWARD, BACKWARD, WEIGHTS = PASSES = ("forward", "backward", "weights")
 OVERLAPPED = "overlapped"  # a forward pass and all of a backward pass, interleaved
 _KINDS = {Forward: FORWARD, Backward: BACKWARD, Weights: WEIGHTS, Together: OVERLAPPED}
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
-_CHUNK, _MICROBATCH = attrgetter("chunk"), attrgetter("microbatch")
 Numbers: TypeAlias = NDArray[np.int64]
 
 
@@ -134,7 +132,8 @@ def linked(key: Pipeline) -> tuple[Sequence[Turn], Numbers]:
     receives, sends, computes = np.broadcast_to(flags, (len(works), 3)).T
     place = np.repeat(np.arange(key.ranks), [*map(len, each)])
     kind = np.fromiter(map(_NUMBERS.__getitem__, map(type, works)), np.int64)
-    chunk, microbatch = (np.fromiter(map(each, works), np.int64) for each in (_CHUNK, _MICROBATCH))
+    chunk = np.fromiter((work.chunk for work in works), np.int64)
+    microbatch = np.fromiter((work.microbatch for work in works), np.int64)
     needs, gives, after, crossed = _links(key)[kind, chunk, place].T
     columns = (
         *(place, chunk, kind),
