@@ -190,8 +190,7 @@ class Explorer:
             section.follow(p, known.bands)
         self.words["why"].value = explanations_html(explain(p)) if self.every.value else ""
         newest = (_serial(self.panel.moved), _serial(self.bar.asked))
-        choice = self.choice
-        self.plan.follow(p, newest, lambda changes: experiment_of(choice.with_changes(changes)))
+        self.plan.follow(p, newest, self.choice)
 
     def _prediction_of_a(self) -> Breakdown | None:
         """Return the prediction of A; None where it is what is shown."""

@@ -8,15 +8,17 @@ import anywidget
 import traitlets
 
 from lib_dlhpc.explore.blocks.plain_text import Readable
+from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, written
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.advice import Advice, advise
 from lib_dlhpc.prediction.forget import forget
 from lib_dlhpc.prediction.replays import Replay
-from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.experiment import dumps
 
-Applied = Callable[[dict[str, Any]], Experiment]
 HERE = Path(__file__).parent / "static"
 GOOD, FAIR = 0.1, 0.25  # error against the publication up to which a prediction is good, or fair
+MOST = 64  # choices whose advice is kept: who undoes, pins or returns to a preset has it at once
+KNOWN: dict[str, Advice] = {}
 
 
 class Plan(Readable, anywidget.AnyWidget):
@@ -41,12 +43,12 @@ class Plan(Readable, anywidget.AnyWidget):
         """Say that the advice is of other settings."""
         self.state = {**self.state, "stale": True}
 
-    def follow(self, prediction: Breakdown, answered: tuple[int, int], applied: Applied) -> None:
+    def follow(self, prediction: Breakdown, answered: tuple[int, int], choice: Choice) -> None:
         """Look for what helps this run most: tens of predictions, so once the controls rest.
 
-        applied: the experiment that a click on Apply would show, so that what is promised is what it gives.
+        choice: what is predicted; a click on Apply changes it, so that what is promised is what it gives.
         """
-        self._show(advise(prediction, applied), answered)
+        self._show(_advice(prediction, choice), answered)
         forget()
         predict(prediction.experiment)  # so that the next move finds what it shares with this run
 
@@ -61,6 +63,19 @@ class Plan(Readable, anywidget.AnyWidget):
     def plain_text(self) -> str:
         """Return the advice."""
         return str(self.state["words"])
+
+
+def _advice(p: Breakdown, choice: Choice) -> Advice:
+    """Return the advice for a choice: the one that is known, unless its machine can be measured anew meanwhile."""
+    key = "" if p.experiment.machine.measured else f"{written(choice)}\n{dumps(p.experiment)}"
+    if key not in KNOWN:
+        advice = advise(p, lambda changes: experiment_of(choice.with_changes(changes)))
+        if not key:
+            return advice
+        if len(KNOWN) == MOST:
+            del KNOWN[next(iter(KNOWN))]
+        KNOWN[key] = advice
+    return KNOWN[key]
 
 
 def trust(prediction: Breakdown, replay: Replay | None) -> tuple[str, str, str]:

@@ -1,13 +1,18 @@
 """How far a prediction can be trusted: its error where it was published, else what it was calibrated on."""
 
+from dataclasses import replace
+
 import pytest
 
+from lib_dlhpc.explore.explorer import plan as module
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of
 from lib_dlhpc.explore.explorer.plan import Plan, trust
-from lib_dlhpc.explore.explorer.presets import preset
+from lib_dlhpc.explore.explorer.presets import of_file, preset
 from lib_dlhpc.prediction import compute_scale, predict
+from lib_dlhpc.prediction.advice import Advice
 from lib_dlhpc.prediction.forget import forget, remembered
 from lib_dlhpc.prediction.replays import replay, replays
+from lib_dlhpc.spec.measured import Measured
 
 
 @pytest.mark.parametrize("run", replays(), ids=lambda run: run.name)
@@ -32,7 +37,7 @@ def test_a_run_on_catalog_rates_is_not_checked():
     assert trust(predict(preset("laptop").experiment), None)[0] == "not checked"
 
 
-def test_advice_leaves_no_more_in_memory_than_one_prediction_does():
+def test_advice_leaves_no_more_in_memory_than_one_prediction_does(monkeypatch):
     """A visitor's kernel would grow by 45 MB with each large network whose splits are tried."""
     choice = Choice(preset("narayanan-2021"))
     p = predict(experiment_of(choice))
@@ -40,8 +45,65 @@ def test_advice_leaves_no_more_in_memory_than_one_prediction_does():
     predict(p.experiment)
     most = sum(cache.cache_info().currsize for cache in remembered())
     plan = Plan(lambda changes: None)
-    plan.follow(p, (0, 0), lambda changes: experiment_of(choice.with_changes(changes)))
+    monkeypatch.setattr(module, "KNOWN", {})
+    plan.follow(p, (0, 0), choice)
     assert plan.state["changes"] and not plan.state["stale"]
     held = sum(cache.cache_info().currsize for cache in remembered())
     assert 0 < held <= most
     assert predict(p.experiment).terms == p.terms
+
+
+@pytest.fixture
+def looked_for(monkeypatch):
+    """The experiments whose advice was looked for, from nothing known."""
+    found = []
+
+    def advise(p, applied):
+        found.append((p.experiment, applied({"strategy.bucket": 1e6})))
+        return Advice(f"advice {len(found)}", "", {"strategy.batch": len(found)})
+
+    monkeypatch.setattr(module, "KNOWN", {})
+    monkeypatch.setattr(module, "advise", advise)
+    return found
+
+
+def shown(choice, experiment=None):
+    """Return what a page shows for a choice."""
+    plan = Plan(lambda changes: None)
+    plan.follow(predict(experiment or experiment_of(choice)), (0, 0), choice)
+    return plan.state
+
+
+def test_a_choice_that_returns_has_its_advice_and_each_other_choice_its_own(looked_for):
+    first = Choice(preset("laptop"))
+    faster = first.with_changes({"times.rate": 2})
+    own = Choice(of_file(preset("laptop").experiment))  # its changes are applied to the file
+    choices = [
+        first,
+        first.with_changes({"strategy.batch": 8}),
+        faster,
+        own,
+        Choice(preset("goyal-2017")),
+    ]
+    states = [shown(choice) for choice in choices]
+    assert len({state["words"] for state in states}) == len(choices) == len(looked_for)
+    assert [shown(choice) for choice in choices] == states and len(looked_for) == len(choices)
+    for choice, (experiment, applied) in zip(choices, looked_for, strict=True):
+        assert experiment == experiment_of(choice)
+        assert applied == experiment_of(choice.with_changes({"strategy.bucket": 1e6}))
+
+
+def test_the_advice_on_a_measured_machine_is_looked_for_each_time(looked_for):
+    choice, e = Choice(preset("laptop")), preset("laptop").experiment
+    here = Measured("2026-01-31", "here", 2, 2, {}, {})
+    measured = replace(e, machine=replace(e.machine, measured=here))
+    assert shown(choice, measured) != shown(choice, measured)
+    assert module.KNOWN == {}
+
+
+def test_no_more_advice_is_kept_than_a_visitor_returns_to(looked_for, monkeypatch):
+    monkeypatch.setattr(module, "MOST", 2)
+    choices = [Choice(preset("laptop")).with_changes({"strategy.batch": n}) for n in (8, 16, 24)]
+    for choice in (*choices, choices[2], choices[1], choices[0]):
+        shown(choice)
+    assert len(module.KNOWN) == 2 and len(looked_for) == 4
