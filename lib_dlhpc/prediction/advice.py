@@ -4,7 +4,7 @@ Each candidate keeps the global batch, the precision and the formats of all that
 predicted as it would be applied, a measured compute time included, and must exceed no limit.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from math import isinf, prod
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ Changes = dict[str, Any]
 Apply = Callable[[Changes], Experiment]
 Candidate = tuple[str, Changes, Breakdown]
 Clock = Callable[[Breakdown], float]
+Rank = Callable[[Breakdown], Any]  # less is better; None for what is out of the question
 WORTH = 0.005  # of the time to train; less is no advice
 MUCH = 0.1  # of the time to train: worth one change more
 MOST = 4  # changes to make a run fit
@@ -50,10 +51,21 @@ def advise(p: Breakdown, applied: Apply | None = None) -> Advice:
 
     applied: the experiment after changes, as a page sets them; by default a what-if.
     """
-    apply = applied or (lambda changes: what_if(p.experiment, changes))
+    search = searched(p, applied or (lambda changes: what_if(p.experiment, changes)))
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            advice: Advice = end.value
+            return advice
+
+
+def searched(p: Breakdown, apply: Apply) -> Generator[None, None, Advice]:
+    """Look for what to change next, and return it; yield before each prediction, so that a page can do others first."""
     if not fits(p):
-        return _make_fit(p, apply)
-    return _lift(p, apply, walls) if (walls := stopping(p)) else _shorten(p, apply)
+        return (yield from _make_fit(p, apply))
+    walls = stopping(p)
+    return (yield from _lift(p, apply, walls) if walls else _shorten(p, apply))
 
 
 def run_time(p: Breakdown) -> float:
@@ -162,24 +174,28 @@ def _same_training(e: Experiment, changes: Changes) -> bool:
     )
 
 
-def _priced(p: Breakdown, apply: Apply) -> Iterator[Candidate]:
-    return _among(p, apply, moves(p.experiment))
+def _best(
+    p: Breakdown, apply: Apply, candidates: Iterator[tuple[str, Changes]], rank: Rank
+) -> Generator[None, None, Candidate | None]:
+    """Return the first of least rank of those that are legal and exceed no limit that `p` keeps, memory apart.
 
-
-def _among(
-    p: Breakdown, apply: Apply, candidates: Iterator[tuple[str, Changes]]
-) -> Iterator[Candidate]:
-    """Yield the candidates that are legal and exceed no limit that the present run keeps, memory apart."""
+    At most two are held at a time: a prediction of a large network takes memory.
+    """
+    best, least = None, None
     for label, changes in candidates:
+        yield
         try:
             there = predict(apply(changes))
         except SpecError:
             continue  # not legal here
-        if not exceeds_more(there, p):
-            yield label, changes, there
+        if exceeds_more(there, p) or (own := rank(there)) is None:
+            continue
+        if best is None or own < least:
+            best, least = (label, changes, there), own
+    return best
 
 
-def _shorten(p: Breakdown, apply: Apply) -> Advice:
+def _shorten(p: Breakdown, apply: Apply) -> Generator[None, None, Advice]:
     seconds = _clock(p)
     now, terms = seconds(p), p.terms
     loss = max(LOSSES, key=lambda name: terms[name])
@@ -187,7 +203,7 @@ def _shorten(p: Breakdown, apply: Apply) -> Advice:
     words = f"Largest loss: {loss}, {share:.1%} of the step."
     if share < WORTH:
         words = f"Nearly all of the step is computation: {1 - sum(terms[n] for n in LOSSES) / float(p.step_time):.1%}."
-    found = _fastest((each for each in _priced(p, apply) if fits(each[2])), seconds)
+    found = yield from _best(p, apply, moves(p.experiment), _if_it_fits(seconds))
     if not found:
         return Advice(f"{words} No single change is known to help.", "", {})
     label, changes, best = found
@@ -210,17 +226,24 @@ def _clock(p: Breakdown) -> Clock:
     return (lambda run: float(run.time_to_train)) if endless(p) else run_time
 
 
-def _lift(p: Breakdown, apply: Apply, walls: list[str]) -> Advice:
+def _if_it_fits(seconds: Clock) -> Rank:
+    return lambda there: seconds(there) if fits(there) else None
+
+
+def _lift(p: Breakdown, apply: Apply, walls: list[str]) -> Generator[None, None, Advice]:
     """Take the fastest change with which the run exceeds no limit."""
     seconds = _clock(p)
-    running = (each for each in _priced(p, apply) if not stopping(each[2]))
-    found = _fastest(running, seconds)
+
+    def rank(there: Breakdown) -> float | None:
+        return None if stopping(there) else seconds(there)
+
+    found = yield from _best(p, apply, moves(p.experiment), rank)
     if not found:
         return Advice(f"{walls[0]} No single change is known to help.", "", {})
     return Advice(f"{walls[0]} Try: {found[0]}.", *found[:2])
 
 
-def _make_fit(p: Breakdown, apply: Apply) -> Advice:
+def _make_fit(p: Breakdown, apply: Apply) -> Generator[None, None, Advice]:
     """Take the change that frees the most memory, again and again, until the run fits."""
     capacity, largest = (
         float(p.experiment.machine.device.memory),
@@ -234,12 +257,12 @@ def _make_fit(p: Breakdown, apply: Apply) -> Advice:
     changes: Changes = {}
     here, seconds = p, _clock(p)
     while not fits(here) and len(labels) < MOST:
-        found = _priced(here, partial(_after, apply, changes))
-        best = _fastest_or_least(found, seconds)
+        after = partial(_after, apply, changes)
+        best = yield from _best(here, after, moves(here.experiment), _least_or_fastest(seconds))
         if best is None or held(best[2]) >= held(here):
             break
         labels, changes, here = [*labels, best[0]], changes | best[1], best[2]
-    if further := _faster_split(p, apply, here, len(labels)):
+    if further := (yield from _faster_split(p, apply, here, len(labels))):
         labels, changes, here = [further[0]], further[1], further[2]
     if not fits(here):
         return Advice(
@@ -255,26 +278,22 @@ def _after(apply: Apply, changes: Changes, more: Changes) -> Experiment:
     return apply(changes | more)
 
 
-def _fastest(found: Iterator[Candidate], seconds: Clock) -> Candidate | None:
-    """Return the fastest candidate. At most two are held at a time: a prediction of a large network takes memory."""
-    return min(found, key=lambda each: seconds(each[2]), default=None)
+def _least_or_fastest(seconds: Clock) -> Rank:
+    """Rank by time where it fits, after that by what is held."""
+
+    def rank(there: Breakdown) -> tuple[bool, float]:
+        fit = fits(there)
+        return not fit, seconds(there) if fit else held(there)
+
+    return rank
 
 
-def _fastest_or_least(found: Iterator[Candidate], seconds: Clock) -> Candidate | None:
-    """Return the fastest candidate that fits; if none does, that which holds least."""
-
-    def rank(each: Candidate) -> tuple[bool, float]:
-        fit = fits(each[2])
-        return not fit, seconds(each[2]) if fit else held(each[2])
-
-    return min(found, key=rank, default=None)
-
-
-def _faster_split(p: Breakdown, apply: Apply, here: Breakdown, changed: int) -> Candidate | None:
+def _faster_split(
+    p: Breakdown, apply: Apply, here: Breakdown, changed: int
+) -> Generator[None, None, Candidate | None]:
     """Return the fastest split in both tensor and pipeline that fits, where it is worth a second change."""
     seconds = _clock(p)
-    both = _among(p, apply, _both_splits(p.experiment))
-    best = _fastest((each for each in both if fits(each[2])), seconds)
+    best = yield from _best(p, apply, _both_splits(p.experiment), _if_it_fits(seconds))
     if best is None or not fits(here) or changed > 2:
         return best
     return best if seconds(best[2]) < (1 - MUCH) * seconds(here) else None

@@ -1,6 +1,8 @@
 """What to do next, with a button that does it, and how far the prediction can be trusted."""
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,15 @@ import traitlets
 from lib_dlhpc.explore.blocks.plain_text import Readable
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, written
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.advice import Advice, advise
+from lib_dlhpc.prediction.advice import Advice, searched
 from lib_dlhpc.prediction.forget import forget
 from lib_dlhpc.prediction.replays import Replay
 from lib_dlhpc.spec.experiment import dumps
 
+Search = Generator[None, None, Advice]
 HERE = Path(__file__).parent / "static"
 GOOD, FAIR = 0.1, 0.25  # error against the publication up to which a prediction is good, or fair
+PAUSE = 2e-3  # s after each prediction of a search, in which a move of a control comes first
 MOST = 64  # choices whose advice is kept: who undoes, pins or returns to a preset has it at once
 KNOWN: dict[str, Advice] = {}
 
@@ -36,21 +40,45 @@ class Plan(Readable, anywidget.AnyWidget):
 
     def __init__(self, apply: Callable[[Mapping[str, Any]], None]) -> None:
         super().__init__()
+        self._next: asyncio.TimerHandle | None = None
         self._show(Advice("Looking for what helps ...", "", {}), (0, 0))
         self.observe(lambda event: apply(event["new"][1]), "asked")
 
     def wait(self) -> None:
-        """Say that the advice is of other settings."""
+        """Say that the advice is of other settings, and look no further for one of the settings before."""
         self.state = {**self.state, "stale": True}
+        if self._next:
+            self._next.cancel()
 
     def follow(self, prediction: Breakdown, answered: tuple[int, int], choice: Choice) -> None:
-        """Look for what helps this run most: tens of predictions, so once the controls rest.
+        """Look for what helps this run most: tens of predictions, so once the controls rest, and one at a time.
 
         choice: what is predicted; a click on Apply changes it, so that what is promised is what it gives.
         """
-        self._show(_advice(prediction, choice), answered)
+        if self._next:
+            self._next.cancel()
+            self._tidy_up(prediction)
+        self._look(_search(prediction, choice), prediction, answered)
+
+    def _look(self, search: Search, p: Breakdown, answered: tuple[int, int]) -> None:
+        """Go on with a search; without a loop to its end, else by one prediction."""
+        self._next = None
+        try:
+            while True:
+                next(search)
+                with suppress(RuntimeError):
+                    loop = asyncio.get_running_loop()
+                    self._next = loop.call_later(PAUSE, self._look, search, p, answered)
+                    return
+        except StopIteration as end:
+            self._show(end.value, answered)
+            self._tidy_up(p)
+
+    @staticmethod
+    def _tidy_up(p: Breakdown) -> None:
+        """Forget all layouts that a search tried, but for those that the next move shares with this run."""
         forget()
-        predict(prediction.experiment)  # so that the next move finds what it shares with this run
+        predict(p.experiment)
 
     def _show(self, advice: Advice, answered: tuple[int, int]) -> None:
         self.state = {
@@ -65,17 +93,18 @@ class Plan(Readable, anywidget.AnyWidget):
         return str(self.state["words"])
 
 
-def _advice(p: Breakdown, choice: Choice) -> Advice:
-    """Return the advice for a choice: the one that is known, unless its machine can be measured anew meanwhile."""
+def _search(p: Breakdown, choice: Choice) -> Search:
+    """Look for the advice for a choice; the one that is known, unless its machine can be measured anew meanwhile."""
     key = "" if p.experiment.machine.measured else f"{written(choice)}\n{dumps(p.experiment)}"
-    if key not in KNOWN:
-        advice = advise(p, lambda changes: experiment_of(choice.with_changes(changes)))
-        if not key:
-            return advice
+    if key in KNOWN:
+        return KNOWN[key]
+    found = searched(p, lambda changes: experiment_of(choice.with_changes(changes)))
+    advice = yield from found
+    if key:
         if len(KNOWN) == MOST:
             del KNOWN[next(iter(KNOWN))]
         KNOWN[key] = advice
-    return KNOWN[key]
+    return advice
 
 
 def trust(prediction: Breakdown, replay: Replay | None) -> tuple[str, str, str]:

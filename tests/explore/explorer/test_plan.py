@@ -1,8 +1,10 @@
 """How far a prediction can be trusted: its error where it was published, else what it was calibrated on."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
+from patience import PATIENCE
 
 from lib_dlhpc.explore.explorer import plan as module
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of
@@ -58,12 +60,15 @@ def looked_for(monkeypatch):
     """The experiments whose advice was looked for, from nothing known."""
     found = []
 
-    def advise(p, applied):
+    def searched(p, applied):
         found.append((p.experiment, applied({"strategy.bucket": 1e6})))
-        return Advice(f"advice {len(found)}", "", {"strategy.batch": len(found)})
+        number = len(found)
+        yield
+        yield
+        return Advice(f"advice {number}", "", {"strategy.batch": number})
 
     monkeypatch.setattr(module, "KNOWN", {})
-    monkeypatch.setattr(module, "advise", advise)
+    monkeypatch.setattr(module, "searched", searched)
     return found
 
 
@@ -107,3 +112,27 @@ def test_no_more_advice_is_kept_than_a_visitor_returns_to(looked_for, monkeypatc
     for choice in (*choices, choices[2], choices[1], choices[0]):
         shown(choice)
     assert len(module.KNOWN) == 2 and len(looked_for) == 4
+
+
+def test_a_move_comes_before_the_next_prediction_of_a_search_and_ends_it(looked_for):
+    """Else it would wait for tens of predictions."""
+    plan, (first, second) = (
+        Plan(lambda changes: None),
+        (Choice(preset(n)) for n in ("laptop", "you-2018")),
+    )
+
+    async def visit():
+        done, moved = asyncio.Event(), []
+        plan.observe(lambda event: event["new"]["stale"] or done.set(), "state")
+        plan.wait()
+        asyncio.get_running_loop().call_soon(lambda: moved.append(plan.state["stale"]))
+        plan.follow(predict(experiment_of(first)), (1, 0), first)
+        await asyncio.sleep(0)
+        assert moved == [True]
+        plan.wait()
+        plan.follow(predict(experiment_of(second)), (2, 0), second)
+        await asyncio.wait_for(done.wait(), PATIENCE)
+
+    asyncio.run(visit())
+    assert plan.state["words"] == "advice 2" and plan.state["answered"] == [2, 0]
+    assert len(module.KNOWN) == 1
