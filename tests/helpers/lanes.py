@@ -3,7 +3,7 @@
 Tests on ranks exclude each other and tests in a browser (turns.py): of two workers that have them, one waits. So all of
 tests/mpi is one unit of work and begins first. Beside it run tests of one process, then folders that start their own
 runs; after them notebooks, then pages, and at the end quick files, so that the workers end together. Files that need
-all published rows with their predictions are one unit, too: one process predicts them (scored.py).
+many published rows with their predictions are one unit, too: one process predicts them (scored.py).
 """
 
 from pathlib import Path
@@ -14,6 +14,7 @@ ONE_PROCESS = ("simulation", "training", "prediction", "repository")
 RUNS = ("explore", "labs", "calibration", "cluster", "launch", "comparison", "commands")
 ROWS = ("prediction/test_validate.py", "prediction/test_host.py", "repository/test_peers.py")
 ROWS += ("repository/test_readme.py", "docs/test_paper.py", "test_cli.py")
+ROWS += ("notebooks/test_claims_05.py", "notebooks/test_claims_10.py")
 FIRST = ("mpi", *ONE_PROCESS, *RUNS)
 PAGES = "browser"
 

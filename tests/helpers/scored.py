@@ -1,17 +1,27 @@
-"""The published rows with their predictions, computed once in a test process: they take many seconds."""
+"""The published rows with their predictions, each computed once in a test process: all take many seconds.
+
+Files that need many of them are one unit of work (lanes.py).
+"""
 
 from functools import cache
 
 import pytest
 
 from lib_dlhpc.prediction import validate as module
-from lib_dlhpc.prediction.validate import Validation, validate
+from lib_dlhpc.prediction.validate import Row, Validation, validate
+from lib_dlhpc.spec import catalog
 
 
 @cache
 def scored() -> Validation:
     """Return all of them; nobody changes them."""
-    return validate()
+    return Validation(row for name in catalog.names("published") for row in scored_of(name))
+
+
+@cache
+def scored_of(family: str) -> tuple[Row, ...]:
+    """Return those of a family."""
+    return tuple(validate([family]))
 
 
 def validate_once(monkeypatch: pytest.MonkeyPatch) -> None:

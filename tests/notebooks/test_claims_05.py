@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from module_text import has_every_part
+from scored import scored_of
 
 from lib_dlhpc.explore.hybrid_parallel import cosmos, deep, domain
 from lib_dlhpc.explore.hybrid_parallel import map as ways
@@ -12,7 +13,7 @@ from lib_dlhpc.explore.hybrid_parallel.cosmos import Cubes, finer, step_of
 from lib_dlhpc.explore.hybrid_parallel.live import Setting, times_as_fast
 from lib_dlhpc.explore.hybrid_parallel.published import comparisons
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.validate import results, validate
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 
@@ -277,7 +278,7 @@ def test_predictions_with_experts_are_as_far_off_as_the_page_says(repository: Pa
     text = (repository / "modules" / "05_hybrid_parallel.ipynb").read_text("utf-8")
     found = {}
     for machine in ("b200", "gb200"):
-        for row in validate([f"nemo-{machine}"]):
+        for row in scored_of(f"nemo-{machine}"):
             found.setdefault((machine, "experts" in row.group), []).append(row)
     off = {key: [abs(row.error) for row in rows] for key, rows in found.items()}
     mean = {key: f"{sum(each) / len(each):.0%}" for key, each in off.items()}
