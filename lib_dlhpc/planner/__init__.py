@@ -15,6 +15,6 @@ result.py   Plan: what it returns; each Choice is an experiment
 
 from lib_dlhpc.planner.result import Choice, Plan
 from lib_dlhpc.planner.search import plan
-from lib_dlhpc.planner.sizes import Size, Trained, guessed, sizes, trained
+from lib_dlhpc.planner.sizes import LAYERS, Size, Trained, guessed, sizes, trained
 
-__all__ = ["Choice", "Plan", "Size", "Trained", "guessed", "plan", "sizes", "trained"]
+__all__ = ["LAYERS", "Choice", "Plan", "Size", "Trained", "guessed", "plan", "sizes", "trained"]

@@ -8,12 +8,13 @@ compares.
 """
 
 import csv
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib_dlhpc.lifetime.files import replacing
-from lib_dlhpc.planner import Size, sizes
+from lib_dlhpc.planner import LAYERS, Size, sizes
 from lib_dlhpc.prediction.validate import Row, validate
 
 MACHINES: dict[str, dict[str, Any]] = {
@@ -49,13 +50,13 @@ def family(machine: str, gpus: int) -> tuple[Size, ...]:
     return _stored()[machine, gpus]
 
 
-def planned_now(machine: str, gpus: int) -> tuple[Size, ...]:
-    """Return the same, planned now."""
+def planned_now(machine: str, gpus: int, layers: Sequence[int] = LAYERS) -> tuple[Size, ...]:
+    """Return the same, planned now; layers: of the sizes that are planned."""
     calibrated = predicted_row(MEASURED[machine]).experiment
     assert calibrated is not None
     device = {"dispatch": float(calibrated.machine.device.dispatch)}
     scale = float(calibrated.calibration.compute_scale)
-    return sizes(MACHINES[machine] | {"device": device}, gpus, compute_scale=scale)
+    return sizes(MACHINES[machine] | {"device": device}, gpus, layers, scale)
 
 
 @lru_cache

@@ -207,8 +207,13 @@ def test_the_batch_stays_in_every_choice() -> None:
 
 @pytest.mark.parametrize(("machine", "gpus"), [(FAST, 64), (SLOW, 512), (OLD, 8)])
 def test_stored_sizes_are_what_the_planner_finds(machine: str, gpus: int) -> None:
-    """After a change of predictions: python -m lib_dlhpc.explore.energy_planning.planned_sizes."""
-    for stored, now in zip(family(machine, gpus), planned_now(machine, gpus), strict=True):
+    """After a change of predictions: python -m lib_dlhpc.explore.energy_planning.planned_sizes.
+
+    Every second size of a machine, of one the others: all are stored at once.
+    """
+    some = slice(machine == SLOW, None, 2)
+    planned = planned_now(machine, gpus, LAYERS[some])
+    for stored, now in zip(family(machine, gpus)[some], planned, strict=True):
         assert stored[:4] == pytest.approx(now[:4], rel=1e-5)  # stored with six digits
         # Of layouts that take equally long the search may have tried one only: rounding decides.
         assert stored.watts == pytest.approx(now.watts, rel=0.05, nan_ok=True)

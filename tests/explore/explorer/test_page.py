@@ -9,16 +9,17 @@ import pytest
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.address import decode, encode
+from lib_dlhpc.explore.explorer import plan
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, read
 from lib_dlhpc.explore.explorer.controls import CONTROLS, GROUPS, NAMED, OPTIONS
 from lib_dlhpc.explore.explorer.headlines import headlines
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.page import Explorer
-from lib_dlhpc.explore.explorer.panel import control_state, wanted
+from lib_dlhpc.explore.explorer.panel import control_state, panel_state, wanted
 from lib_dlhpc.explore.explorer.parts import step_parts
 from lib_dlhpc.explore.explorer.presets import CHIPS, names, of_file, preset
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.advice import run_time
+from lib_dlhpc.prediction.advice import Advice, run_time
 from lib_dlhpc.prediction.replays import replays
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import dumps, loads, read_experiment
@@ -43,6 +44,18 @@ EXPERTS = {
 @pytest.fixture(autouse=True)
 def no_calibration(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+@pytest.fixture
+def without_advice(monkeypatch):
+    """The page looks for no advice: that of these runs is tested in test_advice.py."""
+
+    def searched(p, applied):
+        return Advice("", "", {})
+        yield
+
+    monkeypatch.setattr(plan, "KNOWN", {})
+    monkeypatch.setattr(plan, "searched", searched)
 
 
 @cache
@@ -167,7 +180,7 @@ def test_what_is_no_option_is_answered_with_the_legal_ones():
     assert "legal: nothing" in page.words["notices"].value
 
 
-def test_an_illegal_combination_is_barred_and_explained():
+def test_an_illegal_combination_is_barred_and_explained(without_advice):
     page = Explorer()
     page.choose("narayanan-2021")
     page.move("strategy.lora", 4)
@@ -179,11 +192,11 @@ def test_an_illegal_combination_is_barred_and_explained():
 
 
 def test_every_control_of_experts_applies_to_a_preset_and_others_fold_it_away():
-    page = Explorer()
     fields = [f"strategy.{name}" for name in ("experts", "expert_exchange", "expert_wire")]
     for name in names():
-        page.choose(name)
-        rows = {row["field"]: row for row in page.panel.state["controls"]}
+        choice = Choice(preset(name))
+        state = panel_state(choice, experiment_of(choice), 0.0, 0)
+        rows = {row["field"]: row for row in state["controls"]}
         for field in fields:
             assert bool(rows[field]["off"]) == (name != "deepseek-v3-2048-h800"), (name, field)
             assert "experts" in (rows[field]["off"] or "experts")
@@ -257,7 +270,7 @@ def test_numbers_agree(name):
 
 
 @pytest.mark.parametrize("run", replays(), ids=lambda run: run.name)
-def test_a_prediction_that_misses_its_publication_says_so(run):
+def test_a_prediction_that_misses_its_publication_says_so(run, without_advice):
     page = Explorer()
     page.choose(run.name)
     published = f"published {format_quantity(run.published_time, 's')}"
