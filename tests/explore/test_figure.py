@@ -4,10 +4,13 @@ import json
 import math
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from patience import PATIENCE
 
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks import figure as room
@@ -110,6 +113,41 @@ def test_words_in_the_color_of_a_line_can_be_read(color: str, scheme: int) -> No
     for ground in (card, paper):
         low, high = sorted((luminance(mixed), luminance(ground)))
         assert (high + 0.05) / (low + 0.05) >= 4.5
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such lock")
+def test_what_several_processes_ask_for_at_a_time_is_made_once(tmp_path: Path) -> None:
+    """Visitors of a class come together, and a front page takes twenty seconds."""
+    code = f"""
+import sys, time
+from pathlib import Path
+from lib_dlhpc.explore.blocks import built
+
+def make():
+    with open({str(tmp_path / "made")!r}, "a") as file:
+        file.write("made ")
+    time.sleep(0.5)
+    return "text"
+
+built._folder = lambda: Path({str(tmp_path / "kept")!r})
+print("ready", flush=True)
+sys.stdin.readline()
+assert built.kept("toy", "json", "key", make).read_text() == "text"
+"""
+    (tmp_path / "kept").mkdir()
+    words = [sys.executable, "-c", code]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    asking = [subprocess.Popen(words, **pipes) for _ in range(3)]
+    assert [each.stdout.readline() for each in asking] == [b"ready\n"] * 3
+    for each in asking:
+        each.stdin.write(b"go\n")
+        each.stdin.flush()
+    for each in asking:
+        each.communicate(timeout=PATIENCE)
+    assert [each.returncode for each in asking] == [0, 0, 0]
+    assert (tmp_path / "made").read_text() == "made "
+    (file,) = (tmp_path / "kept").iterdir()
+    assert file.suffix == ".json"
 
 
 def test_a_second_checkout_leaves_the_drawings_of_the_first(

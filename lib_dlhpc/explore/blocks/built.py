@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
@@ -125,15 +125,37 @@ def kept(name: str, ending: str, key: str, make: Callable[[], str]) -> Path:
     """
     file = _place(name, ending, key)
     if not file.exists():
-        text = make()
-        others = sorted(_ages(file.parent.glob(f"{name}-*.{ending}")), reverse=True)
-        for _, old in others[OTHERS:]:
-            old.unlink(missing_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, suffix=f".{ending}.part")
-        with open(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-        os.replace(temporary, file)
+        with _alone(file):
+            if not file.exists():  # else another process has made it meanwhile
+                _write(file, make())
     return file
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Let one process at a time make a file: it takes many seconds, and visitors of a class come together."""
+    lock = file.with_name(f"{file.name}.lock")
+    with ExitStack() as held:
+        with suppress(
+            ImportError, OSError
+        ):  # Windows, and some network file systems, have no such lock
+            from fcntl import LOCK_EX, flock
+
+            flock(held.enter_context(open(lock, "w")), LOCK_EX)
+            held.callback(lock.unlink, missing_ok=True)
+        yield
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a kept file, and remove the oldest of its other versions."""
+    name, ending = file.stem.rpartition("-")[0], file.suffix
+    others = sorted(_ages(file.parent.glob(f"{name}-*{ending}")), reverse=True)
+    for _, old in others[OTHERS:]:
+        old.unlink(missing_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=file.parent, suffix=f"{ending}.part")
+    with open(handle, "w", encoding="utf-8") as out:
+        out.write(text)
+    os.replace(temporary, file)
 
 
 def _ages(files: Iterable[Path]) -> Iterator[tuple[float, Path]]:
