@@ -360,7 +360,7 @@ def test_undo_redo_and_pin():
     assert page.pinned is None and "batch per replica 32 → 64" in page.words["difference"].value
 
 
-def test_the_address_says_what_is_shown_and_brings_it_back():
+def test_the_address_says_what_is_shown_and_brings_it_back(without_advice):
     page, other = Explorer(), Explorer()
     assert page.address.state == "" and page.bar.link == "v1&preset=goyal-2017"
     page.choose("narayanan-2021")
