@@ -34,6 +34,7 @@ MIXTURE = {
     "experts": 16,
     "chosen": 2,
 }
+NARROW, SHALLOW = {"chosen": 4, "expert_hidden": 64}, {"layers": 2}
 MODELS = {
     "words": {
         "family": "gpt",
@@ -54,7 +55,9 @@ MODELS = {
         "vocabulary": 512,
     },
     "mixture": MIXTURE,
-    "narrow": MIXTURE | {"chosen": 4, "expert_hidden": 64},
+    "narrow": MIXTURE | NARROW,
+    "shallow": MIXTURE | SHALLOW,
+    "shallow, narrow": MIXTURE | NARROW | SHALLOW,
     "rows": {"family": "mlp", "widths": [64, *[1024] * 8, 10]},
     "images": {
         "family": "sequential",
@@ -83,6 +86,8 @@ DATA = {
     "llama": "words",
     "mixture": "words",
     "narrow": "words",
+    "shallow": "words",
+    "shallow, narrow": "words",
     "rows": "digits",
     "images": "waves",
     "fields": "densities",
@@ -145,9 +150,9 @@ MODES = {
         64,
         {"zero": 3, "shards": 2, "optimizer": "adam", "bucket": "6 MB"},
     ),
-    ("experts, zero 1", 4): ("mixture", 4, {"experts": 2, "zero": 1, "optimizer": "adam"}),
+    ("experts, zero 1", 4): ("shallow", 4, {"experts": 2, "zero": 1, "optimizer": "adam"}),
     ("experts, zero 2", 4): (
-        "mixture",
+        "shallow",
         8,
         {"experts": 2, "zero": 2, "optimizer": "adam", "bucket": "6 MB"},
     ),
@@ -164,7 +169,7 @@ MODES = {
     ),
     ("experts, batch 2", 4): ("mixture", 2, {"experts": 2, "optimizer": "adam"}),
     ("experts, batch 16", 4): ("mixture", 16, {"experts": 2, "optimizer": "adam"}),
-    ("narrow experts", 4): ("narrow", 32, {"experts": 2, "optimizer": "adam"}),
+    ("narrow experts", 4): ("shallow, narrow", 32, {"experts": 2, "optimizer": "adam"}),
     ("1f1b of four", 4): ("words", 48, {**FLOW, "pipeline": 4, "schedule": "1f1b"}),
     ("data x pipeline", 4): ("words", 40, {**FLOW, "zero": 1}),
     ("zero 3 x pipeline", 4): ("words", 32, {**FLOW, "zero": 3, "bucket": "1 MB"}),
