@@ -368,7 +368,7 @@ def main():
     if p > 1:
         formats()
     partitioned()
-    if p < 4:  # what these rules send is gathered or summed, whatever the number of ranks: two and three show it
+    if p < 4:  # these rules gather or sum what ranks send, however many there are
         deep_gradient_compression()
         low_rank()
         outer_optimizer()
