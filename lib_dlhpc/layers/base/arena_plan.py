@@ -1,5 +1,7 @@
 """Offset assignment: packs arrays with known lifetimes into one arena."""
 
+from bisect import insort
+from operator import itemgetter
 from typing import NamedTuple
 
 LINE = 64  # bytes of a cache line; every array is aligned to it
@@ -32,7 +34,6 @@ def assign_offsets(lifetimes: list[Lifetime]) -> tuple[list[int], int]:
                 tightest, place = start - stop, stop
             stop = max(stop, end)
         found[number] = stop if place < 0 else place
-        done.append((found[number], found[number] + size, lifetime))
-        done.sort(key=lambda each: each[0])
+        insort(done, (found[number], found[number] + size, lifetime), key=itemgetter(0))
         length = max(length, found[number] + size)
     return found, length
