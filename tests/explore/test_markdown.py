@@ -61,6 +61,16 @@ def test_the_door_for_teachers_links_what_is_there_and_no_solutions_in_a_class(
     assert b"voila/notes/" not in linked
 
 
+@pytest.mark.parametrize("name", ["a" * 300 + ".md", "é" * 200 + ".md", "a/" * 3000 + "b.md"])
+@pytest.mark.parametrize("part", ["render", "labs", "docs", "notes"])
+def test_a_name_that_no_file_system_takes_is_not_found(repository, part, name):
+    assert re.fullmatch(ADDRESS, f"voila/{part}/{name}")
+    own = Markdown.__new__(Markdown)
+    own.initialize(repository / "modules", notes=True)
+    with pytest.raises(HTTPError, match="404"):
+        own.get(part, name)
+
+
 @pytest.mark.parametrize("notes", [False, True])
 def test_a_server_that_may_not_send_notes_sends_none(repository, notes, monkeypatch):
     sent = []

@@ -43,8 +43,11 @@ class Markdown(JupyterHandler):
 def found(root: Path, part: str, name: str) -> Path | None:
     """Return the file of an address; None where there is none, or outside of its folder."""
     folder = root if part == "render" else root.parent / FOLDERS[part]
-    file = (folder / name).resolve()
-    return file if file.is_relative_to(folder.resolve()) and file.is_file() else None
+    try:
+        file = (folder / name).resolve()
+        return file if file.is_relative_to(folder.resolve()) and file.is_file() else None
+    except OSError:  # a name that is longer than a file system takes
+        return None
 
 
 def page(file: Path, root: Path, base: str, notes: bool = False) -> bytes:
