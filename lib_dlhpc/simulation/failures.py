@@ -31,6 +31,7 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 TRAIN, WAIT, SAVE, CHECK, LACK, RESTART, DONE = range(7)  # what a run is doing
 KIND = {WAIT: "wait", SAVE: "checkpoint", CHECK: "check", LACK: "no spare", RESTART: "restart"}
+ROUNDING = 1e-12  # of a time: no phase is shorter
 KINDS = ("first start", "training", "repeated work", *KIND.values())
 NEVER = Checks(np.inf, np.inf, 0.0)
 MOST = 10_000  # failures in a row that fall back on the same checkpoint, until a run is given up
@@ -254,6 +255,7 @@ class _Runs:
             self.seconds[kind] += np.where(self.doing == doing, passed, 0.0)
         if passed[0] > 0:
             start, middle, stop = self.now[0], self.now[0] + again[0], end[0]
+            middle = stop if middle > stop * (1 - ROUNDING) else middle
             ended = not failed[0]
             if not trains[0]:
                 self._note(KIND[int(self.doing[0])], start, stop, self.done[0], ended)

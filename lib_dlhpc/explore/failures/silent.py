@@ -54,7 +54,9 @@ INTERVAL = 20 * MINUTE  # of checkpoints: near the best
 TAKES = (10.0, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE, HOUR)
 EVERY = tuple(HOUR * h for h in (1 / 3, 1, 2, 4, 6, 8, 12, 24, 48, 96, 192, 384))
 AT = np.unique([*np.geomspace(INTERVAL, 30 * DAY, 49), *EVERY])  # s
-DRAWN = 36 * HOUR  # of a run, at most
+DRAWN = 36 * HOUR  # of a run phase by phase; of a longer one, without the short phases
+SHORT = 1 / 400  # of what is drawn
+CROSSES = 100  # failures, above which they are only counted
 SPELL = DAY  # of training, simulated at each interval
 EARLY = 0.12  # of what is drawn, until the silent error
 TRAINS = ("training", "repeated work")
@@ -150,18 +152,39 @@ def checks_view(setting: Setting, simulated: Simulated = ()) -> State:
 def found_view(setting: Setting) -> State:
     """Return the columns of the chart "failures_found": a run with one silent error, simulated."""
     own, every = found(setting), setting.every
-    span = min(2.2 * every + HOUR, DRAWN)
+    both, one_check = 2.2 * every + HOUR, 1.4 * every + HOUR
+    span = both if both < DRAWN else max(one_check, DRAWN)
     draw = np.random.default_rng(SEED)
-    strikes = np.cumsum(draw.exponential(own.mtbf, 200))
+    strikes = np.cumsum(draw.exponential(own.mtbf, max(200, int(2 * span / own.mtbf))))
     failures = strikes[strikes < span].tolist()
     checks = Checks(np.inf, every, setting.takes)
-    plain = simulate_runs(span, INTERVAL, own.saving, failures=failures, checks=checks)
+    until = min(span, EARLY * span + DRAWN)
+    plain = simulate_runs(until, INTERVAL, own.saving, failures=failures, checks=checks)
     error = an_error(plain.phases, EARLY * span)
     one = simulate_runs(span, INTERVAL, own.saving, failures=failures, checks=checks, errors=error)
     data, words = phases_state({"this run": one.phases}, span, CHECKED)
+    if span > DRAWN:
+        long, short = merged(one.phases, SHORT * span), show(SHORT * span, "s")
+        bars, _ = phases_state({"this run": long}, span, CHECKED)
+        data, words = data | {"bars": bars["bars"]}, f"{words} Phases below {short} are not drawn."
+    if len(data["strikes"].get("x", ())) > CROSSES:
+        data, words = data | {"strikes": columns([])}, f"{words} Failures are counted, not drawn."
     errors = [phase.start for phase in one.phases if phase.kind == "silent error"]
     lines = [{"x": x, "top": 0.04, "bottom": 0.96} for x in errors if x < span]
     return data | {"errors": columns(lines)}, words
+
+
+def merged(phases: Sequence[Phase], short: float) -> list[Phase]:
+    """Return the phases of a long run: those of training joined over interruptions below `short` s."""
+    kept: list[Phase] = []
+    for phase in (phase for phase in phases if phase.kind in CHECKED):
+        last = kept[-1] if kept and kept[-1].kind in TRAINS else None
+        brief = phase.stop - phase.start < short and phase.kind not in ("training", "check")
+        if last and (phase.kind == last.kind or brief):
+            kept[-1] = last._replace(stop=phase.stop)
+        else:
+            kept.append(phase)
+    return kept
 
 
 def an_error(phases: Sequence[Phase], after: float) -> list[float]:

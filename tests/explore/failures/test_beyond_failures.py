@@ -22,6 +22,7 @@ from lib_dlhpc.explore.failures.spares import (
     spares_wall,
 )
 from lib_dlhpc.explore.failures.spares import Setting as Spared
+from lib_dlhpc.simulation import Phase
 
 
 def test_a_wall_says_that_spares_are_missing() -> None:
@@ -85,6 +86,35 @@ def test_a_silent_error_is_drawn_in_training_that_no_failure_takes_away(gpus: in
         for at in checks[:1]:
             after = [kind for kind, _ in kinds[at + 1 :] if kind != "check"]  # cut off by failures
             assert not after or after[0] == "restart"
+
+
+@pytest.mark.parametrize("every", EVERY)
+@pytest.mark.parametrize("gpus", [2048, 16384])
+def test_what_is_drawn_reaches_the_check_that_finds_the_error(gpus: int, every: float) -> None:
+    data, words = found_view(Checking(gpus, every=every))
+    bars = data["bars"]
+    kinds = list(zip(bars["kind"], bars["start"], bars["stop"], strict=True))
+    (error,) = data["errors"]["x"]
+    check = next(
+        at for at, (kind, start, _) in enumerate(kinds) if (kind, start > error) == ("check", True)
+    )
+    assert [kind for kind, *_ in kinds[check + 1 : check + 3]] == ["restart", "repeated work"]
+    span = data["room"]["x"][1]
+    assert len(kinds) < 300 and kinds[check][1] < 0.9 * span  # what follows is there to be seen
+    assert ("are not drawn" in words) == (every > silent.DAY)
+
+
+def test_short_interruptions_are_joined_and_checks_are_not() -> None:
+    names = ["training", "checkpoint", "training", "check", "restart", "repeated work", "wait"]
+    phases = [Phase(name, 10.0 * k, 10.0 * k + 10, 0.0) for k, name in enumerate(names)]
+    phases[1] = phases[1]._replace(stop=11.0)
+    joined = [(p.kind, p.start, p.stop) for p in silent.merged(phases, 2.0)]
+    assert joined == [
+        ("training", 0.0, 30.0),
+        ("check", 30.0, 40.0),
+        ("restart", 40.0, 50.0),
+        ("repeated work", 50.0, 60.0),
+    ]
 
 
 def test_an_error_stays_for_half_an_interval_unless_errors_are_frequent() -> None:
