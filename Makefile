@@ -60,7 +60,7 @@ test: $(READY) ## run every test and notebook (ARGS=tests/spec: only these; ARGS
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(NBVAL) -o "testpaths=tests $(NOTEBOOKS)" $(ARGS)
 
 # What other tools count for the models that are imported from them. They are large, so they live apart.
-test-extras: .venv-extras/.ready ## run the tests beside PyTorch, transformers, ONNX, Dask and python-pptx
+test-extras: .venv-extras/.ready ## run the tests beside PyTorch, JAX, transformers, ONNX, Dask and python-pptx
 	.venv-extras/bin/python -m pytest -q tests/extras $(ARGS)
 
 .venv-extras/.ready: requirements-extras.lock pyproject.toml
@@ -139,7 +139,7 @@ lock: ## remake both locks (ARGS=--upgrade takes the newest versions)
 	    --fork-strategy fewest --generate-hashes --no-header --extra all --extra test $(ARGS) \
 	    --output-file requirements.lock pyproject.toml
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 \
-	    --fork-strategy fewest --generate-hashes --no-header --extra all --extra crate --extra hub --extra import --extra scale --extra slides --extra test $(ARGS) \
+	    --fork-strategy fewest --generate-hashes --no-header --extra all --extra crate --extra hub --extra import --extra jax --extra scale --extra slides --extra test $(ARGS) \
 	    --output-file requirements-extras.lock pyproject.toml
 
 clean: ## remove the environments and every cache

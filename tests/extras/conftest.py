@@ -8,7 +8,7 @@ NEEDED = {
     "test_torch.py": ("torch",),
     "test_torch_grading.py": ("torch",),
     "test_torch_labs.py": ("torch",),
-    "test_trace_frameworks.py": ("torch",),
+    "test_trace_frameworks.py": ("torch", "jax"),
     "test_onnx.py": ("onnx",),
     "test_crate.py": ("rocrate",),
     "test_dask.py": ("distributed", "pyarrow"),

@@ -97,6 +97,20 @@ def test_the_load_of_a_week_is_what_its_rows_add_up_to(page):
         assert int(total) == sum(own.values()), number
 
 
+def test_a_figure_that_takes_minutes_more_than_a_class_has_its_session(page, repository):
+    """The plan of a module's notes fills 50 minutes without it."""
+    notes = [path.read_text() for path in (repository / "instructor_notes").glob("[0-9]*.md")]
+    more = [
+        found
+        for text in notes
+        for found in re.findall(r"^(\*.+\?\*) takes \d+ minutes more", text, re.M)
+    ]
+    rows = [what for _, _, what in ROW.findall(page("syllabus_14_weeks"))]
+    assert len(more) >= 3
+    for figure in more:
+        assert any(figure in what for what in rows), figure
+
+
 def test_module_12_has_two_weeks(page):
     weeks = page("syllabus_14_weeks").split("\n### Week ")[1:]
     classes = [[what for kind, _, what in ROW.findall(week) if kind == "class"] for week in weeks]

@@ -6,7 +6,6 @@ Of four recordings on a machine that others used, that with the shortest steps.
 
 import gzip
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -31,9 +30,9 @@ samples = batch * (warm + steps)
 data = TensorDataset(torch.randn(samples, 784), torch.randint(0, 10, (samples,)))
 
 
-def trim(name):
+def trim(source, name):
     """Keep the events that the reader takes, and what stands beside them."""
-    with open(name) as file:
+    with open(source) as file:
         trace = json.load(file)
     events = [
         event
@@ -49,7 +48,6 @@ def trim(name):
     del trace["host_name"]
     with gzip.open(name + ".gz", "wt", compresslevel=9) as file:
         json.dump(trace, file, separators=(",", ":"))
-    os.remove(name)
 
 
 plan = schedule(wait=0, warmup=warm, active=steps, repeat=1)
@@ -60,6 +58,6 @@ with profile(activities=[ProfilerActivity.CPU], record_shapes=True, schedule=pla
         optimizer.step()
         trace.step()
 Path("pytorch").mkdir(exist_ok=True)
-trace.export_chrome_trace(f"pytorch/rank{rank}.json")
-trim(f"pytorch/rank{rank}.json")
+trace.export_chrome_trace(f"profile{rank}.json")
+trim(f"profile{rank}.json", f"pytorch/rank{rank}.json")
 dist.destroy_process_group()
