@@ -189,10 +189,21 @@ def _submit_all(
     return jobs
 
 
+def _check_size(tasks: int, site: Site) -> None:
+    """Raise SpecError for more tasks than an array may have there."""
+    most = system(site.scheduler).most_tasks()
+    if most is not None and tasks > most:
+        raise SpecError(
+            f"{site.scheduler}: an array of {tasks:,} tasks; at most {most:,} are legal here. A sweep or plan"
+            " takes --tasks, a number of jobs that share all chunks."
+        )
+
+
 def _submit_array(
     runs: Mapping[Path, Ready], ranks: int, top: Path, site: Site, limit: float | None
 ) -> list[BatchJob]:
     """Submit one job array with one task for each run folder."""
+    _check_size(len(runs), site)
     array = f"dlhpc-{secrets.token_hex(4)}"
     work, there = top / array, top.is_dir()  # one script folder per array: another may be queued
     tickets = {

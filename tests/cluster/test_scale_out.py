@@ -4,7 +4,9 @@ import os
 
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import Site
+from lib_dlhpc.launch.systems import system
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.scale_out import LostError, Work, place, results, sweep
 
@@ -71,3 +73,12 @@ def test_a_killed_task_is_reported_and_its_chunks_are_done_by_the_next_call(
     assert held == [f"chunk-00000{number}.npz" for number in (0, 1, 3)]
     monkeypatch.syspath_prepend(tmp_path / "modules")
     assert [int(each["square"]) for each in results(work, array)] == [0, 1, 4, 9, 16]
+
+
+def test_more_tasks_than_an_array_may_have_are_refused_before_anything_is_submitted(tmp_path):
+    most = system("slurm").most_tasks()
+    assert most == 1001  # Slurm's default
+    where = place("slurm", tmp_path / "work", site=Site(name="here"), tasks=most + 1)
+    with pytest.raises(SpecError, match=r"an array of 1,002 tasks; at most 1,001 .* --tasks"):
+        list(results(Work("lost_chunk:chunk", {}, 5000), where))
+    assert not list((tmp_path / "work").glob("jobs-*/*"))

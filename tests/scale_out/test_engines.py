@@ -5,8 +5,9 @@ import os
 import pytest
 
 from lib_dlhpc.launch.systems import NAMES
-from lib_dlhpc.scale_out import LostError, Work, place, results
+from lib_dlhpc.scale_out import LostError, Work, jobs, place, results, task
 from lib_dlhpc.scale_out.places import BATCH
+from lib_dlhpc.scale_out.work import open_folder
 
 LOST = """
 import os, signal
@@ -46,6 +47,36 @@ def test_a_killed_worker_is_reported_and_the_rest_is_done_by_the_next_call(lost,
     assert held == ["chunk-000000.npz", "chunk-000001.npz"]  # and no unfinished file
     assert [int(each["square"]) for each in results(lost, where)] == [0, 1, 4, 9, 16]
     assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize(("number", "own"), [(0, [1, 5]), (1, [3, 7])])
+def test_jobs_share_what_is_missing_and_not_what_all_once_had(number, own, tmp_path, monkeypatch):
+    """Of two jobs, the one that was lost had every second chunk; the next two have one half of these each."""
+    open_folder(tmp_path, Work("lost_chunk:chunk", {}, 9))
+    (tmp_path / "jobs-1.json").write_text("[1, 3, 5, 7]")
+    done = []
+    monkeypatch.setattr(task, "do", lambda work, chunk, folder: done.append(chunk))
+    task.main(str(tmp_path / "jobs-1.json"), str(number), "2")
+    assert done == own
+
+
+def test_a_scheduler_is_asked_about_one_job_at_a_time(monkeypatch):
+    asked = []
+
+    class Job:
+        def __init__(self, name, looks):
+            self.name, self.looks = name, looks
+
+        @property
+        def state(self):
+            asked.append(self.name)
+            self.looks -= 1
+            return "running" if self.looks > 0 else "done"
+
+    monkeypatch.setattr(jobs, "PAUSE", 0.0)
+    jobs._wait([Job("first", 5), Job("second", 2), Job("third", 1)])
+    assert asked[:8] == [*["first"] * 5, *["second"] * 2, "third"]
+    assert asked[8:] == ["first", "second", "third"]  # how each ended
 
 
 def test_all_batch_systems_are_places():

@@ -1,5 +1,7 @@
 """Slurm."""
 
+import re
+
 from lib_dlhpc.launch.energy import JobEnergy, slurm_joules, slurm_steps
 from lib_dlhpc.launch.systems.base.system import Answer, System, run
 
@@ -53,4 +55,13 @@ def energy(native: str) -> JobEnergy | None:
     return JobEnergy(joules, slurm_steps(kept.stdout))
 
 
-SYSTEM = System("sbatch", "job-name", ("scancel", "-Q"), ask, find, energy, arrays=True)
+def most_tasks() -> int | None:
+    """Return how many tasks an array may have: indices are below MaxArraySize."""
+    shown = run("scontrol", "show", "config")
+    found = shown and re.search(r"^MaxArraySize\s*=\s*(\d+)", shown.stdout, re.M)
+    return int(found[1]) if found else None
+
+
+SYSTEM = System(
+    "sbatch", "job-name", ("scancel", "-Q"), ask, find, energy, arrays=True, most_tasks=most_tasks
+)

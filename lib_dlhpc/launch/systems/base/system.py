@@ -27,6 +27,11 @@ def uncounted(native: str) -> JobEnergy | None:
     return None
 
 
+def unlimited() -> int | None:
+    """Return None: the system does not say how long an array may be."""
+    return None
+
+
 @dataclass(frozen=True)
 class System:
     """A batch system: its commands, and how to read their answers."""
@@ -38,6 +43,7 @@ class System:
     find: Callable[[str, int | None], str] = unknown  # a job id by name, and index in its job array
     energy: Callable[[str], JobEnergy | None] = uncounted  # of an ended job, on all of its nodes
     arrays: bool = False  # with tested job arrays
+    most_tasks: Callable[[], int | None] = unlimited  # of an array; None where it is not known
     one_node: bool = False  # PSI/J supports only tasks on one node there
 
 
