@@ -2,7 +2,8 @@
 
 Neighbors in rank order share a node, and the groups that communicate most are the closest: tensor parallelism
 communicates within every layer, a pipeline only at the ends of its stages (Narayanan et al. 2021, "Efficient
-large-scale language model training on GPU clusters", section 3). Context ranks are neighbors in the data group.
+large-scale language model training on GPU clusters", section 3). Context ranks are neighbors in the data group, as are
+those that share experts: Megatron-LM's default order, tp-cp-ep-dp-pp (megatron/core/parallel_state.py).
 """
 
 from dataclasses import replace
