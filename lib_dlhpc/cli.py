@@ -39,7 +39,7 @@ GROUPS = {  # files of lib_dlhpc/commands, as --help lists them
     "run": ("run", "serve", "compare", "couple", "submit", "jobs", "network", "export"),
     "measure": ("calibrate", "trace"),
     "store": ("store", "snapshots"),
-    "teach and set up": ("explore", "class", "grade", "completion"),
+    "teach and set up": ("explore", "class", "grade", "doctor", "completion"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 PATHS = {  # options whose value may not be empty

@@ -82,6 +82,7 @@ COMMANDS = {  # "DIGITS" and "COUPLED": experiments; what has ranks comes first
     ),
     "validate": ("validate",),
     "store pack": ("store", "pack", "PACKAGE", "store"),
+    "doctor": ("doctor",),
     "explore": ("explore", "--no-browser"),
     "class serve": ("class", "serve", "--no-browser", "--folder", "class"),
     "trace export": ("trace", "export", "DIGITS", "traces", *MANY),

@@ -22,6 +22,7 @@ WORK = {
     "trace show trace.npz": "compute",
     "import machine nccl.log inter_node=osu.txt --base h100-pod --out my.toml -q": "intra_node.bandwidth",
     "predict digits.toml --machine my.toml": "90% bands",
+    "doctor --for core": "All of what --for core needs works here.",
 }
 REFUSE = {
     "simulate goyal-2017": "sim",
@@ -57,7 +58,7 @@ def said(core, repository, tmp_path_factory):
     for file, output in {"nccl.log": "nccl_h100.log", "osu.txt": "osu_latency.txt"}.items():
         text = (repository / "tests" / "data" / "measurements" / output).read_bytes()
         (folder / file).write_bytes(text)
-    return commands([*WORK, *REFUSE], repository, core, cwd=folder)
+    return commands([*WORK, *REFUSE, "doctor"], repository, core, cwd=folder)
 
 
 @pytest.mark.parametrize("line", WORK)
@@ -73,6 +74,15 @@ def test_a_missing_extra_is_a_sentence_with_the_command(said, line):
     assert (status, out) == (2, "")
     assert re.fullmatch(r"dlhpc: \w+ is not installed; `(.+)` installs it\.\n", err)
     assert installer(REFUSE[line]) in err
+
+
+def test_the_doctor_names_all_extras_that_the_course_lacks(said):
+    status, out, err = said["doctor"]
+    assert (status, err) == (1, "")
+    for extra in ("sim", "run", "lab"):
+        assert re.search(
+            rf"MISSING +packages of \[{extra}\] .*`{re.escape(installer(extra))}`", out
+        )
 
 
 @pytest.mark.parametrize(
