@@ -1,8 +1,11 @@
 """Texts as pages: every relative link of a text and of a notebook leads to a page that is there."""
 
+import asyncio
+import errno
 import json
 import re
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 from tornado.web import HTTPError
@@ -11,6 +14,7 @@ from voila.app import Voila
 from lib_dlhpc.explore.front.teach import TEXTS, teach_page
 from lib_dlhpc.explore.server.application import Server
 from lib_dlhpc.explore.server.markdown import ADDRESS, Markdown, found, notes_of, page
+from lib_dlhpc.explore.server.pages import Page
 from lib_dlhpc.explore.server.serve import voila_configuration
 
 LINK = re.compile(r'<a href="(?!https?:|mailto:|#|data:)([^"#?]+)')
@@ -69,6 +73,25 @@ def test_a_name_that_no_file_system_takes_is_not_found(repository, part, name):
     own.initialize(repository / "modules", notes=True)
     with pytest.raises(HTTPError, match="404"):
         own.get(part, name)
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"), [(errno.ENAMETOOLONG, HTTPError), (errno.EIO, OSError)]
+)
+def test_a_notebook_whose_name_no_file_system_takes_is_not_found(number, raised, monkeypatch):
+    async def generator(self, path):
+        raise OSError(number, path)
+        yield
+
+    async def renew(notebook):
+        pass
+
+    monkeypatch.setattr(Page, "get_generator", generator)
+    monkeypatch.setattr(Page, "kernel_manager", SimpleNamespace(renew=renew))
+    own = Page.__new__(Page)
+    own.notebook_path = ""
+    with pytest.raises(raised):
+        asyncio.run(Page.get.__wrapped__(own, "a" * 300 + ".ipynb"))
 
 
 @pytest.mark.parametrize("notes", [False, True])

@@ -4,6 +4,7 @@ Jupyter starts a dead kernel again, with nothing in it, and Voila then waits for
 kernel that ended stays so. Its page is sent to the end, with a sentence that says it and a button that loads it again.
 """
 
+import errno
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -95,6 +96,14 @@ class Page(TornadoVoilaHandler):
     async def get(self, path: str | None = None) -> None:
         """Send the page in pieces. Who leaves before the last one cannot say which kernel is not needed any more."""
         await self.kernel_manager.renew(self.notebook_path or path)
+        try:
+            await self._send(path)
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            raise HTTPError(404) from None
+
+    async def _send(self, path: str | None) -> None:
         async for piece in self.get_generator(path=path):
             if not self.kernel and (found := KERNEL.search(piece)):
                 self.kernel = found[1]
