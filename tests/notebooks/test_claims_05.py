@@ -284,9 +284,9 @@ def test_predictions_with_experts_are_as_far_off_as_the_page_says(repository: Pa
     mean = {key: f"{sum(each) / len(each):.0%}" for key, each in off.items()}
     experts = found["b200", True]
     assert len(experts) == 8 and len(found["b200", False]) == 3
-    assert f"B200 are predicted with a mean error of {mean['b200', True]}" in text
-    assert f"For three dense networks it is {mean['b200', False]}." in text
-    assert f"it is {mean['gb200', True]} with experts and {mean['gb200', False]} without" in text
+    b200, gb200 = ((mean[machine, True], mean[machine, False]) for machine in ("b200", "gb200"))
+    assert f"| B200 | {b200[0]} (eight runs) | {b200[1]} (three networks) |" in text
+    assert f"| GB200 | {gb200[0]} | {gb200[1]} |" in text
     own = sorted(round(100 * abs(row.error), 1) for row in experts if "deepseek" in row.id)
     worst = max(experts, key=lambda row: abs(row.error))
     assert (
