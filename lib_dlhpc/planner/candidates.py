@@ -116,16 +116,27 @@ def _first(these: Candidates, held: int) -> Candidates:
     if len(these) <= held:
         return these
     least = these.least(these.experiment.plan.objectives[0])
-    order = np.lexsort((these.numbers, least))
-    kept, rest = np.sort(order[:held]), order[held:]
+    kept = np.sort(least_of(least, held))
+    rest = np.ones(len(these), bool)
+    rest[kept] = False
     return replace(
         these,
         numbers=these.numbers[kept],
         step=these.step[kept],
         joules=these.joules[kept],
-        others=these.others + len(rest),
-        beyond=min(these.beyond, float(least[rest[0]])),
+        others=these.others + len(these) - len(kept),
+        beyond=min(these.beyond, float(least[rest].min())),
     )
+
+
+def least_of(values: NDArray[np.float64], many: int) -> NDArray[np.intp]:
+    """Return the rows of the `many` least values, in their order; of equal ones, the first. Only these are sorted."""
+    if many >= len(values):
+        return np.argsort(values, kind="stable")
+    last = np.partition(values, many - 1)[many - 1]
+    below = np.flatnonzero(values < last)
+    ties = np.flatnonzero(values == last)[: many - len(below)]
+    return np.concatenate([below[np.argsort(values[below], kind="stable")], ties])
 
 
 def chunk(arguments: Mapping[str, Any], number: int) -> Arrays:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.convergence import epochs_of
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.planner.candidates import HELD, UNFIT, Candidates, candidates
+from lib_dlhpc.planner.candidates import HELD, UNFIT, Candidates, candidates, least_of
 from lib_dlhpc.planner.learned import is_asked, named, runs_of, samples
 from lib_dlhpc.planner.prices import predicted
 from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan
@@ -115,7 +115,7 @@ class _Search:
                 break
             expected = self.least[rows] * self.above[self.kinds[rows]]
             most = min(size, self.base.plan.predictions - self.predicted)
-            self._try(rows[np.lexsort((rows, expected))[:most]], each)
+            self._try(rows[least_of(expected, most)], each)
             size = min(2 * size, MOST)
 
     def _last(self, best: int) -> float:
