@@ -285,8 +285,9 @@ def test_predictions_with_experts_are_as_far_off_as_the_page_says(repository: Pa
     experts = found["b200", True]
     assert len(experts) == 8 and len(found["b200", False]) == 3
     b200, gb200 = ((mean[machine, True], mean[machine, False]) for machine in ("b200", "gb200"))
-    assert f"| B200 | {b200[0]} (eight runs) | {b200[1]} (three networks) |" in text
-    assert f"| GB200 | {gb200[0]} | {gb200[1]} |" in text
+    assert f"*B200:* {b200[0]} for eight runs with experts" in text
+    assert f"{b200[1]} for three dense networks" in text
+    assert f"*GB200:* {gb200[0]} with experts, {gb200[1]} without." in text
     own = sorted(round(100 * abs(row.error), 1) for row in experts if "deepseek" in row.id)
     worst = max(experts, key=lambda row: abs(row.error))
     assert (
