@@ -453,7 +453,8 @@ def program_is_carried_out():
         way = {"pipeline": 2, "tensor": 2, "sequence_parallel": True, "tensor_pieces": 2}
         ways += [(name, {**way, "microbatches": 2}) for name in ("words", "llama")]
         ways += [("words", {**way, "microbatches": 3, "schedule": "zb-h1"})]
-    ways += [("long words", {"context": p}), ("long llama", {"context": p, **RING})]
+    if p != 3:  # it does not divide 16 tokens
+        ways += [("long words", {"context": p}), ("long llama", {"context": p, **RING})]
     if p == 4:
         ways += [("words", {"zero": level, "shards": 2, "microbatches": 2}) for level in (1, 2, 3)]
         way = {"pipeline": 2, "schedule": "interleaved", "chunks": 2, "microbatches": 2}
@@ -781,7 +782,7 @@ if __name__ == "__main__":
     checks = [every_layout]
     if p <= 4:  # more ranks on few cores are slow, and have nothing new here
         checks += [divergence_is_reported, resumes_under_another_layout, recorded_events]
-    checks += [program_is_carried_out] if p in (1, 2, 4) else []
+        checks += [program_is_carried_out]
     checks += [single_precision] if p in (2, 4) else []
     checks += [gathered_once, norms_of_heads] if p == 2 else []
     checks += [whole_matrices] if p in (2, 4) else []
