@@ -70,6 +70,14 @@ MISTAKES = {
         "not 32",
     ),
     "no scales of scales": ("bits", " + 32 / (256 * block)", "", "Bits", "scales of scales"),
+    "both scales for a block": ("bits", "(256 * block)", "block", "Bits", "not for each"),
+    "bytes of a weight": (
+        "bits",
+        "4 + 8 / block + 32 / (256 * block)",
+        "0.5 + 1 / block + 4 / (256 * block)",
+        "Bits",
+        "not bytes",
+    ),
     "256 weights share": ("bits", "32 / (256 * block)", "32 / 256", "Bits", "256 scales"),
     "gradients of frozen weights": (
         "tuning",
@@ -86,6 +94,20 @@ MISTAKES = {
         "nor state",
     ),
     "no weights of adapters": ("tuning", "(2 + 2 + 12)", "(2 + 12)", "Tuning", "of their own"),
+    "other weights are trained": (
+        "tuning",
+        "2 * others",
+        "16 * others",
+        "Tuning",
+        "are frozen, too",
+    ),
+    "optimizer state only": (
+        "tuning",
+        "(2 + 2 + 12)",
+        "12",
+        "Tuning",
+        "beside weight and gradient",
+    ),
     "no master copy": ("tuning", "(2 + 2 + 12)", "(2 + 2 + 8)", "Tuning", "12 bytes"),
     "bits are bytes": ("tuning", "bits / 8", "bits", "Tuning", "Eight bits"),
     "all weights in 4 bits": (
@@ -96,7 +118,9 @@ MISTAKES = {
         "Only the blocks",
     ),
     "no other weights": ("tuning", "2 * others", "0", "Tuning", "stay in 16 bits"),
-    "ZeRO one level too high": ("state", "zero >= 2", "zero >= 1", "State", "ZeRO 1"),
+    "ZeRO one level too high": ("state", "zero >= 2", "zero >= 1", "State", "of ZeRO 2"),
+    "ZeRO 3 shards no weights": ("state", "zero == 3", "zero > 3", "State", "of ZeRO 2"),
+    "shards without ZeRO": ("state", "zero >= 1", "zero >= 0", "State", "of ZeRO 1"),
     "no fp32 copy": ("state", "12 /", "8 /", "State", "copy of the weights"),
     "no gradients": (
         "state",
@@ -113,6 +137,13 @@ MISTAKES = {
         "served",
         "Tokens",
         "2 FLOP per weight",
+    ),
+    "tokens below zero": (
+        "tokens",
+        "max(rate * days * 86400 - served / 3, 0)",
+        "rate * days * 86400 - served / 3",
+        "Tokens",
+        "At least 0",
     ),
     "hours": ("tokens", "86400", "1", "Tokens", "86,400"),
     "memory is no limit": (
@@ -149,6 +180,13 @@ MISTAKES = {
         'ratio = tokens(size["rate"], days, 0) / size["weights"] / 20\n        found = max(ratio, 1 / ratio)',
         "Choice: no size",
         "",
+    ),
+    "tokens before weights": (
+        "choose",
+        'loss(size["weights"], seen)',
+        'loss(seen, size["weights"])',
+        "Choice: no size",
+        "weights, then tokens",
     ),
     "no place": (
         "choose",

@@ -1,7 +1,7 @@
 """Checks of lab 15: are the bytes of fine-tuning right, and is the model size the best for the budget?
 
 In the notebook:   task(NAME), check_tuning(adapters, bits, tuning, state, NAME), check_size(tokens, choose, NAME),
-                   gap(NAME), hand_in(NAME, all six)
+                   gap(NAME), arguments(NAME), hand_in(NAME, all six)
 In a terminal:     python checks.py step.py "your name"     all seven, on hidden networks and budgets too
 """
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from lib_dlhpc.explore.labs.lab import save_and_check, say, show
 from lib_dlhpc.labs.findings import seed_of
 from lib_dlhpc.labs.program import check_file, end_together
+from lib_dlhpc.labs.size_and_fit import size_laws, tuning_laws
 from lib_dlhpc.labs.size_and_fit.size_laws import size_findings, sized_of
 from lib_dlhpc.labs.size_and_fit.tuning_laws import saved, tuned_of, tuning_findings
 
@@ -26,6 +27,12 @@ def task(name):
 def gap(name):
     """Return how many times as much full training stores as LoRA with frozen weights in NF4, on the first network."""
     return saved(tuned_of(seed_of(name))[0])
+
+
+def arguments(name):
+    """Return what the checks of the notebook call the functions with: a list of arguments by each function's name."""
+    seed = seed_of(name)
+    return {**tuning_laws.arguments(tuned_of(seed)), **size_laws.arguments(sized_of(seed))}
 
 
 def check_tuning(adapters, bits, tuning, state, name):

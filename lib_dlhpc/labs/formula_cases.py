@@ -27,13 +27,17 @@ def value_of(function: Callable[..., Any], *arguments: Any) -> float:
     words = called(function, arguments)
     try:
         value = function(*arguments)
-        if value is not None:
-            return float(value)
     except LabError:
         raise  # it says what is wrong
     except Exception as error:
         raise LabError(f"{words} stopped with {type(error).__name__}: {error}") from None
-    raise LabError(f"{words} returns nothing. Is a `return` missing?")
+    if value is None:
+        raise LabError(f"{words} returns nothing. Is a `return` missing?")
+    try:
+        return float(value)
+    except Exception:
+        kind = type(value).__name__
+        raise LabError(f"{words} returns a value of type {kind}: expected a number.") from None
 
 
 def called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:

@@ -16,4 +16,4 @@ def test_of_two_mistakes_that_come_to_nearly_the_same_the_nearest_is_named():
 
 def test_a_formula_without_a_return_is_said_to_be_one():
     assert "returns nothing. Is a `return` missing?" in judged(None)
-    assert "stopped with ValueError" in judged("much")
+    assert "returns a value of type str: expected a number." in judged("much")

@@ -56,12 +56,52 @@ def test_the_starter_fails_with_a_useful_message(own, starter):
         ("Adapters", "A has rank x inputs"),
         ("Bits", "And the scales?"),
         ("Tuning", "too little"),
-        ("State", "ZeRO 1 shards more, or less"),
+        ("State", "Those are the bytes of ZeRO 3"),
         ("Tokens", "86,400"),
         ("Choice: it is", "too much"),
-        ("Choice: no size", "no loss at all"),
+        ("Choice: no size", "do not fit"),
     ):
         assert words in found(findings, law).words, as_text(findings)
+
+
+def test_a_learner_gets_the_arguments_of_the_checks(own, solved):
+    given = own.arguments("x")
+    assert set(given) == set(own.NAMES)
+    for name, calls in given.items():
+        assert calls and all(getattr(solved, name)(*each) >= 0 for each in calls), name
+    for budget, each in zip(sized_of(seed_of("x")), given["choose"], strict=True):
+        assert solved.choose(*each) == best(budget)
+
+
+def test_every_level_of_zero_is_checked(solved):
+    def without(refused):
+        def state(weights, devices, zero):
+            return 0.0 if zero == refused else solved.state(weights, devices, zero)
+
+        return state
+
+    for zero in range(4):
+        functions = solved.adapters, solved.bits, solved.tuning, without(zero)
+        finding = tuning_laws.tuning_findings(*functions, tuned_of(seed_of("x")))[-1]
+        assert finding.right is False and f"ZeRO {zero}" in finding.words
+
+
+def test_a_choice_says_why_it_has_no_loss_and_all_that_it_looks_like(solved):
+    tight, wide = sized_of(seed_of("x"))
+
+    def said(own, place):
+        return size_laws.size_findings(solved.tokens, lambda *_: place, [own])[-1].words
+
+    assert "do not fit" in said(tight, len(tight.sizes) - 1)
+    starved = wide._replace(served=wide.served * 3)
+    assert not np.isfinite(losses(starved)[-1])
+    assert "are not trained at all" in said(starved, len(wide.sizes) - 1)
+    for seed in range(9):
+        for own in sized_of(seed):
+            wrong = [words for words, loss in size_laws._wrong(own) if np.isfinite(loss)]
+            for words, loss in size_laws._wrong(own):
+                if words in wrong:
+                    assert words in said(own, losses(own).index(loss))
 
 
 def test_bytes_are_those_of_the_ledger():

@@ -1,6 +1,7 @@
 """A learner's tokens within a budget, and choice of a model size, beside those of a scaling law.
 
 size_findings(tokens, choose, tasks)    tasks: a family of sizes on a machine, days, tokens to be served
+arguments(tasks)                        what the functions are called with
 A choice is compared with those that classic mistakes make.
 """
 
@@ -23,6 +24,7 @@ LAW = "besiroglu"
 DAY = 86400.0
 CLEAR = 0.003  # nats by which every mistake is worse than the best size
 WEIGHTS = (0.4, 0.8, 1.4, 2.4, 4.0, 6.7, 11.0, 18.0, 30.0, 50.0)  # billions
+SHARES = (0.0, 0.2, 4.0)  # of the budget, as served tokens at the price of trained ones
 Choose = Callable[..., Any]
 
 
@@ -115,7 +117,7 @@ def best(own: Sized) -> int:
 
 def size_findings(tokens: Choose, choose: Choose, tasks: Sequence[Sized]) -> list[Finding]:
     """Return whether the tokens are right, and the choices fit and are the best."""
-    cases = [_tokens(own, share) for own in tasks for share in (0.0, 0.2)]
+    cases = [_tokens(own, share) for own in tasks for share in SHARES]
     fits = [(own.words, lambda own=own: _misfit(choose, own)) for own in tasks]
     lowest = [(own.words, lambda own=own: _worse(choose, own)) for own in tasks]
     return [
@@ -127,8 +129,19 @@ def size_findings(tokens: Choose, choose: Choose, tasks: Sequence[Sized]) -> lis
     ]
 
 
+def arguments(tasks: Sequence[Sized]) -> dict[str, list[tuple[Any, ...]]]:
+    """Return what the functions are called with, by their names."""
+    return {
+        "tokens": [_tokens(own, share).arguments for own in tasks for share in SHARES],
+        "choose": [
+            ([dict(each) for each in own.sizes], own.room, own.days, own.served, loss)
+            for own in tasks
+        ],
+    }
+
+
 def _tokens(own: Sized, share: float) -> Case:
-    """Return the tokens of the best size, if a share of them is served."""
+    """Return the tokens of the best size, if as many as a share of them are served."""
     rate = own.sizes[best(own)]["rate"]
     full = rate * own.days * DAY
     served = share * full
@@ -141,11 +154,16 @@ def _tokens(own: Sized, share: float) -> Case:
         slips += [
             ("What is served takes a part of the budget.", full),
             (serving, full - served),
+            (serving, full - served / 2),
+            (serving, full - 2 * served),
             (serving, full - 3 * served),
             ("What is served takes budget away.", full + served / 3),
         ]
+    left = full - served / 3
+    if left < 0:
+        slips = [("At least 0: serving takes more than the budget.", left)]
     about = f"{rate:,.0f} tokens/s for {own.days:g} days, {show(served, '')} served"
-    return Case(about, (rate, own.days, served), full - served / 3, slips)
+    return Case(about, (rate, own.days, served), max(left, 0.0), slips)
 
 
 def _chosen(choose: Choose, own: Sized) -> int:
@@ -170,7 +188,21 @@ def _worse(choose: Choose, own: Sized) -> str:
     place, right = _chosen(choose, own), losses(own)
     if right[place] <= min(right):
         return ""
-    hint = next((said for said, other in _wrong(own) if other == right[place]), "")
+    size = f"{show(own.sizes[place]['weights'], '')} weights"
+    if own.sizes[place]["bytes"] > own.room:
+        return f"{size} do not fit."
+    if not np.isfinite(right[place]):
+        return f"{size} are not trained at all: what is served takes the whole budget."
+    hints = [said for said, other in (*_wrong(own), _swapped(own)) if other == right[place]]
     more = right[place] - min(right)
-    lost = f"a loss {more:.3f} nats above the lowest" if np.isfinite(more) else "no loss at all"
-    return f"{show(own.sizes[place]['weights'], '')} weights give {lost}. {hint}".strip()
+    return f"{size} give a loss {more:.3f} nats above the lowest. {' Or: '.join(hints)}".strip()
+
+
+def _swapped(own: Sized) -> tuple[str, float]:
+    """Return the hint at swapped arguments of the law, and the loss of the size that they choose."""
+    right, least = losses(own), {}
+    for place, each in enumerate(own.sizes):
+        if np.isfinite(right[place]):
+            seen = each["rate"] * own.days * DAY - own.served * SERVE / TRAIN
+            least[place] = loss(seen, each["weights"])
+    return "`loss` takes weights, then tokens.", right[min(least, key=least.__getitem__)]

@@ -1,6 +1,7 @@
 """A learner's bytes of fine-tuning and of full training, beside the library's ledger.
 
 tuning_findings(adapters, bits, tuning, state, tasks)    tasks: networks with their adapters
+arguments(tasks)                                         what the functions are called with
 A wrong value is matched with those that classic mistakes give.
 """
 
@@ -107,8 +108,18 @@ def tuning_findings(
             BITS, bits, map(_bits, blocks), "With the scales, and the scales of scales.", NEAR
         ),
         compared(TUNING, tuning, _tunings(tasks), exact, NEAR, "B"),
-        compared(STATE, state, map(_state, tasks), exact, NEAR, "B"),
+        compared(STATE, state, _states(tasks), exact, NEAR, "B"),
     ]
+
+
+def arguments(tasks: Sequence[Tuned]) -> dict[str, list[tuple[Any, ...]]]:
+    """Return what the functions are called with, by their names."""
+    return {
+        "adapters": [_adapters(own).arguments for own in tasks],
+        "bits": [(own.block,) for own in tasks],
+        "tuning": [each.arguments for each in _tunings(tasks)],
+        "state": [_state(own).arguments for own in tasks],
+    }
 
 
 def _adapters(own: Tuned) -> Case:
@@ -120,14 +131,20 @@ def _adapters(own: Tuned) -> Case:
             "A product of matrices: A has rank x inputs, B has outputs x rank.",
             float(blocks * sum(rank * i * o for i, o in block)),
         ),
-        (
-            "That is A alone. What writes the output?",
-            float(blocks * rank * sum(i for i, _ in block)),
-        ),
-        ("That is B alone. What reads the input?", float(blocks * rank * sum(o for _, o in block))),
+        *_alone(blocks * rank * sum(i for i, _ in block), blocks * rank * sum(o for _, o in block)),
         ("Those are the frozen matmuls.", float(blocks * sum(i * o for i, o in block))),
     ]
     return Case(own.words, (block, blocks, rank), right, slips)
+
+
+def _alone(reads: int, writes: int) -> list[tuple[str, float]]:
+    """Return the hints at a half of the adapters, which square matrices do not tell apart."""
+    if reads == writes:
+        return [("That is A alone, or B alone.", float(reads))]
+    return [
+        ("That is A alone. What writes the output?", float(reads)),
+        ("That is B alone. What reads the input?", float(writes)),
+    ]
 
 
 def nf4(block: int) -> float:
@@ -141,7 +158,9 @@ def _bits(block: int) -> Case:
         ("Scales have 8 bits, not 32: they are quantized, too.", 4 + 32 / block),
         ("The scales of scales?", 4 + 8 / block),
         ("256 scales share one of 32 bits, not 256 weights.", 4 + 8 / block + 32 / 256),
+        ("The 32 bits are for 256 scales, not for each.", 4 + (8 + 32) / block),
         ("Each scale is for a block of weights.", 4 + 8 + 32 / 256),
+        ("Bits, not bytes.", nf4(block) / 8),
     ]
     return Case(f"A scale for {block} weights", (block,), nf4(block), slips)
 
@@ -154,12 +173,14 @@ def _tuning(own: Tuned, bits: float) -> Case:
     inside, some = matmuls(own), trained(own)
     others, frozen = whole(own) - inside, inside * bits / 8
     right = frozen + 2 * others + 16 * some
+    adam = "Adam has a copy and two moments in fp32: 12 bytes, beside weight and gradient."
     slips = [
         ("Frozen weights have no gradients.", right + 2 * (inside + others)),
         ("Frozen weights have neither gradients nor state.", right + 14 * (inside + others)),
         ("Adapters have weights and gradients of their own.", right - 2 * some),
-        ("Adam has a copy and two moments in fp32: 12 bytes.", right - 4 * some),
-        ("Adam has a copy and two moments in fp32: 12 bytes.", right - 12 * some),
+        ("Embeddings, norms and the output are frozen, too.", right + 14 * others),
+        (adam, right - 4 * some),
+        (adam, right - 12 * some),
         ("Eight bits are a byte.", 8 * frozen + 2 * others + 16 * some),
         (
             "Only the blocks' matmuls are stored in `bits`.",
@@ -183,11 +204,17 @@ def shard(weights: int, devices: int, zero: int) -> float:
     return weights * sum(parts)
 
 
+def _states(tasks: Sequence[Tuned]) -> list[Case]:
+    """Return the cases of the tasks as they are, then those of the other levels."""
+    others = [own._replace(zero=zero) for own in tasks for zero in range(4) if zero != own.zero]
+    return [_state(own) for own in (*tasks, *others)]
+
+
 def _state(own: Tuned) -> Case:
     weights = whole(own)
     right = shard(weights, own.devices, own.zero)
     slips = [
-        (f"ZeRO {own.zero} shards more, or less, than that.", shard(weights, own.devices, zero))
+        (f"Those are the bytes of ZeRO {zero}.", shard(weights, own.devices, zero))
         for zero in range(4)
         if zero != own.zero
     ]
