@@ -29,6 +29,7 @@ COMPUTES = "Account: what each rank computes"
 EXPOSED = "Account: communication that no computation hides"
 REST = "Account: the rest, until the last rank is done"
 LAWS = (COMPUTES, EXPOSED, REST)
+NAMES = ("computation", "exposed communication")
 SAID = "a row for each rank: seconds of computation, of exposed communication, and the rest"
 ALL = "That is the sum over the ranks. Each rank has a row of its own."
 
@@ -43,7 +44,9 @@ def _finding(account: Callable[..., Any], steps: Sequence[Step], column: int) ->
         def wrong() -> str:
             trace = step_trace(step)
             given = answer(account, events_of(trace), trace.ranks)
-            return column_off(trace, numbers(given, (trace.ranks, 3), SAID)[:, column], column)
+            columns = numbers(given, (trace.ranks, 3), SAID)
+            words = column_off(trace, columns[:, column], column)
+            return (words and column == 2 and follows(trace, columns)) or words
 
         return wrong
 
@@ -67,6 +70,15 @@ def column_off(trace: Timeline, found: Floats, column: int) -> str:
     rank = int(off.argmax())
     size = "much" if found[rank] > right[rank] else "little"
     return f"rank {rank}: {seconds(found[rank])} is too {size}. {hint}".strip()
+
+
+def follows(trace: Timeline, columns: Floats) -> str:
+    """Return what is said of a rest that is wrong only because another column is, empty if it is not only that."""
+    whole = span(trace)
+    if np.abs(columns.sum(axis=1) - whole).max() > EXACT * whole:
+        return ""
+    wrong = [k for k in (0, 1) if column_off(trace, columns[:, k], k)]
+    return f"It follows from the column of {NAMES[wrong[0]]}, which is wrong." if wrong else ""
 
 
 def _sums(trace: Timeline, rows: Any, lengths: Any = None) -> Floats:
@@ -107,7 +119,8 @@ def _exposed_slips(trace: Timeline) -> Slips:
     yield hidden, _sums(trace, buckets)
     yield hidden, covered(trace, talk)
     yield ALL, np.full(trace.ranks, right.sum())
-    work = union(trace, trace.where("compute", *WORK))
+    own = trace.where("compute", *WORK)
+    work = union(trace, own)
     beside = work.before(trace.rank, trace.stop) - work.before(trace.rank, trace.start)
     alone = trace.stop - trace.start - beside
     twice = (
@@ -116,6 +129,8 @@ def _exposed_slips(trace: Timeline) -> Slips:
     )
     yield twice, _sums(trace, talk, alone)
     yield twice, _sums(trace, buckets, alone)
+    apart = "Rows with a `peer` are communication as well: those between the stages of a pipeline lie in no exchange."
+    yield apart, covered(trace, own | buckets) - covered(trace, own)
     idles = (
         "That is time in which the rank does not compute, whatever it waits for. Look at the rows of stream"
         " communication."

@@ -139,7 +139,7 @@ def way_off(run: Run, pieces: list[Piece]) -> str:
         mine, own = (_at(those, (low + high) / 2) for those in (pieces, right))
         if mine.what == own.what and (mine.rank == own.rank or own.what == "collective"):
             continue
-        return f"from the end back to {seconds(high)} it holds. {_why(run, mine, own, float(high))}"
+        return f"from the end back to {seconds(high)} the path is right. {_why(run, mine, own, float(high))}"
     return ""
 
 
@@ -149,6 +149,8 @@ def _at(pieces: Sequence[Piece], time: float) -> Piece:
 
 def _why(run: Run, mine: Piece, own: Piece, time: float) -> str:
     """Return what a path missed at a time. own: the piece that is right."""
+    if early := _too_early(run, mine):
+        return early
     if mine.rank == own.rank:
         return f"Before, rank {own.rank} is in another activity than {mine.what}."
     near = CLOSE * span(run_trace(run))
@@ -169,6 +171,26 @@ def _why(run: Run, mine: Piece, own: Piece, time: float) -> str:
         f"Before, the path goes on at another rank than {mine.rank}. Go to the sender of a message that was waited"
         " for, or to the last rank that joined a collective; stay where nobody was waited for."
     )
+
+
+def _too_early(run: Run, mine: Piece) -> str:
+    """Return why a piece that ends with a call begins too early, empty if it does not."""
+    near, rows = CLOSE * span(run_trace(run)), list(run_trace(run))
+    sent = {each.match: each.start for each in rows if each.kind == "send"}
+    ended = (x for x in rows if (x.rank, x.kind) == mine[:2] and abs(x.stop - mine.stop) <= near)
+    for call in ended:
+        if call.kind == "receive":
+            followed = abs(mine.start - sent[call.match]) <= near
+            if followed and mine.start < call.start - near:
+                return (
+                    f"Before, a receive of rank {call.rank} begins at {seconds(call.start)}, after its message was"
+                    " sent: nobody was waited for, and the path stays on the rank."
+                )
+        if call.kind == "collective" and abs(mine.start - call.start) > near:
+            last = max(x.start for x in rows if (x.kind, x.match) == (call.kind, call.match))
+            if mine.start < last - near:
+                return f"Before, the ranks wait until {seconds(last)}, when the last one joins: go on at that one."
+    return ""
 
 
 def most_off(run: Run, found: Any) -> str:

@@ -22,6 +22,7 @@ from lib_dlhpc.labs.read_a_trace.answers import (
     numbers,
     seconds,
 )
+from lib_dlhpc.labs.read_a_trace.chain import RANKS, WORDS, chain, chain_off
 from lib_dlhpc.labs.read_a_trace.traces import SLOW, Run, events_of, run_trace
 from lib_dlhpc.timeline import Timeline, span
 from lib_dlhpc.timeline.analysis.busy import busy
@@ -112,6 +113,11 @@ def _sender_slips(trace: Timeline, found: AllWaits) -> Slips:
     both = right + matrix(trace, found.collective)
     yield "Waits at collectives have a function of their own.", both
     yield "Sum over all messages: that is the longest.", _most(trace, which)
+    yield "Sum over all messages: that is the last.", _last(trace, which)
+    yield (
+        "A receive gets one of many messages of its peer: the send with the same `match`.",
+        _with(trace, which, np.clip(np.minimum(_latest(trace, which), end) - begin, 0.0, None)),
+    )
 
 
 def _group_slips(trace: Timeline, found: AllWaits) -> Slips:
@@ -146,6 +152,7 @@ def _group_slips(trace: Timeline, found: AllWaits) -> Slips:
     )
     yield "Messages have a function of their own.", right + matrix(trace, found.late_sender)
     yield "Sum over all collectives: that is the longest.", _most(trace, which)
+    yield "Sum over all collectives: that is the last.", _last(trace, which)
 
 
 def _with(trace: Timeline, which: Waits, lengths: Any) -> Floats:
@@ -160,6 +167,21 @@ def _most(trace: Timeline, which: Waits) -> Floats:
     return found
 
 
+def _last(trace: Timeline, which: Waits) -> Floats:
+    found = np.zeros((trace.ranks, trace.ranks))
+    for k in np.argsort(trace.start[which.row], kind="stable"):
+        found[trace.rank[which.row[k]], trace.rank[which.cause[k]]] = which.seconds[k]
+    return found
+
+
+def _latest(trace: Timeline, which: Waits) -> Floats:
+    """Return of each receive when the last message of all began that its peer sent to it."""
+    pair = trace.rank[which.row] * trace.ranks + trace.rank[which.cause]
+    found = np.full(trace.ranks**2, -np.inf)
+    np.maximum.at(found, pair, trace.start[which.cause])
+    return found[pair]
+
+
 def culprit_findings(culprit: Callable[..., Any], runs: Sequence[Run]) -> list[Finding]:
     """Return whether culprit(events, ranks) names the late rank, and its cost to NEAR; of runs that have one."""
     late = [run for run in runs if run.problem != SLOW]
@@ -172,14 +194,23 @@ def culprit_findings(culprit: Callable[..., Any], runs: Sequence[Run]) -> list[F
 
         return wrong
 
+    def passed_on(first: int, part: int) -> Callable[[], str]:
+        def wrong() -> str:
+            given = answer(culprit, events_of(chain(first)), RANKS)
+            rank, cost = numbers(given, (2,), PAIR)
+            return chain_off(first, rank, cost if part else None, NEAR)
+
+        return wrong
+
+    firsts = sorted({run.rank % RANKS for run in late})
+
+    def cases(part: int) -> list[tuple[str, Callable[[], str]]]:
+        own = [(run.words, check(run, part)) for run in late]
+        return [*own, *((WORDS, passed_on(first, part)) for first in firsts)]
+
     laws = (WHO, COST)
-    words = (f"In {len(late)} traces.", f"To {NEAR:.0%}.")
-    makers = [
-        lambda part=part: once(
-            laws[part], ((run.words, check(run, part)) for run in late), words[part]
-        )
-        for part in range(2)
-    ]
+    words = (f"In {len(late) + len(firsts)} traces.", f"To {NEAR:.0%}.")
+    makers = [lambda part=part: once(laws[part], cases(part), words[part]) for part in range(2)]
     return waiting(in_turn(*makers), laws)
 
 
@@ -197,7 +228,8 @@ def rank_off(run: Run, rank: float) -> str:
     if both.sum(axis=0)[int(rank)] > 0.1 * both.sum():
         words.append(
             f"others wait for rank {rank:g}, but it is late because it waited itself."
-            " The delay that it causes itself leaves out what it has waited since the last collective."
+            " Charge it only for what exceeds its own waiting in receives since the last allreduce, and others for"
+            " waits in receives as well."
         )
     if words:
         return " But ".join(words)
@@ -210,11 +242,11 @@ def doings(run: Run) -> Floats:
     return own_doings(*waits_of(run))
 
 
-def own_doings(trace: Timeline, found: AllWaits) -> Floats:
+def own_doings(trace: Timeline, found: AllWaits, charged: Sequence[Waits] | None = None) -> Floats:
     """Return how long each rank waits for each delay that another causes itself, s, of each step: (steps, waits, late).
 
     A wait, less what the late rank itself had waited in that step before. The waits of a rank in a step for another
-    are added: without the first, the second would be as much longer.
+    are added: without the first, the second would be as much longer. charged: waits that count, if not all do.
     """
     every = [*_waits(trace, found.late_sender), *_waits(trace, found.collective)]
     ends = [
@@ -222,7 +254,10 @@ def own_doings(trace: Timeline, found: AllWaits) -> Floats:
         for r in range(trace.ranks)
     ]
     result = np.zeros((len(ends[0]), trace.ranks, trace.ranks))
-    for begin, who, until, late, wait in every:
+    counted = every
+    if charged is not None:
+        counted = [one for each in charged for one in _waits(trace, each)]
+    for begin, who, until, late, wait in counted:
         step = int(np.searchsorted(ends[who], begin, "left"))
         since = ends[late][step - 1] if step else 0.0
         excuse = sum(w for b, r, _, _, w in every if r == late and since < b < until)
@@ -286,4 +321,9 @@ def _cost_slips(run: Run) -> Slips:
         own.sum() / (run.ranks - 1),
     )
     yield "That is one step. Sum over the steps.", own.max()
+    for which, other in ((found.late_sender, "the allreduce"), (found.collective, "receives")):
+        yield (
+            f"Waits in {other} count as well.",
+            cost_in(own_doings(trace, found, [which]), run.rank),
+        )
     yield "That is what it waits itself.", both[run.rank].sum()

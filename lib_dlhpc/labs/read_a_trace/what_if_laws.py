@@ -27,6 +27,7 @@ SAME = "What if nothing changed: the run as it was"
 RANKS = "What if a rank were faster: a new simulation"
 LINK = "What if a link were faster: a new simulation"
 LAWS = (SAME, RANKS, LINK)
+TRACED = "Each call should begin and end as in the trace: print the first that does not."
 NEAR = 0.01  # of the new simulation
 
 
@@ -118,14 +119,20 @@ def _saved(case: Case, piece: Piece) -> float:
 
 def _bounds(case: Case, found: float) -> str:
     whole = span(run_trace(case.run))
+    same = set(case.work) == {1.0} and case.share == share_of(case.run)
     if found < bound_of(case) * (1 - NEAR):
         return (
             "It is shorter than the critical path allows: what is on it and no faster than before takes"
-            " as long as before."
+            f" as long as before. {TRACED if same else ''}".rstrip()
         )
     if found > whole * (1 + NEAR):
-        return "It is longer than the run was, though nothing became slower."
-    return "Replay the calls of all ranks: when does each begin, and what does it wait for?"
+        return f"It is longer than the run was, though nothing became slower. {TRACED if same else ''}".strip()
+    if set(case.work) != {1.0}:
+        return (
+            "Replay the calls of all ranks. `work` counts from the end of one to the start of the next, reading"
+            " included; before the first call, from the start of the run."
+        )
+    return TRACED if same else "Replay the calls: when does each begin, and what does it wait for?"
 
 
 def _slips(case: Case) -> Slips:
