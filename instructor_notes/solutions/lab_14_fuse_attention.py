@@ -253,6 +253,27 @@ MISTAKES = {
         "Softmax: right",
         "in its sum?",
     ),
+    "the running maximum begins at 0": (
+        "softmax",
+        "top = chip.full(1, 1, -math.inf)",
+        "top = chip.full(1, 1, 0.0)",
+        "Softmax: right",
+        "Which start is below any number?",
+    ),
+    "the old maximum is gone": (
+        "softmax",
+        "larger = part.max().maximum(top)",
+        "larger = top.maximum(part.max()) + 0",
+        "Softmax: right",
+        "is the old one still there?",
+    ),
+    "the sum is rescaled by the inverse": (
+        "softmax",
+        "            total *= top.exp()\n",
+        "            total /= top.exp()\n",
+        "Softmax: right",
+        "exp(-inf) = 0",
+    ),
     "it is not divided": (
         "softmax",
         "            part /= total\n",
@@ -334,6 +355,13 @@ MISTAKES = {
         "Attention: right",
         "overflows",
     ),
+    "the running maximum of queries begins at 0": (
+        "attention",
+        "top = chip.full(high, 1, -math.inf)",
+        "top = chip.full(high, 1, 0.0)",
+        "Attention: right",
+        "Which start is below any score?",
+    ),
     "scores go to HBM": (
         "attention",
         "            if causal:\n",
@@ -372,6 +400,20 @@ MISTAKES = {
         "Causal: right",
         "",
     ),
+    "the mask tells what to hide": (
+        "attention",
+        "[:, None] >= np.arange(j, stop)",
+        "[:, None] < np.arange(j, stop)",
+        "Causal: right",
+        "keeps the scores where its mask is true",
+    ),
+    "the mask counts from the block": (
+        "attention",
+        "np.arange(i, i + high)[:, None]",
+        "np.arange(high)[:, None]",
+        "Causal: right",
+        "in the sequence, not in the block",
+    ),
     "hidden scores are 0": (
         "attention",
         "np.arange(j, stop), -math.inf)",
@@ -392,6 +434,13 @@ MISTAKES = {
         "n",
         "Attention: your count",
         "too many",
+    ),
+    "half of the keys for each block": (
+        "attention_moved",
+        "min(n, i + rows) if causal else n",
+        "n / 2 if causal else n",
+        "Attention: your count",
+        "Without a mask your count is right",
     ),
     "the output is not counted": (
         "attention_moved",
@@ -443,6 +492,20 @@ MISTAKES = {
         "2 * n * d",
         "Seconds: attention",
         "again for each block",
+    ),
+    "a part of a block reads a part of the keys": (
+        "seconds",
+        'math.ceil(n / gpu["rows"])',
+        'n / gpu["rows"]',
+        "Seconds: attention",
+        "reads all keys and values, too",
+    ),
+    "one head is moved": (
+        "seconds",
+        'return heads * max(flop / gpu["flops"], wide * moved / gpu["bandwidth"])',
+        'return max(heads * flop / gpu["flops"], wide * moved / gpu["bandwidth"])',
+        "Seconds: scores",
+        "All heads move numbers, too",
     ),
     "scores in the fused kernel": (
         "seconds",

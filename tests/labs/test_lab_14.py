@@ -124,7 +124,10 @@ def test_operators_of_tiles_are_those_of_numpy():
 @pytest.mark.parametrize(
     ("does", "words"),
     [
-        (lambda chip, x, y: chip.load(x, 0, 4), "needs room for 12 numbers, and 9 of 9 are free"),
+        (
+            lambda chip, x, y: chip.load(x, 0, 4),
+            "needs room for 12 numbers, and 9 of 9 are free. Nothing else",
+        ),
         (lambda chip, x, y: chip.load(x, 4, 5), "hold nothing"),
         (lambda chip, x, y: chip.load(x, -1, 2), "hold nothing"),
         (lambda chip, x, y: chip.load(x, 0.5, 2), "expected a whole number"),
@@ -141,7 +144,7 @@ def test_operators_of_tiles_are_those_of_numpy():
         (lambda chip, x, y: chip.full(2, 2).where([[True]], 0), "truth values"),
         (lambda chip, x, y: chip.full(2, 2) + Chip(9).full(2, 2), "of another run"),
         (lambda chip, x, y: chip.scratch(1 << 13, 1 << 13), "no such room"),
-        (lambda chip, x, y: [chip.full(1, 1) for _ in range(10)], "0 of 9 are free"),
+        (lambda chip, x, y: [chip.full(1, 1) for _ in range(10)], "Now on the chip: 9 of 1 x 1."),
         (lambda chip, x, y: [chip.count() for _ in range(LIMIT + 1)], "does not end"),
     ],
 )

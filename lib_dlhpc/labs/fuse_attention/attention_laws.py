@@ -13,7 +13,7 @@ import numpy as np
 from lib_dlhpc.labs.findings import Finding, broken, in_turn, kept, once, waiting
 from lib_dlhpc.labs.formula_cases import value_of
 from lib_dlhpc.labs.fuse_attention.chip import Chip
-from lib_dlhpc.labs.fuse_attention.runs import Kernel, off, run
+from lib_dlhpc.labs.fuse_attention.runs import NEAR, Kernel, off, run
 from lib_dlhpc.labs.fuse_attention.tile_laws import count_off, softmax_of
 from lib_dlhpc.layers.base.saved import Array
 
@@ -26,11 +26,18 @@ TIMES = 1.5  # of the traffic of the largest block of queries
 LITTLE = f"Target: attention moves at most {TIMES:g} times what the largest blocks of queries do"
 LAWS = (RIGHT, NOTHING, CAUSAL, SKIPS, COUNTED, LITTLE)
 HALF = 0.7  # of what is loaded without a mask; with B blocks of queries it is about (B + 1) / 2 B
+MASKED = (  # the count without a mask is asked first
+    "Without a mask your count is right. With one, a block of queries loads the keys and values up to its last query,"
+    " and hides those on the diagonal."
+)
 ORDERS = {"": "", "falling": ", the largest scores first", "rising": ", the largest scores last"}
 
 
 class Attention(NamedTuple):
-    """softmax(Q K^T / sqrt(d)) V with n queries and keys. large: of the scores; order: where the largest are."""
+    """softmax(Q K^T / sqrt(d)) V with n queries and keys. large: of the scores; order: where the largest are.
+
+    low: whether exp of each score is 0.
+    """
 
     n: int
     d: int
@@ -39,11 +46,13 @@ class Attention(NamedTuple):
     order: str = ""
     large: float = 1.0
     target: bool = False
+    low: bool = False
 
     @property
     def words(self) -> str:
         """The task in words."""
         more = ORDERS[self.order] + (", scores of some thousands" if self.large > 1 else "")
+        more += ", all below 0" if self.low else ""
         return f"n = {self.n}, d = {self.d}, room for {self.room}{more}"
 
     def arrays(self) -> tuple[Array, Array, Array]:
@@ -54,7 +63,7 @@ class Attention(NamedTuple):
             q, k = 0.2 * q, 0.1 * k  # too small to change the order
             steps = np.linspace(0, 6, self.n)
             q[:, 0] = 2 + rng.random(self.n)
-            k[:, 0] = steps if self.order == "rising" else -steps
+            k[:, 0] = steps if self.order == "rising" else -steps - 2 * self.low
         return self.large * q, k, v
 
     @property
@@ -68,7 +77,7 @@ class Attention(NamedTuple):
 
 
 def attentions_of(seed: int, hidden: bool = False) -> list[Attention]:
-    """Return a learner's shapes: a block, one token, the largest scores first and last, large scores, many blocks."""
+    """Return a learner's shapes: a block, one token, the largest scores first or last, large ones, many blocks."""
     rng = np.random.default_rng([seed, 16, hidden])
     n, d = int(rng.integers(31, 45)), int(rng.integers(3, 6))
     made = [
@@ -78,6 +87,7 @@ def attentions_of(seed: int, hidden: bool = False) -> list[Attention]:
         Attention(n + 1, d, 150, seed + 3, "rising"),
         Attention(n - 1, d, 160, seed + 4, "rising", large=1000.0),
         Attention(n - 2, d, 160, seed + 7, "falling", large=1000.0),
+        Attention(n - 3, d, 160, seed + 8, "falling", large=1000.0, low=True),
     ]
     for number, width in ((5, 4), (6, 8)):
         room = int(width * rng.integers(36, 50))
@@ -116,7 +126,7 @@ def attention_findings(
         found = value_of(moved, task.n, task.d, task.room, causal)
         if (task, causal) not in chips:  # asked first: no count can be kept from a run
             right(task, causal)
-        return count_off(found, chips[task, causal], task.n * task.d)
+        return count_off(found, chips[task, causal], task.n * task.d, MASKED if causal else "")
 
     def law(
         name: str, check: Callable[..., str], *ways: bool, words: str = "In every case."
@@ -195,6 +205,11 @@ def _attention_off(task: Attention, causal: bool, found: Array) -> str:
     words = off("out", found, right, slips)
     if not words or words in dict(slips):
         return words
+    if task.low and not np.isfinite(found).all():
+        return (
+            "some numbers are nan or infinite. exp(-750) is 0: with a running maximum that begins at 0, each of these"
+            " rows sums up to 0. Which start is below any score?"
+        )
     if task.large > 1 and not np.isfinite(found).all():
         return "some numbers are nan or infinite. exp(710) overflows: subtract the largest score so far before exp."
     if task.order == "rising":
@@ -202,7 +217,13 @@ def _attention_off(task: Attention, causal: bool, found: Array) -> str:
     if causal and not np.isfinite(found).all():
         return (
             f"{words} A score of -inf less a maximum of -inf is nan: a query sees itself, and a block that none sees"
-            " is not loaded."
+            " is not loaded. `where` keeps the scores where its mask is true."
+        )
+    first = int(np.argmax(np.abs(found - right).max(axis=1) > NEAR * np.abs(right).max()))
+    if causal and first:
+        return (
+            f"{words} The first {first} queries are right: does the mask of later ones compare places in the"
+            " sequence, not in the block?"
         )
     return words
 
@@ -216,7 +237,10 @@ def _rising(found: Array, right: Array) -> str:
     factor = "exp(old maximum - new maximum)"
     if same:
         return f"{start} {factor}: rows of out are right but for a factor. Is the sum rescaled too?"
-    return f"{start} {factor}: both the sum and the output so far."
+    return (
+        f"{start} {factor}: both the sum and the output so far. `maximum` changes its tile in place: is the old one"
+        " still there?"
+    )
 
 
 def _slips(task: Attention, causal: bool) -> Any:

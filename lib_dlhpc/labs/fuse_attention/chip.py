@@ -12,6 +12,7 @@ counted, and what it holds never exceeds the room.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +49,7 @@ class Tile:
         self._room = 0 if base else numbers.size
         self.shape = tuple(map(int, numbers.shape))
         chip.used += self._room
+        chip._shapes[self.shape] += not base
         chip.peak = max(chip.peak, chip.used)
 
     def __repr__(self) -> str:
@@ -60,6 +62,7 @@ class Tile:
         """Give its room back; using it afterward is an error."""
         if getattr(self, "_numbers", None) is not None:
             self._chip.used -= self._room
+            self._chip._shapes[self.shape] -= self._base is None
             self._numbers = None
 
     @property
@@ -152,6 +155,7 @@ class Chip:
     def __init__(self, room: int) -> None:
         self.room, self.used, self.peak = room, 0, 0
         self.loaded, self.stored, self.scratched, self.operations = 0, 0, 0, 0
+        self._shapes = Counter[tuple[int, ...]]()  # tiles, by shape
         self._tiles: dict[int, Tile] = {}  # of `run`, by number
 
     def __repr__(self) -> str:
@@ -260,9 +264,22 @@ class Chip:
         if rows * columns > self.room - self.used:
             raise LabError(
                 f"a tile{of} of {rows} x {columns} needs room for {rows * columns} numbers, and"
-                f" {self.room - self.used} of {self.room} are free. A tile takes room for as long as a name holds it:"
-                " `del` frees it."
+                f" {self.room - self.used} of {self.room} are free. {self._why_full()}"
             )
+
+    def _why_full(self) -> str:
+        """Return which tiles are on the chip, in words, those that take most room first."""
+        held = sorted(+self._shapes, key=lambda each: -math.prod(each) * self._shapes[each])
+        if not held:
+            return "Nothing else is on the chip: use a smaller tile."
+        each = [
+            f"{f'{self._shapes[shape]} of ' * (self._shapes[shape] > 1)}{shape[0]} x {shape[1]}"
+            for shape in held[:5]
+        ]
+        return (
+            f"Now on the chip: {', '.join(each)}{', ...' * (len(held) > 5)}. A tile takes room for as long as a name"
+            " holds it: `del` frees it."
+        )
 
     def count(self) -> None:
         """Count an operation. Raises LabError after LIMIT."""

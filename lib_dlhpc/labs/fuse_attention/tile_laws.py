@@ -131,12 +131,17 @@ def _matmul_off(a: Array, b: Array, found: Array) -> str:
     return off("c", found, right, hint=hint)
 
 
-def count_off(found: float, chip: Chip, size: int) -> str:
-    """Return what is wrong with a learner's count of numbers moved, empty if nothing is. size: of the result."""
+def count_off(found: float, chip: Chip, size: int, hint: str = "") -> str:
+    """Return what is wrong with a learner's count of numbers moved, empty if nothing is.
+
+    size: of the result; hint: in place of the usual ones.
+    """
     if found == chip.moved:
         return ""
     many = "many" if found > chip.moved else "few"
     words = f"{found:.10g} are too {many}: the chip loaded {chip.loaded} and stored {chip.stored}."
+    if hint:
+        return f"{words} {hint}"
     if found == chip.loaded:
         return f"{words} What is stored counts, too."
     if chip.stored > size:
@@ -164,7 +169,7 @@ def _why_moved(task: Matmul, chip: Chip) -> str:
 
 
 class Softmax(NamedTuple):
-    """Softmax of each row of x. large: of the numbers; rising: whether the largest come last."""
+    """Softmax of each row of x. large: of the numbers; rising: whether the largest come last; low: exp of each is 0."""
 
     rows: int
     columns: int
@@ -172,11 +177,13 @@ class Softmax(NamedTuple):
     seed: int
     large: float = 1.0
     rising: bool = False
+    low: bool = False
 
     @property
     def words(self) -> str:
         """The task in words."""
         more = ", numbers of some thousands" if self.large > 1 else ""
+        more += ", all below 0" if self.low else ""
         more += ", the largest ones last" if self.rising else ""
         return f"{self.rows} x {self.columns}, room for {self.room}{more}"
 
@@ -185,11 +192,11 @@ class Softmax(NamedTuple):
         rng = np.random.default_rng(self.seed)
         order = 1 if self.rising else -1
         found: Array = np.sort(rng.normal(size=(self.rows, self.columns)), axis=1)[:, ::order]
-        return self.large * found
+        return self.large * (found - 6 if self.low else found)
 
 
 def softmaxes_of(seed: int, hidden: bool = False) -> list[Softmax]:
-    """Return a learner's shapes: a row that fits, rows that do not, with the largest number first or last."""
+    """Return a learner's shapes: a row that fits, and longer ones with the largest number first or last."""
     rng = np.random.default_rng([seed, 15, hidden])
     rows, columns, room = (int(rng.integers(*each)) for each in ((3, 7), (150, 300), (40, 90)))
     return [
@@ -198,6 +205,7 @@ def softmaxes_of(seed: int, hidden: bool = False) -> list[Softmax]:
         Softmax(rows, columns + 1, room, seed + 2, rising=True),
         Softmax(rows + 1, columns - 1, room, seed + 3, large=2000.0, rising=True),
         Softmax(rows, columns - 2, room, seed + 4, large=2000.0),
+        Softmax(rows, columns - 3, room, seed + 5, large=2000.0, low=True),
     ]
 
 
@@ -257,6 +265,16 @@ def _softmax_off(task: Softmax, x: Array, found: Array) -> str:
     words = off("y", found, right, slips)
     if not words or words in dict(slips):
         return words
+    if not np.isfinite(found).all() and task.low:
+        return (
+            "some numbers are nan or infinite. exp(-750) is 0: with a running maximum that begins at 0, each of these"
+            " rows sums up to 0. Which start is below any number?"
+        )
+    if not np.isfinite(found).all() and task.large == 1:
+        return (
+            f"{words} No exp overflows here but that of an infinite number: the first part has exp(old maximum - new"
+            " maximum) = exp(-inf) = 0, and the second pass the maximum of the whole row."
+        )
     if task.large > 1 and not np.isfinite(found).all():
         return (
             "some numbers are nan. exp(710) overflows: subtract the largest number of the row, or the largest so far,"
@@ -267,7 +285,8 @@ def _softmax_off(task: Softmax, x: Array, found: Array) -> str:
     if task.rising:
         return (
             f"a row sums up to {found[0].sum():.4g}. It is right where the largest number comes first: a new maximum"
-            " rescales the sum so far, by exp(old maximum - new maximum)."
+            " rescales the sum so far, by exp(old maximum - new maximum). `maximum` changes its tile in place: is the"
+            " old one still there?"
         )
     return (
         f"a row sums up to {found[0].sum():.4g}, not to 1. Are all numbers of the row in its sum?"

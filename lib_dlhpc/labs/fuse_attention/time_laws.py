@@ -156,6 +156,10 @@ def _shared(task: Timed, amounts: Amounts) -> list[tuple[str, float]]:
         ("What does a kernel read and write?", arithmetic),
         ("Matmuls take arithmetic, too.", memory),
         ("All heads do the same work.", right / task.heads),
+        (
+            "All heads move numbers, too.",
+            roofline(task, [(each, own / task.heads) for each, own in amounts]),
+        ),
         ("A number takes `bytes` bytes.", roofline(task, amounts, 1.0)),
         (
             "A multiplication and an addition are two FLOP.",
@@ -199,12 +203,21 @@ def _one(task: Timed) -> Case:
     square = float(h * n * n)
     slips = [
         (
+            "That is its arithmetic, and its traffic takes longer. Keys and values are read again for each block of"
+            " queries; the last, smaller one reads all keys and values, too; a number takes `bytes` bytes.",
+            flop / task.gpu["flops"],
+        ),
+        (
             "Keys and values are read again for each block of queries.",
             roofline(task, [(flop, 2 * each)]),
         ),
         (
             "A block of the last queries reads keys and values, too.",
             roofline(task, [(flop, each * (1 + n // task.rows))]),
+        ),
+        (
+            "A block of fewer queries reads all keys and values, too.",
+            roofline(task, [(flop, each * (1 + n / task.rows))]),
         ),
         ("The scores stay on the chip.", roofline(task, [(flop, 2 * each + 4 * square)])),
         ("The scores stay on the chip.", roofline(task, three(task))),
@@ -226,7 +239,10 @@ def _longest(task: Timed) -> Case:
             "Scores and weights are two matrices; q, k, v and out take room, too.",
             longest_of(task, 1.0, 0.0),
         ),
-        ("A number takes `bytes` bytes.", longest_of(task, wide=1.0)),
+        (
+            "A number takes `bytes` bytes; scores and weights are two matrices.",
+            longest_of(task, wide=1.0),
+        ),
         ("All heads are in memory at the same time.", longest_of(task._replace(heads=1))),
         ("How many tokens is that? The scores grow with their square.", room / 2),
         ("Whole tokens, and at most what fits.", float(isqrt(int(room)))),
