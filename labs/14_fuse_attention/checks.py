@@ -1,6 +1,7 @@
 """Checks of lab 14: are matmul, softmax and attention right on a chip, what do they move, and what does fusing save?
 
-In the notebook:   task(NAME), playground(), check_matmul(matmul, matmul_moved, NAME), check_softmax(softmax, NAME),
+In the notebook:   task(NAME), playground(), devices(NAME),
+                   check_matmul(matmul, matmul_moved, NAME), check_softmax(softmax, NAME),
                    check_attention(attention, attention_moved, NAME), check_seconds(seconds, longest, NAME),
                    check_backward(backward, NAME), hand_in(NAME, all seven)
 In a terminal:     python checks.py step.py "your name"     all fourteen, on hidden shapes too
@@ -55,6 +56,11 @@ def growth(name):
     """Return how many times as much attention moves in three kernels as in one, on the learner's longest sequence."""
     own = attentions_of(seed_of(name))[-1]
     return (4 * own.n * own.d + 4 * own.n**2) / own.little
+
+
+def devices(name):
+    """Return pairs of size and gpu, as seconds gets them, of the learner's devices."""
+    return [(each.size, each.gpu) for each in timed_of(seed_of(name))]
 
 
 def check_matmul(matmul, moved, name):

@@ -225,7 +225,7 @@ def test_a_lab_comes_after_its_module_and_has_its_minutes(page, name):
         for lab in LAB.findall(what):
             assert of[lab] in seen, lab
             assert int(minutes) >= LABS[lab].minutes, lab
-            own = re.search(r"README\.md\) \((\d+)\)", what)
+            own = re.search(rf"{lab}/README\.md\) \((\d+)\)", what)
             assert own is None or int(own[1]) == LABS[lab].minutes, lab
 
 
