@@ -17,6 +17,7 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 from lib_dlhpc.results import palette
@@ -125,25 +126,33 @@ def kept(name: str, ending: str, key: str, make: Callable[[], str]) -> Path:
     """
     file = _place(name, ending, key)
     if not file.exists():
-        with _alone(file):
+        with _alone(file.parent):
             if not file.exists():  # else another process has made it meanwhile
                 _write(file, make())
     return file
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Let one process at a time make a file: it takes many seconds, and visitors of a class come together."""
-    lock = file.with_name(f"{file.name}.lock")
-    with ExitStack() as held:
-        with suppress(
-            ImportError, OSError
-        ):  # Windows, and some network file systems, have no such lock
-            from fcntl import LOCK_EX, flock
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time make files: it takes many seconds, and visitors of a class come together.
 
-            flock(held.enter_context(open(lock, "w")), LOCK_EX)
-            held.callback(lock.unlink, missing_ok=True)
+    The folder itself is locked, so that a process that is killed leaves no file. A maker may make what its file needs.
+    """
+    with _MAKING, ExitStack() as held:
+        with suppress(ImportError, OSError):  # Windows, and some network file systems, have no lock
+            if not _made_within:
+                from fcntl import LOCK_EX, flock
+
+                descriptor = os.open(folder, os.O_RDONLY)
+                held.callback(os.close, descriptor)
+                flock(descriptor, LOCK_EX)
+        _made_within.append(folder)
+        held.callback(_made_within.pop)
         yield
+
+
+_MAKING = RLock()
+_made_within: list[Path] = []  # one for each file that this process is making
 
 
 def _write(file: Path, text: str) -> None:

@@ -118,10 +118,9 @@ function spread(places) {
 // Hatching for drawings: `fill: "url(#dlhpc-hatch)"` over what is pale, and dark on a dark page, too, over a color.
 function patterns() {
   const holder = element("div", { class: "dlhpc-patterns", "aria-hidden": "true" });
-  holder.innerHTML = `<svg width="0" height="0"><defs><pattern id="dlhpc-hatch" width="6" height="6"
-    patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="currentColor"
-    stroke-width="2.4"/></pattern><pattern id="dlhpc-hatch-on" width="6" height="6" patternUnits="userSpaceOnUse"
-    patternTransform="rotate(45)"><path d="M0 0V6" stroke="#1b1f24" stroke-width="2.4"/></pattern></defs></svg>`;
+  const pattern = ([over, ink]) => `<pattern id="dlhpc-hatch${over}" width="6" height="6" patternUnits="userSpaceOnUse"
+    patternTransform="rotate(45)"><path d="M0 0V6" stroke="${ink}" stroke-width="2.4"/></pattern>`;
+  holder.innerHTML = `<svg width="0" height="0"><defs>${[["", "currentColor"], ["-on", "#1b1f24"]].map(pattern).join("")}</defs></svg>`;
   return holder;
 }
 
@@ -270,13 +269,14 @@ function render({ model, el }) {
     const known = new Set(JSON.parse(plot.closest(".dlhpc-stage.covered")?.dataset.known ?? "[]"));
     const nodes = known.size ? [...plot.querySelectorAll(".role-mark :is(path, text, line, rect)")] : [];
     const ofMark = new Map((spec.marks ?? []).map(({ name, from }) => [name, source(from?.facet?.data ?? from?.data)]));
+    let shows = false, hides = false;
     for (const node of nodes) {
-      const { datum } = node.__data__ ?? {};
       const data = [...(node.closest(".role-mark")?.classList ?? [])].map((name) => ofMark.get(name));
-      node.classList.toggle("known", Object.values(datum ?? {}).some((value) => known.has(value)) || data.some((name) => known.has(name)));
+      const open = [...Object.values(node.__data__?.datum ?? {}), ...data].some((value) => known.has(value));
+      node.classList.toggle("known", open);
+      shows ||= open;
+      hides ||= !open && node.getAttribute("opacity") !== "0" && node.getBoundingClientRect().width > 0;
     }
-    const shows = nodes.some((node) => node.classList.contains("known"));
-    const hides = nodes.some((node) => !node.classList.contains("known") && node.getAttribute("opacity") !== "0" && node.getBoundingClientRect().width > 0);
     if (shows) figure.dataset.shows = hides ? "some" : "all";
     else delete figure.dataset.shows;
   }
