@@ -87,7 +87,7 @@ def ranks_of(experiment: Experiment, each: Sequence[tuple[int, Needs]]) -> Ranks
 def in_passes(
     ranks: Ranks, many: NDArray[np.int64], schedule: str
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return for each rank, with so many microbatches, the B of activations where it has most, of the working set, that
+    """Return for each rank, with `many` microbatches, the B of activations where it has most, of the working set, that
     are offloaded, and of the buffers of messages between stages."""
     rank, stages, _, batch, size, stored, beside, waits, before, after, summed, gone = ranks.numbers
     later = waiting(rank, stages, many, schedule)
