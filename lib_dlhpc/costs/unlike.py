@@ -21,7 +21,7 @@ class Unlike(NamedTuple):
     place: NDArray[np.intp]
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def unlike(model: Model) -> Unlike:
     """Return the layers of a network that differ; networks with the same kinds of layers share the result's `few`."""
     elements = model.layer_input_elements.tolist()
@@ -31,7 +31,7 @@ def unlike(model: Model) -> Unlike:
     return Unlike(_few(Keyed((model, place), *known)), place)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _few(key: Keyed[tuple[Model, NDArray[np.intp]]]) -> Model:
     model, place = key.value
     first = np.unique(place, return_index=True)[1]

@@ -34,10 +34,13 @@ def copied(experiment: Experiment, passes: Passes) -> tuple[Floats, Floats]:
 
     A forward pass that is repeated for backward gathers again, and adds its copies again.
     """
+    if not copies(experiment):
+        nothing = np.zeros(len(passes.part.model.layers))
+        return nothing, nothing
     weights, found = elements(passes.part.model), []
     for instructions in (passes.forward, passes.backward):
         seconds = np.zeros(len(weights))
-        for each in instructions if copies(experiment) else ():
+        for each in instructions:
             if isinstance(each, Collective) and each.kind == "data" and each.layers:
                 _, first, stop = each.layers
                 seconds[first] += _seconds(experiment, _lists(weights[first:stop], each.goal))
@@ -61,7 +64,7 @@ def copies(experiment: Experiment) -> bool:
     return bool(experiment.machine.device.list_copy) and layer_by_layer and shards(experiment) > 1
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def elements(model: Model) -> Elements:
     """Return the elements of each weight of each layer."""
     found = []

@@ -14,6 +14,7 @@ from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns, value_at
 from lib_dlhpc.explore.hybrid_parallel.charts import held_by, memory_state, parts_of, terms_state
 from lib_dlhpc.prediction import Breakdown, breakdown
+from lib_dlhpc.prediction.forget import forget
 from lib_dlhpc.prediction.published import UNITS, results
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count, format_plain
@@ -62,7 +63,9 @@ def the_cubes(setting: Cubes) -> View:
         "hybrid_terms": terms_state({name: parts_of(step_of(c)) for name, c in bars.items()}),
         "hybrid_scaling": scaling_view(setting),
     }
-    return View(cubes_words(setting), cubes_wall(setting), charts)
+    view = View(cubes_words(setting), cubes_wall(setting), charts)
+    forget()
+    return view
 
 
 @lru_cache(maxsize=64)
@@ -91,7 +94,7 @@ def published_step() -> float:
     return float(run.global_batch * run.model.train_flop / rate)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=64)
 def step_of(setting: Cubes) -> Breakdown:
     """Return the prediction of what the controls describe."""
     changes = {

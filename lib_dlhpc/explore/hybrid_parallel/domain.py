@@ -10,6 +10,7 @@ from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at, values_at
 from lib_dlhpc.explore.hybrid_parallel.charts import parts_of, terms_state
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.forget import forget
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import load_machine
 
@@ -111,6 +112,7 @@ def exposed(setting: Setting, where: str) -> float:
 def predicted(setting: Setting, where: str) -> Found:
     """Return what is shown of the prediction of a group on one of the machines."""
     step = predict(experiment(setting, where))
+    forget()
     waits = float(step.exposed[NETWORKS[setting.divided].divided])
     wall = "" if step.fits else " ".join(step.walls)
     return Found(float(step.step_time), waits, float(step.memory_total), parts_of(step), wall)
