@@ -14,7 +14,6 @@ from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns, value_at
 from lib_dlhpc.explore.hybrid_parallel.charts import held_by, memory_state, parts_of, terms_state
 from lib_dlhpc.prediction import Breakdown, breakdown
-from lib_dlhpc.prediction.forget import forget
 from lib_dlhpc.prediction.published import UNITS, results
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count, format_plain
@@ -63,9 +62,7 @@ def the_cubes(setting: Cubes) -> View:
         "hybrid_terms": terms_state({name: parts_of(step_of(c)) for name, c in bars.items()}),
         "hybrid_scaling": scaling_view(setting),
     }
-    view = View(cubes_words(setting), cubes_wall(setting), charts)
-    forget()
-    return view
+    return View(cubes_words(setting), cubes_wall(setting), charts)
 
 
 @lru_cache(maxsize=64)
