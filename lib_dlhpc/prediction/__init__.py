@@ -42,6 +42,7 @@ points.py       a grid of any size, piece by piece
 explain.py      every number explained: formula, inputs, source, range of validity. each in the file of its
                 formula; those of costs/ in explain.py and explain_split.py. explanation.py: where a number comes from
 validate.py     prediction against publication
+trust.py        how far predictions of runs like one were off
 traced.py       a real job's trace beside its prediction, and the calibration that it gives
 """
 

@@ -8,9 +8,10 @@ import numpy as np
 from lib_dlhpc.prediction.accuracy import accuracy_dict, accuracy_lines
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.explain import explain
-from lib_dlhpc.prediction.fit import Search
+from lib_dlhpc.prediction.fit import Search, Way
 from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.prediction.resilience import in_words
+from lib_dlhpc.prediction.trust import trust_dict, trust_words
 from lib_dlhpc.spec.plain import plain_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import count, format_energy, format_plain
@@ -48,6 +49,7 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "fits": bool(prediction.fits),
         "walls": prediction.walls,
         "notes": [*prediction.experiment.warnings, *without_effect(prediction.experiment)],
+        "trust": trust_dict(prediction.experiment),
         "steps": int(prediction.steps),
         "time_to_train": float(prediction.time_to_train),
         "energy_of_a_step": {name: float(joules) for name, joules in prediction.energy.items()},
@@ -107,6 +109,7 @@ def as_text(
         *accuracy_lines(prediction),
         *_failures(prediction),
     ]
+    lines.append(f"  TRUST  {trust_words(e, step)}")
     lines += [f"  NOTE  {note}" for note in without_effect(e)]
     lines += [f"  WALL  {wall}" for wall in prediction.walls]
     lines += _explained(prediction) if explained else []
@@ -210,7 +213,7 @@ def _held_up(prediction: Breakdown, kind: str) -> bool:
 
 def configurations_text(search: Search) -> str:
     """Return the fastest configurations that a search has found to fit, one per line, and what it left out."""
-    found = search.ordered()
+    found = _worthwhile(search.ordered())
     ways = found[:3]
     if all(way.untrained for way in ways):  # one that can be tried here as well
         ways += [way for way in found[3:] if not way.untrained][:1]
@@ -229,6 +232,19 @@ def configurations_text(search: Search) -> str:
             " changes at once or more nodes"
         )
     return "\n".join(lines)
+
+
+def _worthwhile(ways: list[Way]) -> list[Way]:
+    """Return ways, the fastest first, without those that change more than a faster one and hold no less."""
+    return [
+        way
+        for number, way in enumerate(ways)
+        if not any(
+            faster.changes.items() < way.changes.items()
+            and faster.prediction.memory_total <= way.prediction.memory_total
+            for faster in ways[:number]
+        )
+    ]
 
 
 def _staleness(prediction: Breakdown) -> list[str]:

@@ -12,8 +12,13 @@ from pathlib import Path
 LANES = ("mpi", "cluster", "instructor_notes", "explore/slides")
 ONE_PROCESS = ("simulation", "training", "prediction", "repository")
 RUNS = ("explore", "labs", "calibration", "cluster", "launch", "comparison", "commands")
-ROWS = ("prediction/test_validate.py", "prediction/test_host.py", "repository/test_peers.py")
-ROWS += ("repository/test_readme.py", "docs/test_paper.py", "test_cli.py")
+ROWS = ("prediction/test_validate.py", "prediction/test_host.py", "prediction/test_trust.py")
+ROWS += (
+    "repository/test_peers.py",
+    "repository/test_readme.py",
+    "docs/test_paper.py",
+    "test_cli.py",
+)
 ROWS += ("notebooks/test_claims_05.py", "notebooks/test_claims_10.py")
 FIRST = ("mpi", *ONE_PROCESS, *RUNS)
 PAGES = "browser"

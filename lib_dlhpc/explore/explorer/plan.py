@@ -15,6 +15,7 @@ from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.advice import Advice, searched
 from lib_dlhpc.prediction.forget import forget
 from lib_dlhpc.prediction.replays import Replay
+from lib_dlhpc.prediction.trust import errors_of, is_calibrated
 from lib_dlhpc.spec.experiment import dumps
 
 Search = Generator[None, None, Advice]
@@ -116,7 +117,13 @@ def trust(prediction: Breakdown, replay: Replay | None) -> tuple[str, str, str]:
         error = float(prediction.time_to_train) / replay.published_time - 1
         level = "good" if abs(error) <= GOOD else "fair" if abs(error) <= FAIR else "poor"
         return f"{error:+z.1%}", "against the published time", level
-    calibration = prediction.experiment.calibration
-    if calibration.rate or calibration.compute_scale:
-        return "calibrated", "on a measured rate; no published run of this", "fair"
-    return "not checked", "catalog rates; no published run of this", "unknown"
+    found, calibrated = errors_of(prediction.experiment), is_calibrated(prediction.experiment)
+    if not found:
+        short = "calibrated" if calibrated else "not checked"
+        return short, "too few published runs like this", "fair" if calibrated else "unknown"
+    like = f"{found.rows} published runs like this: {found.kind}"
+    if calibrated:
+        level = "good" if found.median <= GOOD else "fair"
+        return f"±{found.median:.0%}", f"median error of {like}; {found.worst:.0%} at worst", level
+    short = f"{found.low - 1:+z.0%} to {found.high - 1:+z.0%}"
+    return short, f"what 90% took longer than predicted without a measured rate, of {like}", "poor"

@@ -14,6 +14,7 @@ from lib_dlhpc.prediction import compute_scale, predict
 from lib_dlhpc.prediction.advice import Advice
 from lib_dlhpc.prediction.forget import forget, remembered
 from lib_dlhpc.prediction.replays import replay, replays
+from lib_dlhpc.prediction.trust import errors_of
 from lib_dlhpc.spec.measured import Measured
 
 
@@ -26,13 +27,30 @@ def test_a_published_run_carries_its_error(run):
     assert level == ("good" if abs(error) <= 0.1 else "fair" if abs(error) <= 0.25 else "poor")
 
 
-def test_a_calibrated_run_says_so_however_it_was_calibrated():
+def test_a_calibrated_run_has_the_error_of_its_kind_however_it_was_calibrated():
     rated = replay("goyal-2017").experiment
     scaled = rated.set(
         {"calibration.rate": 0.0, "calibration.compute_scale": float(compute_scale(rated))}
     )
     for experiment in (rated, scaled):
-        assert trust(predict(experiment), None)[0] == "calibrated"
+        of = errors_of(experiment)
+        words = (f"±{of.median:.0%}", f"{of.worst:.0%} at worst", "good")
+        short, long, level = trust(predict(experiment), None)
+        assert (short, long.split("; ")[1], level) == words
+
+
+def test_a_run_without_a_measured_rate_has_the_range_of_its_kind():
+    rated = preset("narayanan-2021").experiment
+    prediction = predict(rated.set({"calibration.compute_scale": 0.0}))
+    of = errors_of(rated)
+    short, words, level = trust(prediction, None)
+    assert short == f"{of.low - 1:+z.0%} to {of.high - 1:+z.0%}"
+    assert (f"{of.rows} published runs" in words, level) == (True, "poor")
+
+
+def test_a_calibrated_run_of_which_none_is_like_is_calibrated_only():
+    prediction = predict(preset("cosmoflow-2018").experiment)
+    assert trust(prediction, None)[0] == "calibrated"
 
 
 def test_a_run_on_catalog_rates_is_not_checked():
