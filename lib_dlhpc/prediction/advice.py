@@ -29,6 +29,7 @@ MUCH = 0.1  # of the time to train: worth one change more
 MOST = 4  # changes to make a run fit
 ENDLESS = 1e-3  # goodput: with less, a run is never done
 MOST_DOUBLINGS = 6  # of a degree, as on the explorer's controls
+INTERVALS = (600.0, 1800.0, 3600.0, 4 * 3600.0)  # s between checkpoints
 LOSSES = (
     "waiting for the slowest",
     "exposed communication",
@@ -64,8 +65,9 @@ def searched(p: Breakdown, apply: Apply) -> Generator[None, None, Advice]:
     """Look for what to change next, and return it; yield before each prediction, so that a page can do others first."""
     if not fits(p):
         return (yield from _make_fit(p, apply))
-    walls = stopping(p)
-    return (yield from _lift(p, apply, walls) if walls else _shorten(p, apply))
+    if walls := stopping(p):
+        return (yield from _lift(p, apply, walls))
+    return (yield from _save(p, apply)) or (yield from _shorten(p, apply))
 
 
 def run_time(p: Breakdown) -> float:
@@ -193,6 +195,28 @@ def _best(
         if best is None or own < least:
             best, least = (label, changes, there), own
     return best
+
+
+def _save(p: Breakdown, apply: Apply) -> Generator[None, None, Advice | None]:
+    """Take the best checkpoints where there are none and failures take much of the run; None elsewhere."""
+    lost = 1 - float(p.time_to_train) / run_time(p)
+    if p.experiment.run.checkpoint_interval or lost < MUCH:
+        return None
+    found = yield from _best(p, apply, _checkpoints(p.experiment), _if_it_fits(run_time))
+    if not found:
+        return None
+    label, changes, best = found
+    part = f"{lost:.0%}" if lost < 0.995 else "nearly all"
+    words = f"Failures take {part} of the run: each restarts it from the beginning. Try: {label}."
+    return Advice(f"{words} It then takes {format_quantity(run_time(best), 's')}.", label, changes)
+
+
+def _checkpoints(e: Experiment) -> Iterator[tuple[str, Changes]]:
+    """Yield intervals between checkpoints, on the run's tier or else on each of the machine."""
+    for tier in (e.storage.tier,) if e.storage.tier else e.machine.storage:
+        for interval in INTERVALS:
+            label = f"a checkpoint every {format_quantity(interval, 's')} on {tier}"
+            yield label, {"run.checkpoint_interval": interval, "storage.tier": tier}
 
 
 def _shorten(p: Breakdown, apply: Apply) -> Generator[None, None, Advice]:

@@ -5,9 +5,10 @@ import pytest
 from lib_dlhpc import predict
 from lib_dlhpc.convergence.assessment import changed
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.prediction.advice import WORTH, advise, fits, moves
+from lib_dlhpc.prediction.advice import INTERVALS, WORTH, advise, fits, moves, run_time
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.prediction.what_if import what_if
+from lib_dlhpc.spec.units import format_quantity
 
 RUNS = [run.name for run in replays()]
 
@@ -91,3 +92,29 @@ def test_a_copy_for_each_node_and_light_recomputation_are_advised():
 def test_experts_of_one_replica_are_not_exchanged():
     fields = [field for _, changes in moves(replay("goyal-2017").experiment) for field in changes]
     assert "strategy.expert_exchange" not in fields
+
+
+def test_a_long_run_without_checkpoints_is_advised_to_write_them():
+    """GPT-3 on 128 nodes that fail every 264 days: a failure each two days, a run of two weeks."""
+    moved = what_if(replay("narayanan-2021").experiment, {"machine.name": "h100-pod"})
+    now = predict(moved)
+    assert run_time(now) > 10 * float(now.time_to_train)
+    advice = advise(now)
+    then = predict(what_if(moved, advice.changes))
+    assert set(advice.changes) == {"run.checkpoint_interval", "storage.tier"}
+    assert run_time(then) < 1.1 * float(now.time_to_train)
+    shown = format_quantity(run_time(then), "s")
+    assert advice.label in advice.words and f"It then takes {shown}." in advice.words
+    for interval in INTERVALS:
+        for tier in moved.machine.storage:
+            other = {"run.checkpoint_interval": interval, "storage.tier": tier}
+            assert run_time(predict(what_if(moved, other))) >= run_time(then)
+
+
+def test_with_checkpoints_or_rare_failures_the_step_is_what_is_shortened():
+    moved = what_if(replay("narayanan-2021").experiment, {"machine.name": "h100-pod"})
+    for changes in (
+        {"run.checkpoint_interval": 4 * 3600.0, "storage.tier": "tectonic"},
+        {"machine.node_mtbf": 1e10},
+    ):
+        assert "step" in advise(predict(what_if(moved, changes))).words

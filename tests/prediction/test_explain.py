@@ -179,3 +179,19 @@ def test_the_start_says_what_is_done_before_the_first_step(access, words):
     (time,) = [part for part in explain(predict(run)) if part.name == "time to train"]
     (start,) = [(value, source) for name, value, source in time.inputs if name == "start"]
     assert words in start[1] and start[0] == format_quantity(float(predict(run).start_time), "s")
+
+
+def test_no_configuration_is_shown_that_changes_more_than_a_faster_one_for_nothing():
+    """Context parallelism beside ZeRO 3 is slower, and a device holds as much: each still has one sequence of tokens."""
+    llama = {"model.name": "llama3-8b", "dataset.name": "webtext", "machine.name": "h100-pod"}
+    strategy = {"nodes": 8, "batch": 1, "precision": "bf16"}
+    search = Search(RUN.set(llama | {f"strategy.{key}": value for key, value in strategy.items()}))
+    search.run(150)
+    found = [way.words for way in search.ordered()]
+    assert any(words.startswith("ZeRO 3, context") for words in found[:3])
+    shown = configurations_text(search).splitlines()[:3]
+    assert [line.split("with")[1].split(":")[0].strip() for line in shown] == [
+        "ZeRO 3",
+        "ZeRO 1",
+        "ZeRO 2",
+    ]

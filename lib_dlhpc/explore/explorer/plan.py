@@ -121,9 +121,9 @@ def trust(prediction: Breakdown, replay: Replay | None) -> tuple[str, str, str]:
     if not found:
         short = "calibrated" if calibrated else "not checked"
         return short, "too few published runs like this", "fair" if calibrated else "unknown"
-    like = f"{found.rows} published runs like this: {found.kind}"
+    like = f"{found.rows} published runs like this"
     if calibrated:
         level = "good" if found.median <= GOOD else "fair"
         return f"±{found.median:.0%}", f"median error of {like}; {found.worst:.0%} at worst", level
     short = f"{found.low - 1:+z.0%} to {found.high - 1:+z.0%}"
-    return short, f"what 90% took longer than predicted without a measured rate, of {like}", "poor"
+    return short, f"of time, for 90% of {like}: no measured rate", "unknown"

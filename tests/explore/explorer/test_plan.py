@@ -45,7 +45,7 @@ def test_a_run_without_a_measured_rate_has_the_range_of_its_kind():
     of = errors_of(rated)
     short, words, level = trust(prediction, None)
     assert short == f"{of.low - 1:+z.0%} to {of.high - 1:+z.0%}"
-    assert (f"{of.rows} published runs" in words, level) == (True, "poor")
+    assert (f"{of.rows} published runs" in words, level) == (True, "unknown")
 
 
 def test_a_calibrated_run_of_which_none_is_like_is_calibrated_only():
