@@ -182,7 +182,7 @@ def test_the_start_says_what_is_done_before_the_first_step(access, words):
 
 
 def test_no_configuration_is_shown_that_changes_more_than_a_faster_one_for_nothing():
-    """Context parallelism beside ZeRO 3 is slower, and a device holds as much: each still has one sequence of tokens."""
+    """Context parallelism beside ZeRO 3 is slower, and a device holds as much: one sequence."""
     llama = {"model.name": "llama3-8b", "dataset.name": "webtext", "machine.name": "h100-pod"}
     strategy = {"nodes": 8, "batch": 1, "precision": "bf16"}
     search = Search(RUN.set(llama | {f"strategy.{key}": value for key, value in strategy.items()}))

@@ -84,7 +84,7 @@ def _time_remark(p: Breakdown, replay: Replay | None, seconds: float) -> str:
         return f"published {published}, predicted {replay.error(seconds):+z.1%}"
     if seconds > float(p.time_to_train):
         good, without = float(p.resilience.goodput), show(float(p.time_to_train), "s")
-        if endless(p):
+        if endless(p) or not p.experiment.run.checkpoint_interval:
             return f"{without} without failures; set Checkpoint (Failures) to keep what is done"
         return f"with failures; {without} without, goodput {good:.0%}"
     if tokens(p):

@@ -7,6 +7,7 @@ from lib_dlhpc.explore.explorer.presets import CHIPS, names, preset
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.advice import endless
 from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.what_if import what_if
 
 
 @pytest.mark.parametrize("name", names())
@@ -20,3 +21,10 @@ def test_the_energy_has_one_unit_in_the_headline_and_in_its_explanation(name: st
     (headline,) = [each for each in headlines(p) if each.name == "Energy"]
     (why,) = [each for each in explain(p) if each.name.startswith("energy")]
     assert headline.text == why.value
+
+
+def test_a_run_without_checkpoints_is_asked_to_write_some() -> None:
+    moved = what_if(preset("narayanan-2021").experiment, {"machine.name": "h100-pod"})
+    saved = what_if(moved, {"storage.tier": "tectonic", "run.checkpoint_interval": 1800.0})
+    remarks = [headlines(predict(run))[0].remark for run in (moved, saved)]
+    assert ["set Checkpoint" in remark for remark in remarks] == [True, False]
