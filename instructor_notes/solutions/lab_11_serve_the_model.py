@@ -286,6 +286,13 @@ MISTAKES = {
         "Every request",
         "Could it wait?",
     ),
+    "refused when it just fits": (
+        "schedule",
+        "if each.limit > room",
+        "if each.limit >= room",
+        "Every request",
+        "Could it wait?",
+    ),
     "no room to grow": ("schedule", "SPARE * room if batch else 0", "0", "Target", "have grown"),
     "a token of one": (
         "forecast",

@@ -153,6 +153,13 @@ MISTAKES = {
         "Choice: it is",
         "too much",
     ),
+    "what is not trained is compared": (
+        "choose",
+        " or not seen",
+        "",
+        "Choice: it is",
+        "is trained on 0 tokens",
+    ),
     "the largest that fits": (
         "choose",
         "found < least",

@@ -1,7 +1,7 @@
 """Lab 13: the starter fails with a reason, the solution passes, and each mistake is named."""
 
 import inspect
-from itertools import repeat
+from itertools import product, repeat
 
 import numpy as np
 import pytest
@@ -330,8 +330,8 @@ def test_one_long_piece_is_as_long_as_the_run_and_no_path(own, solved):
 
 def test_answers_kept_from_the_traces_that_are_shown_fail_on_hidden_ones(own, solved):
     kept = {events[-1]: solved.culprit(events, ranks) for events, ranks in own.runs("x")}
-    for first in range(RANKS):
-        events = events_of(chain(first))
+    for first, last in product(range(RANKS), (False, True)):
+        events = events_of(chain(first, last))
         kept[events[-1]] = solved.culprit(events, RANKS)
     given = dict(vars(solved), culprit=lambda events, ranks: kept.get(events[-1], (0, 0.0)))
     assert passed(culprit_findings(given["culprit"], runs_of(seed_of("x"))))

@@ -1,6 +1,7 @@
 """Lab 13: mistakes of those who follow the handout are named by their cause."""
 
 import inspect
+from itertools import product
 
 import pytest
 from lab_answers import found, run_cell
@@ -8,7 +9,15 @@ from lab_answers import found, run_cell
 from lib_dlhpc.labs.findings import as_text, passed, seed_of
 from lib_dlhpc.labs.read_a_trace import wait_laws
 from lib_dlhpc.labs.read_a_trace.account_laws import account_findings
-from lib_dlhpc.labs.read_a_trace.chain import COST, RANKS, chain
+from lib_dlhpc.labs.read_a_trace.chain import (
+    COST,
+    COST_LAST,
+    FACTORS,
+    RANKS,
+    chain,
+    flight_of,
+    replayed,
+)
 from lib_dlhpc.labs.read_a_trace.path_laws import path_findings
 from lib_dlhpc.labs.read_a_trace.traces import runs_of, steps_of
 from lib_dlhpc.labs.read_a_trace.wait_laws import culprit_findings, wait_findings
@@ -100,6 +109,49 @@ MISTAKES = {
         "What if nothing",
         "print the first that does not",
     ),
+    "an allreduce that takes no time": (
+        "what_if",
+        "max(those) + moves",
+        "max(those)",
+        "What if nothing",
+        "takes as long as in the trace",
+    ),
+    "a receive ends before it begins": (
+        "what_if",
+        "max(start, sent + flight[call.peer][rank])",
+        "sent + flight[call.peer][rank]",
+        "What if a rank",
+        "when does its receive end?",
+    ),
+    "the run starts at 0": (
+        "what_if",
+        "return max(clock) - begin",
+        "return max(clock)",
+        "What if nothing",
+        "first row starts at",
+    ),
+    "a send ends at 0": (
+        "what_if",
+        "stop = start + call.stop - call.start",
+        "stop = call.stop - call.start",
+        "What if nothing",
+        "call by call",
+    ),
+    "the last wait of a step alone": (
+        "culprit",
+        "lost[other.rank][step][one.rank] += ",
+        "lost[other.rank][step][one.rank] = ",
+        "Culprit: the",
+        "add up what it waits in a step",
+    ),
+    "the longest wait of a step": (
+        "culprit",
+        "lost[other.rank][step][one.rank] += max(0.0, other.start - one.start - excuse)",
+        "lost[other.rank][step][one.rank] = max(\n"
+        "            lost[other.rank][step][one.rank], other.start - one.start - excuse)",
+        "Culprit: what",
+        "add up what it waits in a step",
+    ),
     "the first call does not move": (
         "what_if",
         "work[rank] * (call.start - before[rank])",
@@ -145,8 +197,16 @@ def test_a_rank_that_passes_a_delay_on_is_not_the_culprit(solved, first):
     trace = in_order(chain(first))
     own = wait_laws.own_doings(trace, waits(calls(trace), busy(trace)))
     costs = [wait_laws.cost_in(own, (first + k) % RANKS) for k in range(RANKS)]
-    assert costs == [COST, 2.0, 0.0]
+    assert costs == [COST, 3.0, 0.0]
     assert solved.culprit(list(chain(first)), RANKS) == (first, COST)
+    assert solved.culprit(list(chain(first, True)), RANKS) == (first, COST_LAST)
+
+
+def test_the_chain_is_replayed_as_by_hand(solved):
+    assert [replayed(factor, False) for factor in FACTORS] == [13.5, 6.0]
+    for factor, last in product(FACTORS, (False, True)):
+        found = solved.what_if(list(chain(0, last)), RANKS, [factor, 1.0, 1.0], flight_of(0))
+        assert found == pytest.approx(replayed(factor, last), rel=1e-12)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -194,22 +194,24 @@ def culprit_findings(culprit: Callable[..., Any], runs: Sequence[Run]) -> list[F
 
         return wrong
 
-    def passed_on(first: int, part: int) -> Callable[[], str]:
+    def passed_on(first: int, last: bool, part: int) -> Callable[[], str]:
         def wrong() -> str:
-            given = answer(culprit, events_of(chain(first)), RANKS)
+            given = answer(culprit, events_of(chain(first, last)), RANKS)
             rank, cost = numbers(given, (2,), PAIR)
-            return chain_off(first, rank, cost if part else None, NEAR)
+            return chain_off(first, last, rank, cost if part else None, NEAR)
 
         return wrong
 
-    firsts = sorted({run.rank % RANKS for run in late})
+    chains = [
+        (first, last) for first in sorted({r.rank % RANKS for r in late}) for last in (False, True)
+    ]
 
     def cases(part: int) -> list[tuple[str, Callable[[], str]]]:
         own = [(run.words, check(run, part)) for run in late]
-        return [*own, *((WORDS, passed_on(first, part)) for first in firsts)]
+        return [*own, *((WORDS, passed_on(*each, part)) for each in chains)]
 
     laws = (WHO, COST)
-    words = (f"In {len(late) + len(firsts)} traces.", f"To {NEAR:.0%}.")
+    words = (f"In {len(late) + len(chains)} traces.", f"To {NEAR:.0%}.")
     makers = [lambda part=part: once(laws[part], cases(part), words[part]) for part in range(2)]
     return waiting(in_turn(*makers), laws)
 

@@ -4,12 +4,15 @@ what_if_findings(what_if, runs)    nothing changed, faster ranks, a faster link
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lib_dlhpc.labs.findings import Finding, in_turn, once, waiting
 from lib_dlhpc.labs.read_a_trace.answers import Slips, answer, like, numbers, seconds
+from lib_dlhpc.labs.read_a_trace.chain import FACTORS, WORDS, chain, flight_of, replay_off
+from lib_dlhpc.labs.read_a_trace.chain import RANKS as THREE
 from lib_dlhpc.labs.read_a_trace.path_laws import Piece, right_path
 from lib_dlhpc.labs.read_a_trace.traces import (
     SLOW,
@@ -57,15 +60,33 @@ def what_if_findings(what_if: Callable[..., Any], runs: Sequence[Run]) -> list[F
 
         return wrong
 
-    def law(name: str, cases: Sequence[Case]) -> Callable[[], Finding]:
+    def by_hand(first: int, last: bool, factor: float) -> tuple[str, Callable[[], str]]:
+        work = [factor if rank == first else 1.0 for rank in range(THREE)]
+
+        def wrong() -> str:
+            given = answer(what_if, events_of(chain(first, last)), THREE, work, flight_of(first))
+            return replay_off(first, last, factor, float(numbers(given, (), "seconds")))
+
+        return f"{WORDS}, {_about(first, factor)}", wrong
+
+    def law(name: str, cases: Sequence[Case], *factors: float) -> Callable[[], Finding]:
         every = [(f"{case.run.words}, {case.about}", check(case)) for case in cases]
-        return lambda: once(name, every, f"To {NEAR:.0%}, in {len(cases)} cases.")
+        firsts = sorted({run.rank % THREE for run in runs})
+        every += [by_hand(*each) for each in product(firsts, (False, True), factors)]
+        return lambda: once(name, every, f"To {NEAR:.0%}, in {len(every)} cases.")
 
     made = [case for run in runs for case in cases_of(run)]
     same = [case for case in made if case.share == share_of(case.run) and set(case.work) == {1.0}]
     link = [case for case in made if case.share != share_of(case.run)]
     ranks = [case for case in made if case not in same and case not in link]
-    return waiting(in_turn(law(SAME, same), law(RANKS, ranks), law(LINK, link)), LAWS)
+    as_it_was, early = FACTORS
+    makers = (law(SAME, same, as_it_was), law(RANKS, ranks, early), law(LINK, link))
+    return waiting(in_turn(*makers), LAWS)
+
+
+def _about(rank: int, factor: float) -> str:
+    """Return in words what is asked of a rank."""
+    return "nothing changed" if factor == 1 else f"rank {rank} takes {factor:g} times as long"
 
 
 def cases_of(run: Run) -> Iterator[Case]:
@@ -80,7 +101,7 @@ def cases_of(run: Run) -> Iterator[Case]:
     other = (run.rank + 2) % run.ranks
     for rank, factor in ((run.rank, 0.5), (run.rank, 0.9), (other, 0.5)):
         work = tuple(factor if each == rank else 1.0 for each in range(run.ranks))
-        yield Case(run, f"rank {rank} takes {factor:g} times as long", work, share)
+        yield Case(run, _about(rank, factor), work, share)
     yield Case(run, "all ranks take 0.5 times as long", (0.5,) * run.ranks, share)
 
 

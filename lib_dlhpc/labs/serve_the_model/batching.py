@@ -96,7 +96,7 @@ def _load(rng: np.random.Generator, count: int, most: int) -> Load:
     room = int(rng.integers(1600, 2400)) if most > 10 else int(rng.integers(900, 1300))
     requests = [[*map(int, row), 250] for row in zip(arrivals, prompts, answers, strict=True)]
     requests[count // 3][1] = room - int(rng.integers(20, 200))  # it can never fit
-    requests[count // 2][1:] = room - 20 - int(rng.integers(0, 10)), 20, 20  # it fits, but alone
+    requests[count // 2][1:] = room - 20, 20, 20  # it fits to the last token, but alone
     return Load(tuple((a, p, n, m) for a, p, n, m in requests), room, most)
 
 

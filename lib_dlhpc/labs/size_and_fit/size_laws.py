@@ -81,7 +81,9 @@ def _drawn(rng: np.random.Generator) -> Sized:
 
 
 def loss(weights: float, tokens: float) -> float:
-    """Return the loss of a size that has seen `tokens`, nats per token."""
+    """Return the loss of a size that has seen `tokens`, nats per token. Raises ValueError for less than one."""
+    if tokens < 1:
+        raise ValueError(f"a size that is trained on {tokens:,.0f} tokens has no loss")
     return float(law_of(LAW).loss(weights, tokens))
 
 
