@@ -169,7 +169,7 @@ QUESTIONS = [
         "A network fits one GPU, and a larger batch still saves steps. To use a second GPU you",
         "give it a replica and samples of its own",
         {
-            "split each layer over both, so that each computes half of it": "Model parallel is for speed.",
+            "split each layer over both, so that each computes half of it": "Model parallelism is for speed.",
             "put half of the layers on it": "A pipeline with P stages is P times faster.",
             "use it for the optimizer": "The optimizer takes half of a step.",
         },

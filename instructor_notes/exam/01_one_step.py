@@ -9,10 +9,11 @@ from lib_dlhpc.teaching.problems import Step
 from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 mine = Mine()
+core = layers.device_of(layers.Setting(), mine)
 GPUS = {"a100-sxm-40gb": "A100", "h100-sxm-80gb": "H100", "h200-sxm-141gb": "H200"}
 streamed = [
     row.name
-    for row in layers.rows(layers.Setting(model="lenet5"), layers.device_of(layers.Setting(), mine))
+    for row in layers.rows(layers.Setting(model="lenet5", batch=64), core)
     if row.bound == "memory-bound"
 ]
 
@@ -250,14 +251,17 @@ QUESTIONS = [
     attainable,
     Question(
         "memory-bound layers",
-        "LeNet-5 with 8 samples. Which of its layers are memory-bound?",
+        "LeNet-5 with 64 samples on a laptop's core, which reaches"
+        f" {show(core.peak['fp32'] * core.efficiency, 'FLOP/s')} in matmuls and reads"
+        f" {show(core.memory_bandwidth, 'B/s')} from memory. Which of its layers are memory-bound?",
         "The activations and the pooling, which do next to no arithmetic for a number that they read",
         {
             "The dense layers, which have the most weights": "Memory-bound layers are the large ones.",
-            "The convolutions, which do the most FLOP": "The layer that computes the most reads the most per FLOP.",
+            "The convolutions, which do the most FLOP": "The layer that computes the most reads the most.",
             "All of them, since the network is small": "A small network is memory-bound, not launch-bound.",
         },
-        f"They are {', '.join(streamed)}: arithmetic intensity decides, not size.",
+        f"They are {', '.join(streamed)}: arithmetic intensity decides, not size. A dense layer uses"
+        " each weight 64 times.",
     ),
     longer_message,
     Question(

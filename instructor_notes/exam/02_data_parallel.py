@@ -185,18 +185,18 @@ def stale_rate(draw: Draw) -> Question:
     return Question(
         "stale rate",
         f"Alone, a worker converges on a quadratic loss of curvature {curvature} up to a learning rate of {alone:.3f}."
-        f" {workers} equally fast workers have gradients that are {workers - 1} updates old. Up to which rate of all"
-        " together do they converge?",
+        f" {workers} equally fast workers have gradients that are {workers - 1} updates old. Up to which sum of all"
+        " workers' learning rates do they converge?",
         f"{together:.3f}",
         {
             f"{alone / workers:.3f}": "A rate must fall as gradients get older, in proportion.",
             f"{workers * alone:.3f}": "Workers add up, and so do their rates.",
             f"{alone:.3f}": "Age does not matter, the direction is right on average.",
         },
-        "They converge at a lower rate; Levin and May's condition says how much lower.",
+        "The sum is lower than one worker's rate alone; Levin and May's condition says how much lower.",
         [
             Step("Of each, with k updates of age: 2 sin(π / (4 k + 2)) over the curvature", one),
-            Step("Of all together", workers * one),
+            Step("Summed over the workers", workers * one),
         ],
     )
 

@@ -72,7 +72,7 @@ def across_nodes(draw: Draw) -> Question:
         f" each, the messages take {far} ms. How many times as fast are the matmuls there?",
         f"{faster:.2f}",
         {
-            f"{times:.2f}": "Model parallel is for speed",
+            f"{times:.2f}": "Model parallelism is for speed.",
             f"{times**0.5:.2f}": "More GPUs gain the root of their number.",
             f"{(computing + near) / (computing / times + near):.2f}": "Messages take as long between nodes as in one.",
         },
@@ -223,7 +223,7 @@ QUESTIONS = [
         " already. A node has 8 GPUs, the network fits one. How do you shorten the run?",
         "Split each sample's work over the GPUs of a node",
         {
-            "Not at all: splits are for memory": "model parallel is never for speed",
+            "Not at all: splits are for memory": "Model parallelism is never for speed.",
             "With eight replicas, twice the batch each": "Data parallelism is always first.",
             "With eight stages and one microbatch": "A pipeline with P stages is P times faster.",
         },

@@ -23,9 +23,9 @@ def cut_finer(draw: Draw) -> Question:
         " cut each cube twice as fine: a GPU computes, and waits for the slowest, for"
         f" {show(own['compute'] + own['waiting'], 's')}. What share of the time does a step take, if halos and"
         " gradients take as long as before?",
-        f"{float(then.step_time / now.step_time):.3f}",
+        f"{left / float(now.step_time):.3f}",
         {
-            f"{float(more.step_time / now.step_time):.3f}": "model parallel is never for speed",
+            f"{float(more.step_time / now.step_time):.3f}": "Model parallelism is never for speed.",
             f"{1 / 2 / 2:.3f}": "Half of the slab takes a quarter of the time.",
             f"{2 * slabs / slabs:.3f}": "Twice the messages, twice the time.",
         },
@@ -228,7 +228,7 @@ QUESTIONS = [
         {
             "Tensor": "With NVLink over 64 GPUs, tensor parallelism may grow to 64.",
             "Pipeline": "Sixty-four stages are 64 times as fast.",
-            "Spatial": "Model parallel is for speed",
+            "Spatial": "Model parallelism is for speed.",
         },
         "One allreduce per step, mostly overlapped, as long as a larger batch saves steps.",
     ),

@@ -1,13 +1,20 @@
 """Exam questions of module 06, large batches and LARS."""
 
-from lib_dlhpc.explore.large_batch.rules import lars_step, longer_step, mean, times_base
+from lib_dlhpc.explore.large_batch.rules import (
+    base,
+    lars_step,
+    longer_step,
+    mean,
+    spread,
+    times_base,
+)
 from lib_dlhpc.explore.large_batch.time import steps_to_accuracy
 from lib_dlhpc.teaching.problems import Step
 from lib_dlhpc.teaching.questions import Draw, Open, Question
 
 LARGE, BEYOND = times_base(32), 4000
 tuned, lars = (100 * mean(rule, LARGE).mean for rule in ("tuned", "lars"))
-over = 100 * (mean("tuned", BEYOND).mean - mean("lars", BEYOND).mean)
+sgd_beyond, lars_beyond = (mean(rule, BEYOND) for rule in ("tuned", "lars"))
 
 
 def linear_scaling(draw: Draw) -> Question:
@@ -167,14 +174,16 @@ QUESTIONS = [
     what_closes_the_gap,
     Question(
         "beyond",
-        f"At batch {BEYOND:,} SGD with a tuned rate and LARS are compared over the same seeds. Which is ahead?",
-        f"SGD, by {over:.0f} points",
+        f"A network recognizes digits. At batch {LARGE:,} LARS is {lars - tuned:.0f} points ahead of SGD with a tuned"
+        f" rate. At batch {BEYOND:,}, a run of {sgd_beyond.steps} steps, SGD reaches {spread(sgd_beyond)} over ten"
+        f" seeds, LARS {spread(lars_beyond)}, and the small batch {base().mean:.1%}. What follows?",
+        "LARS has a largest batch, too, and this one is beyond it",
         {
-            f"LARS, by {lars - tuned:.0f} points": "LARS works at any batch.",
-            "Neither, both equal the small batch": "A tuned rate works at any batch.",
-            "Neither, both are at chance": "Beyond a batch no rule learns anything.",
+            "LARS is implemented incorrectly": "LARS works at any batch.",
+            "SGD with a tuned rate trains at any batch": "A tuned rate works at any batch.",
+            "Nothing, both are at chance": "Beyond a batch no rule learns anything.",
         },
-        "LARS has an end too; here SGD is the better of two bad ones.",
+        "So few steps are left that neither rule gets far; SGD is the better of two bad ones.",
     ),
     steps,
     Question(

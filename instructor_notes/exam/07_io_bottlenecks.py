@@ -10,7 +10,9 @@ from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import Step
 from lib_dlhpc.teaching.questions import Draw, Open, Question
 
-packed = found(Setting(format="packed")).limit
+packed = found(Setting(format="packed"))
+lowest = min(packed.rates, key=lambda limit: packed.rates[limit])
+here, files = packed.experiment.machine, packed.experiment.machine.storage["lustre"]
 
 
 def bytes_a_second(draw: Draw) -> Question:
@@ -239,14 +241,18 @@ QUESTIONS = [
     size_of_a_file,
     Question(
         "packed",
-        "Images are packed into large records, one file opened instead of thousands; each GPU has 4 readers."
-        " What is the limit now?",
-        f"The {packed}",
+        f"{Setting().nodes} nodes of {here.devices_per_node} GPUs read images of {show(Setting().size, 'B')} from a"
+        f" file system of {show(files.bandwidth, 'B/s')}, with {Setting().readers} readers per GPU; a reader takes"
+        f" {show(float(sum(packed.reader.values())), 's')} per image. Once the images are packed into large records,"
+        " one file is opened instead of thousands. What is the limit now?",
+        f"The {lowest}",
         {
             "The metadata servers": "Each sample needs a metadata operation, wherever it is.",
             "The bandwidth of the file system": "I/O is bandwidth.",
             "The memory of the nodes": "Records have to be in memory as a whole.",
         },
-        "The lowest limit is gone, and the next one takes its place: always ask for the second lowest.",
+        f"The lowest limit is gone, and the next one takes its place. The readers get"
+        f" {packed.rates['readers']:,.0f} images per second; the bandwidth is enough for"
+        f" {packed.rates['storage bandwidth']:,.0f}.",
     ),
 ]

@@ -233,9 +233,9 @@ QUESTIONS = [
         " split for speed?",
         "No, for memory: it costs time",
         {
-            "Yes, all GPUs compute at once": "Model parallel is for speed.",
+            "Yes, all GPUs compute at once": "Model parallelism is for speed.",
             "Yes, smaller layers run at a higher rate": "Small kernels fill a GPU better.",
-            "No, and it never can be": "Model parallel is never for speed.",
+            "No, and it never can be": "Model parallelism is never for speed.",
         },
         "Eight replicas with eight times the samples would do the same work without an allreduce in each"
         " layer, if they fitted.",

@@ -73,7 +73,8 @@ def which_phase(draw: Draw) -> Question:
         "which phase",
         f"{NETWORKS[network]} on one {GPUS[machine]}: a step of decoding reads {show(bytes_read(own.shard), 'B')} of"
         f" weights, and with launches and the cache of a prompt of {prompt:,} tokens it takes {show(step, 's')}. The"
-        f" prompt itself takes {show(first, 's')}. How long does the answer of {answer} tokens take?",
+        f" prompt itself takes {show(first, 's')}. How long does it take to decode the {answer}"
+        " tokens of the answer, after the prompt?",
         show(rest, "s"),
         {
             show(first, "s"): "The prompt is the long part of an answer.",

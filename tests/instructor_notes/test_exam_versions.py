@@ -274,7 +274,7 @@ def test_04_model_parallel(questions):
 def test_05_hybrid_parallel(questions):
     name = "05_hybrid_parallel"
     parts = "step takes {}, of which", "expose {}. You", "the slowest, for {}."
-    is_right(questions, name, "finer", lambda step, x, own: (own + x) / step, *parts, within=0.05)
+    is_right(questions, name, "finer", lambda step, x, own: (own + x) / step, *parts, within=0.01)
     is_right(
         questions, name, "more replicas", lambda held: held, "a GPU needs {}. You", within=0.01
     )
@@ -357,6 +357,21 @@ def test_06_large_batch_lars(questions):
     is_right(questions, name, "sum for mean", lambda ranks, g, rate: ranks * g * rate, *shared)
     layer = "|w| = {}", "rate {}, trust", "trust {}, no"
     is_right(questions, name, "first step", lambda w, rate, trust: w * rate * trust, *layer)
+
+
+def test_the_limit_of_packed_images_follows_from_the_text(questions):
+    (packed,) = (each for each in questions("07_io_bottlenecks") if each.name == "packed")
+    pieces = (
+        "{} nodes",
+        "nodes of {}",
+        "images of {}",
+        "system of {},",
+        "with {} readers",
+        "takes {}",
+    )
+    nodes, gpus, size, bandwidth, readers, seconds = given(packed.text, *pieces)
+    assert nodes * gpus * readers / seconds < 0.5 * bandwidth / size
+    assert packed.right == "The readers"
 
 
 def test_07_io_bottlenecks(questions):
@@ -635,7 +650,7 @@ def test_13_serving(questions):
         *half,
         within=0.05,
     )
-    phases = "tokens it takes {}.", "answer of {} tokens"
+    phases = "tokens it takes {}.", "decode the {} tokens"
     is_right(
         questions,
         name,
