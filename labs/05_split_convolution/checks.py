@@ -7,6 +7,7 @@ In a terminal:     python checks.py step.py "your name"                  emulate
 """
 
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -310,6 +311,8 @@ def answers_findings(answers, name):
                 f" {layer.w() // 4:,}; which of them travel in which split, and how often?"
             )
             return [broken(CHEAPER, words)]
+        if not isfinite(took):
+            return [broken(CHEAPER, f"{key}: {took} is not a time in seconds.")]
         if abs(took - price_of[cut]) > CLOSE * price_of[cut]:
             slips = (
                 words for words, wrong in _slips(layer, cut) if abs(took - wrong) <= 1e-2 * wrong

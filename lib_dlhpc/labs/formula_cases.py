@@ -1,6 +1,7 @@
 """A learner's formula compared with the library's, case by case; a wrong value is matched with classic mistakes."""
 
 from collections.abc import Callable, Iterable
+from math import isfinite
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -34,10 +35,13 @@ def value_of(function: Callable[..., Any], *arguments: Any) -> float:
     if value is None:
         raise LabError(f"{words} returns nothing. Is a `return` missing?")
     try:
-        return float(value)
+        number = float(value)
     except Exception:
         kind = type(value).__name__
         raise LabError(f"{words} returns a value of type {kind}: expected a number.") from None
+    if not isfinite(number):
+        raise LabError(f"{words} returns {number}: expected a finite number.")
+    return number
 
 
 def called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
@@ -64,7 +68,7 @@ def compared(
             found = value_of(function, *arguments)
         except LabError as error:
             return broken(law, f"{about}: {error}")
-        if not abs(found - right) <= near * right:
+        if abs(found - right) > near * right:
             like = [slip for slip in slips if abs(found - slip[1]) <= near / 2 * abs(slip[1])]
             # Two mistakes may come to nearly the same: the one that was made is the nearest.
             nearest = min(like, key=lambda slip: abs(found - slip[1]), default=(hint, right))[0]

@@ -17,3 +17,8 @@ def test_of_two_mistakes_that_come_to_nearly_the_same_the_nearest_is_named():
 def test_a_formula_without_a_return_is_said_to_be_one():
     assert "returns nothing. Is a `return` missing?" in judged(None)
     assert "returns a value of type str: expected a number." in judged("much")
+
+
+def test_what_is_not_finite_is_not_said_to_be_too_much():
+    for value in (float("nan"), float("inf"), -float("inf")):
+        assert f"returns {value}: expected a finite number." in judged(value)

@@ -185,6 +185,8 @@ def test_wrong_answers_are_named_by_what_they_omit(own, name):
         assert "million" in told(key, right[0], 1e6 * right[1]).words
         assert told(key, right[0], 1.04 * right[1]).right
         assert not told(key, right[0], 1.06 * right[1]).right
+        for value in (float("nan"), float("inf")):
+            assert "is not a time" in told(key, right[0], value).words
     assert "KeyError" in own.answers_findings(dict, name)[0].words
 
 

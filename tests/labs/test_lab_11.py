@@ -104,6 +104,7 @@ def test_learners_have_different_services_and_requests():
     [
         (lambda *given: None, "expected two lists of numbers"),
         (lambda *given: [1, 2], "expected two lists of numbers"),
+        (lambda *given: ([float("inf")], []), "expected two lists of numbers"),
         (lambda *given: ([7], []), "neither in the queue nor running"),
         (lambda queue, *given: ([queue[0].number], [queue[0].number]), "named twice"),
         (lambda *given: 1 / 0, "stopped with ZeroDivisionError"),

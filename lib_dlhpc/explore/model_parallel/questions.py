@@ -76,6 +76,8 @@ lesson = Lesson.read(
         "narrow": lambda: gain(16, 32, node=64, width=1024),
         **Pipe()._asdict(),
         "layers": pipeline.LAYERS,
+        "bound": lambda: Pipe().ranks / (1 + pipeline.formula(Pipe())),
+        "each": Pipe().batch / Pipe().microbatches,
         "bubble": lambda: pipeline.bubble_of(Pipe()),
         "bubble_16": lambda: pipeline.bubble_of(Pipe(microbatches=16)),
         "gpipe_stores": stores,

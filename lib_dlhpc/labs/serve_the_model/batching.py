@@ -153,7 +153,7 @@ def _called(
         raise LabError(f"schedule stopped with {type(error).__name__}: {error}") from None
     try:
         batch, refused = ([int(each) for each in numbers] for numbers in found)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last for infinity
         text = repr(found)[:80]
         words = "expected two lists of numbers, the batch and what is refused."
         raise LabError(f"schedule returns {text}: {words}") from None
