@@ -11,6 +11,7 @@ VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
 ARGS ?=
+LATER ?=
 
 # The environment is made here and has its bytecode beside it; without, each of hundreds of programs would compile it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -74,10 +75,10 @@ notebooks: $(READY) ## execute the modules anew and store their outputs (needs C
 	$(BIN)/python modules/store.py $(ARGS)
 
 # Tests hold solutions as well. A copy of the last commit, without history: what is not committed is not in it.
-student: ## build/student.tar.gz, the hand-out for a class: no instructor_notes, no tests, no history
+student: ## build/student.tar.gz, the hand-out: no instructor_notes, tests or history (LATER="02_overlap" leaves labs out)
 	@mkdir -p build
 	git archive --format=tar.gz --prefix=lib_dlhpc/ --output=build/student.tar.gz HEAD -- . \
-	    ':(exclude)instructor_notes' ':(exclude)tests' ':(exclude).ci'
+	    ':(exclude)instructor_notes' ':(exclude)tests' ':(exclude).ci' $(foreach lab,$(LATER),':(exclude)labs/$(lab)')
 	@echo "build/student.tar.gz"
 
 # Sphinx and pdoc are not in the lock, so they live apart.

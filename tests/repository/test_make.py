@@ -99,6 +99,20 @@ def test_links_of_the_hand_out_lead_to_what_is_in_it(hand_out: dict[str, bytes])
             assert place in there, (name, link)
 
 
+def test_labs_that_are_given_later_are_left_out(
+    repository: Path, hand_out: dict[str, bytes]
+) -> None:
+    shown = subprocess.run(
+        ["make", "--dry-run", "student", "LATER=02_overlap 04_pipeline"],
+        cwd=repository,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "':(exclude)labs/02_overlap' ':(exclude)labs/04_pipeline'" in shown.stdout
+    assert "labs/02_overlap/checks.py" in hand_out
+
+
 def test_the_hand_out_has_no_solution_and_no_history(
     repository: Path, hand_out: dict[str, bytes]
 ) -> None:
