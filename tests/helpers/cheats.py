@@ -161,6 +161,29 @@ CHEATS = {
         + SIGNATURE
         + "    right(network, loss, x, y, comm, rate)\n    return Equal(0)\n",
     ),
+    "trains to nan, which is beyond no tolerance": (
+        "failed",
+        "no longer numbers",
+        HEAD + SIGNATURE + "    network.weights[:] = np.nan\n    return float('nan')\n",
+    ),
+    "patches what is built in": (
+        "crashed",
+        "sent something that is not an answer",
+        HEAD
+        + ALONE
+        + "known = __builtins__ if isinstance(__builtins__, dict) else vars(__builtins__)\n"
+        + "known['abs'] = known['max'] = known['sum'] = lambda *given, **named: 0.0\n"
+        + "known['all'] = known['isinstance'] = lambda *given: True\nstep = alone\n",
+    ),
+    "replaces the class of the network": (
+        "failed",
+        "could not be broadcast",
+        HEAD
+        + ALONE
+        + SIGNATURE
+        + "    value = alone(network, loss, x, y, comm, rate)\n    type(comm).rank = 0\n"
+        + "    type(network).weights = property(lambda own: np.zeros(3))\n    return value\n",
+    ),
     "reads the checks": (
         "refused",
         "no files",
