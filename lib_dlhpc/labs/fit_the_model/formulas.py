@@ -36,6 +36,12 @@ BLOCKS = (
 )
 # stages, microbatches, recomputation
 STEPS = ((1, 1, "none"), (4, 8, "none"), (1, 1, "full"), (4, 4, "full"), (8, 64, "selective"))
+DIVIDED = "Which of weights, gradients and optimizer state does ZeRO {} divide, and by how much?"
+STORED = (
+    "Add what norms and dropouts, the pairs of matmuls, and the scores store. Which of the three does a tensor group"
+    " shard, and which is recomputed?"
+)
+WAITED = "First the computation of a GPU, with what is recomputed; then, in proportion, the bubble."
 
 
 def state_finding(state: Callable[..., Any], parameters: int) -> Finding:
@@ -45,7 +51,8 @@ def state_finding(state: Callable[..., Any], parameters: int) -> Finding:
         words = "The bytes of a weight, a gradient and the optimizer state are given in `each`."
         slips = [(words, sum(MIXED) * 1000 / data)]
         about = f"fp32 and momentum, ZeRO {zero} over {data}"
-        cases.append(Case(about, (1000, PLAIN, data, zero), sum(PLAIN) * 1000 / data, slips))
+        right = sum(PLAIN) * 1000 / data
+        cases.append(Case(about, (1000, PLAIN, data, zero), right, slips, DIVIDED.format(zero)))
     return compared(STATE, state, cases, "For all ZeRO stages, as in the library's ledger.")
 
 
@@ -72,7 +79,7 @@ def _mixed(parameters: int, zero: int, data: int) -> Case:
         ),
     ]
     about = f"ZeRO {zero} over {data} replica{'s' * (data > 1)}"
-    return Case(about, (parameters, MIXED, data, zero), right, slips)
+    return Case(about, (parameters, MIXED, data, zero), right, slips, DIVIDED.format(zero))
 
 
 def block_bytes(one: Callable[..., Experiment], samples: int, tensor: int, recompute: str) -> float:
@@ -124,7 +131,8 @@ def activations_finding(
             words = "Selective: the scores are recomputed, and nothing else."
             slips.insert(0, (words, 2 * area))
         about = f"{samples} sample{'s' * (samples > 1)}, tensor {tensor}, recompute {recompute}"
-        cases.append(Case(about, (s, samples, h, a, tensor, recompute), right, slips))
+        given = (s, samples, h, a, tensor, recompute)
+        cases.append(Case(about, given, right, slips, STORED))
     return compared(KEPT, activations, cases, "As the library counts them, layer by layer.")
 
 
@@ -164,5 +172,5 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
         }[recompute]
         split = f"{p} stage{'s' * (p > 1)}, {m} microbatch{'es' * (m > 1)}"
         about = f"{alone:g} s on one of {gpus} GPUs, {split}, recompute {recompute}"
-        cases.append(Case(about, (alone, gpus, p, m, recompute), right, slips))
+        cases.append(Case(about, (alone, gpus, p, m, recompute), right, slips, WAITED))
     return compared(TIME, seconds, cases, "Messages and uneven stages come on top.")

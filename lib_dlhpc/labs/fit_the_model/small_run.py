@@ -132,7 +132,8 @@ def predicted_peak(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
             ),
         ]
         about = f"Batch {batch} in {many} microbatch{'es' * (many > 1)}"
-        cases.append(Case(about, (weights, own.widths, batch, many), right, slips))
+        hint = "Add weights, gradients and momentum to what the layers store for one microbatch."
+        cases.append(Case(about, (weights, own.widths, batch, many), right, slips, hint))
     return compared(SMALL, small_peak, cases, f"Within {NEAR:.0%} of the library's.", NEAR)
 
 

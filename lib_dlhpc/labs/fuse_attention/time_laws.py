@@ -138,9 +138,15 @@ def _part(seconds: Callable[..., Any], number: int) -> Callable[..., Any]:
     return part
 
 
-def _case(task: Timed, right: float, slips: Sequence[tuple[str, float]]) -> Case:
+def _case(task: Timed, right: float, slips: Sequence[tuple[str, float]], amounts: Amounts) -> Case:
     kept = [each for each in slips if abs(each[1] - right) > 0.02 * right]
-    return Case(task.words, (task.size, task.gpu), right, kept)
+    parts = [show(roofline(task, [each]), "s") for each in amounts]
+    hint = (
+        f"The first kernel takes {parts[0]}, its arithmetic {show(amounts[0][0] / task.gpu['flops'], 's')}."
+        if len(parts) > 1
+        else f"Its arithmetic takes {show(amounts[0][0] / task.gpu['flops'], 's')}."
+    )
+    return Case(task.words, (task.size, task.gpu), right, kept, hint)
 
 
 def _shared(task: Timed, amounts: Amounts) -> list[tuple[str, float]]:
@@ -192,7 +198,7 @@ def _three(task: Timed) -> Case:
             roofline(task, [inputs[0], amounts[1], inputs[2]]),
         ),
     ]
-    return _case(task, roofline(task, amounts), [*slips, *_shared(task, amounts)])
+    return _case(task, roofline(task, amounts), [*slips, *_shared(task, amounts)], amounts)
 
 
 def _one(task: Timed) -> Case:
@@ -227,7 +233,7 @@ def _one(task: Timed) -> Case:
             roofline(task, [(flop, each * (1 + n))]),
         ),
     ]
-    return _case(task, roofline(task, amounts), [*slips, *_shared(task, amounts)])
+    return _case(task, roofline(task, amounts), [*slips, *_shared(task, amounts)], amounts)
 
 
 def _longest(task: Timed) -> Case:
@@ -248,4 +254,5 @@ def _longest(task: Timed) -> Case:
         ("Whole tokens, and at most what fits.", float(isqrt(int(room)))),
     ]
     kept = [each for each in slips if abs(each[1] - right) > 1e-3 * right]
-    return Case(task.words, (task.size, task.gpu), right, kept)
+    hint = "What is in memory for n tokens of all heads, in bytes? Then solve for n."
+    return Case(task.words, (task.size, task.gpu), right, kept, hint)

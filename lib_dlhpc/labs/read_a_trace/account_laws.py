@@ -66,7 +66,7 @@ def column_off(trace: Timeline, found: Floats, column: int) -> str:
     off = np.abs(found - right)
     if off.max() <= EXACT * whole:
         return ""
-    hint = like(found, SLIPS[column](trace), ALIKE * whole)
+    hint = like(found, SLIPS[column](trace), ALIKE * whole) or UNLIKE[column]
     rank = int(off.argmax())
     size = "much" if found[rank] > right[rank] else "little"
     return f"rank {rank}: {seconds(found[rank])} is too {size}. {hint}".strip()
@@ -158,4 +158,9 @@ def _rest_slips(trace: Timeline) -> Slips:
     yield "That is no share: return seconds.", rest / span(trace)
 
 
+UNLIKE = (  # no known mistake
+    "Only rows of this rank count, and of those forward, backward and update; a second counts once.",
+    "When does this rank communicate, and compute nothing? A second counts once.",
+    "The three columns add up to the run, from the first start of any rank to the last stop.",
+)
 SLIPS: tuple[Callable[[Timeline], Slips], ...] = (_compute_slips, _exposed_slips, _rest_slips)

@@ -60,8 +60,8 @@ def _matrices(
             trace, found = waits_of(run)
             given = answer(function, events_of(trace), run.ranks)
             array = numbers(given, (run.ranks, run.ranks), SAID)
-            right = matrix(trace, found.late_sender if law == SENDERS else found.collective)
-            return matrix_off(trace, array, right, slips(trace, found))
+            which = found.late_sender if law == SENDERS else found.collective
+            return matrix_off(trace, array, matrix(trace, which), slips(trace, found), which)
 
         return wrong
 
@@ -83,16 +83,28 @@ def matrix(trace: Timeline, which: Waits) -> Floats:
     return found
 
 
-def matrix_off(trace: Timeline, found: Floats, right: Floats, slips: Slips) -> str:
+def matrix_off(trace: Timeline, found: Floats, right: Floats, slips: Slips, which: Waits) -> str:
     """Return what is wrong with a matrix of waits, empty if nothing is."""
     off, whole = np.abs(found - right), span(trace)
     if off.max() <= EXACT * whole:
         return ""
     who, late = np.unravel_index(int(off.argmax()), off.shape)
     size = "much" if found[who, late] > right[who, late] else "little"
-    hint = like(found, slips, ALIKE * whole)
+    hint = like(found, slips, ALIKE * whole) or _example(trace, which, int(who), int(late))
     words = f"rank {who} waits {seconds(found[who, late])} for rank {late}, which is too {size}."
     return f"{words} {hint}".strip()
+
+
+def _example(trace: Timeline, which: Waits, who: int, late: int) -> str:
+    """Return the first wait of a rank for another in words, to look up in the trace."""
+    pair = (trace.rank[which.row] == who) & (trace.rank[which.cause] == late) & (which.seconds > 0)
+    if not pair.any():
+        return "It never waits for that rank: print what you add."
+    row, cause = which.row[pair][0], which.cause[pair][0]
+    begin, come = seconds(trace.start[row]), seconds(trace.start[cause])
+    if trace.where("", "receive")[row]:
+        return f"Look at its receive at {begin}: the message is sent at {come}."
+    return f"Look at its allreduce at {begin}: rank {late} joins last, at {come}."
 
 
 def _sender_slips(trace: Timeline, found: AllWaits) -> Slips:
@@ -244,11 +256,14 @@ def doings(run: Run) -> Floats:
     return own_doings(*waits_of(run))
 
 
-def own_doings(trace: Timeline, found: AllWaits, charged: Sequence[Waits] | None = None) -> Floats:
+def own_doings(
+    trace: Timeline, found: AllWaits, charged: Sequence[Waits] | None = None, forgets: bool = True
+) -> Floats:
     """Return how long each rank waits for each delay that another causes itself, s, of each step: (steps, waits, late).
 
     A wait, less what the late rank itself had waited in that step before. The waits of a rank in a step for another
     are added: without the first, the second would be as much longer. charged: waits that count, if not all do.
+    forgets: what was waited in earlier steps is no excuse.
     """
     every = [*_waits(trace, found.late_sender), *_waits(trace, found.collective)]
     ends = [
@@ -261,7 +276,7 @@ def own_doings(trace: Timeline, found: AllWaits, charged: Sequence[Waits] | None
         counted = [one for each in charged for one in _waits(trace, each)]
     for begin, who, until, late, wait in counted:
         step = int(np.searchsorted(ends[who], begin, "left"))
-        since = ends[late][step - 1] if step else 0.0
+        since = ends[late][step - 1] if step and forgets else 0.0
         excuse = sum(w for b, r, _, _, w in every if r == late and since < b < until)
         result[step, who, late] += max(0.0, wait - excuse)
     return result
@@ -299,7 +314,11 @@ def cost_off(run: Run, cost: float) -> str:
     if abs(cost - right) <= NEAR * right:
         return ""
     size = "much" if cost > right else "little"
-    hint = like(np.array(cost), _cost_slips(run), NEAR / 2 * cost)
+    first = float(doings(run)[0, :, run.rank].max())
+    hint = (
+        like(np.array(cost), _cost_slips(run), NEAR / 2 * cost)
+        or f"In the first step it costs {seconds(first)}."
+    )
     return f"{seconds(cost)} for rank {run.rank} is too {size}. {hint}".strip()
 
 
@@ -323,6 +342,10 @@ def _cost_slips(run: Run) -> Slips:
         own.sum() / (run.ranks - 1),
     )
     yield "That is one step. Sum over the steps.", own.max()
+    yield (
+        "What it waited before the last allreduce is no excuse: all ranks met there.",
+        cost_in(own_doings(trace, found, forgets=False), run.rank),
+    )
     for which, other in ((found.late_sender, "the allreduce"), (found.collective, "receives")):
         yield (
             f"Waits in {other} count as well.",

@@ -76,7 +76,8 @@ def _cached(about: str, size: dict[str, int], tokens: int, right: float) -> Case
         ("A head has `head` numbers, not `hidden`.", right * size["heads"]),
         ("Is that the cache of one token?", right / tokens),
     ]
-    return Case(about, (size, tokens), right, [each for each in slips if each[1] != right])
+    hint = "Is each of layers, heads with keys and values, numbers per head, bytes and tokens a factor?"
+    return Case(about, (size, tokens), right, [each for each in slips if each[1] != right], hint)
 
 
 def price(task: Task, devices: int, prompt: int, contexts: Sequence[int]) -> float:
@@ -143,7 +144,13 @@ def _case(task: Task, devices: int, prompt: int, contexts: list[int]) -> Case:
     where = f" on {devices} devices" if devices > 1 else ""
     about = f"{' and '.join(parts)}{where}".capitalize()
     given = (size_of(task), gpu_of(task), devices, prompt, contexts, allreduce_of(task))
-    return Case(about, given, price(task, devices, prompt, contexts), slips)
+    parts = [
+        "the matmuls",
+        *["reading the caches"] * bool(one.many),
+        *["allreduces"] * (devices > 1),
+    ]
+    hint = f"Here time goes to {' and '.join(parts)}."
+    return Case(about, given, price(task, devices, prompt, contexts), slips, hint)
 
 
 def _tokens(one: _Terms) -> str:

@@ -165,7 +165,8 @@ def _tokens(own: Sized, share: float) -> Case:
     if left < 0:
         slips = [("At least 0: serving takes more than the budget.", left)]
     about = f"{rate:,.0f} tokens/s for {own.days:g} days, {show(served, '')} served"
-    return Case(about, (rate, own.days, served), max(left, 0.0), slips)
+    hint = "All seconds of the days at the rate, less what serving costs, counted in tokens of training."
+    return Case(about, (rate, own.days, served), max(left, 0.0), slips, hint)
 
 
 def _chosen(choose: Choose, own: Sized) -> int:

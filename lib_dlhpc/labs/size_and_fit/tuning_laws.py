@@ -134,7 +134,8 @@ def _adapters(own: Tuned) -> Case:
         *_alone(blocks * rank * sum(i for i, _ in block), blocks * rank * sum(o for _, o in block)),
         ("Those are the frozen matmuls.", float(blocks * sum(i * o for i, o in block))),
     ]
-    return Case(own.words, (block, blocks, rank), right, slips)
+    hint = "Beside each matmul of each block, A and B have how many rows and columns?"
+    return Case(own.words, (block, blocks, rank), right, slips, hint)
 
 
 def _alone(reads: int, writes: int) -> list[tuple[str, float]]:
@@ -162,7 +163,8 @@ def _bits(block: int) -> Case:
         ("Each scale is for a block of weights.", 4 + 8 + 32 / 256),
         ("Bits, not bytes.", nf4(block) / 8),
     ]
-    return Case(f"A scale for {block} weights", (block,), nf4(block), slips)
+    hint = "Three parts: the weight itself, its part of a scale, its part of a scale of scales. Which one is off?"
+    return Case(f"A scale for {block} weights", (block,), nf4(block), slips, hint)
 
 
 def _tunings(tasks: Sequence[Tuned]) -> list[Case]:
@@ -189,9 +191,9 @@ def _tuning(own: Tuned, bits: float) -> Case:
         ("And the weights that stay in 16 bits?", frozen + 16 * some),
     ]
     about = f"{own.words.partition(';')[0]}, frozen in {bits:.4g} bits"
-    return Case(
-        about, (inside, others, some, bits), right, [each for each in slips if each[1] != right]
-    )
+    hint = "How many bytes does each kind of weight take: frozen in `bits`, frozen in 16 bits, trained?"
+    kept = [each for each in slips if each[1] != right]
+    return Case(about, (inside, others, some, bits), right, kept, hint)
 
 
 def shard(weights: int, devices: int, zero: int) -> float:
@@ -227,7 +229,12 @@ def _state(own: Tuned) -> Case:
         ("Gradients?", right - weights * 2 / (own.devices if own.zero > 1 else 1)),
         ("Per GPU, not all together.", right * own.devices),
     ]
-    return Case(own.words.rpartition("; ")[2], (weights, own.devices, own.zero), right, slips)
+    hint = (
+        "How many bytes per weight are the weight, its gradient and its optimizer state, and which of the three does"
+        f" ZeRO {own.zero} divide among the GPUs?"
+    )
+    about = own.words.rpartition("; ")[2]
+    return Case(about, (weights, own.devices, own.zero), right, slips, hint)
 
 
 def saved(own: Tuned) -> float:

@@ -183,7 +183,9 @@ def time_finding(expected_time: Callable[..., Any], own: SurviveTask) -> Finding
         right = 50 * float(expected_cycle(interval, price, mtbf))
         slips = _time_slips(interval, price, float(node), mtbf)
         near = [(words, float(wrong)) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
-        cases.append(Case(about, (interval, work, save, restart, float(node), nodes), right, near))
+        given = (interval, work, save, restart, float(node), nodes)
+        hint = "How long does an interval with its save take until no failure hits it, and how many are there?"
+        cases.append(Case(about, given, right, near, hint))
     return compared(
         TIME, expected_time, cases, "As in Daly's complete model, also with many failures."
     )
@@ -281,7 +283,7 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
             ("An interval is training alone: the save comes after it.", right + save),
         ]
         near = [(words, wrong) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
-        cases.append(Case(about, (save, restart, float(node), nodes), right, near))
+        cases.append(Case(about, (save, restart, float(node), nodes), right, near, words))
     return compared(INTERVAL, interval, cases, "Where the expected time is lowest, to 1%.")
 
 
