@@ -32,7 +32,7 @@ QUESTIONS = [
     ),
     Question(
         "twice the ranks",
-        "Data parallel training on twice the GPUs, the same batch in all. Which part of a step halves?",
+        "Data-parallel training on twice the GPUs, with the same global batch. Which part of a step halves?",
         "Computing",
         {
             "All of it": "Twice the GPUs, half the time.",
@@ -55,7 +55,7 @@ QUESTIONS = [
     ),
     Question(
         "slow one",
-        "One of a thousand GPUs becomes half as fast. All update in step. The run takes",
+        "One of a thousand GPUs becomes half as fast. All update synchronously. The run takes",
         "about twice as long",
         {
             "a thousandth longer": "The mean decides.",

@@ -32,7 +32,7 @@ QUESTIONS = [
     ),
     Question(
         "twice the ranks",
-        "You train with the same batch in all on four times the GPUs. What becomes a quarter of what it was?",
+        "You train with the same global batch on four times the GPUs. What becomes a quarter of what it was?",
         "The samples that each GPU computes",
         {
             "The time of a step": "Twice the GPUs, half the time.",
@@ -55,7 +55,7 @@ QUESTIONS = [
     ),
     Question(
         "slow one",
-        "One of 64 GPUs gets hot and computes at a third of its speed. All update in step. The run takes",
+        "One of 64 GPUs gets hot and computes at a third of its speed. All update synchronously. The run takes",
         "about three times as long",
         {
             "a few percent longer": "The mean decides.",

@@ -285,7 +285,7 @@ def efficiency(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "A team trains on 64 GPUs with an efficiency of 90%. It moves to 512 GPUs with the same batch in all and asks you"
+    "A team trains on 64 GPUs with an efficiency of 90%. It moves to 512 GPUs with the same global batch and asks you"
     " for a forecast before it has run anything. Which terms of a step do you estimate, how does each change, and which"
     " number do you ask for first?",
     "Computation per GPU falls to an eighth; the bytes of the gradients stay, a ring pays eight times the latencies,"

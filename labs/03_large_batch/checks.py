@@ -166,7 +166,7 @@ class Tuning:
         return self.revealed[0].mean
 
     def save(self, path=HERE / "choice.toml"):
-        """Write the best choice as an experiment of four ranks, the same batch in all."""
+        """Write the best choice as an experiment of four ranks, the same global batch."""
         if self.best is None:
             return self._page("Nothing tried yet.")
         experiment = experiment_of(

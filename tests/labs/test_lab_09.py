@@ -144,6 +144,20 @@ def test_a_repair_that_is_off_is_led_by_its_sign(own, solved, names, why, factor
     assert f"{term} is off by {sign}" in words and LEADS[why, sign] in words, words
 
 
+def test_ranks_that_wait_no_longer_for_the_latest_of_more_miss_the_target(own, solved, names):
+    """On 8 ranks the share of 4 is off by less than 5% of a step."""
+    machine = own.own_of(names[JITTER])
+    given = answers(solved, machine)
+
+    def constant(fit, job, ranks, nodes):
+        four = given["repaired"](fit, job, 4, 2)
+        found = given["repaired"](fit, job, ranks, nodes)
+        return {**found, "waiting": four["waiting"] / four["compute"] * found["compute"]}
+
+    finding = target_finding({**given, "repaired": constant}, machine)
+    assert finding.right is False and LEADS[JITTER, "-"] in finding.words, finding
+
+
 @pytest.mark.parametrize("why", SURPRISES)
 def test_no_repair_is_led_to_before_the_cause_is_named(own, solved, names, why):
     machine = own.own_of(names[why])
