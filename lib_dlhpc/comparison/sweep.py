@@ -1,6 +1,6 @@
 """A sweep: one comparison for each of several settings, with interleaved runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -35,6 +35,7 @@ RANKS = "ranks"  # an axis that is no field of an experiment: ranks that split t
 PARTS = ("data", "tensor", "pipeline", "spatial", "context")  # degrees of parallelism
 DEVICES = "strategy.devices_per_node"
 MOST = 64  # settings; each needs a run
+Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -111,20 +112,22 @@ def sweep(
     begin: Begin = start_beside,
     repeats: int = 1,
     most: int | None = None,
+    along: Callable[[Fields], Fields] = lambda setting: {},
 ) -> Sweep:
     """Compare every combination of `axes`: fields of the experiment, or "ranks", each with its values.
 
     If only degrees of parallelism are swept, the number of devices follows: strategy.tensor = 2 doubles it. Every
     setting runs `repeats` times, interleaved, so that drift of the machine affects all settings alike. folder: parent
-    of the run folders. most: largest number of ranks of a setting; None: no limit. Other arguments are those of
-    `compare`. A setting that cannot run becomes a row with the reason. Raises SpecError for illegal axes, and if no
+    of the run folders. most: largest number of ranks of a setting; None: no limit. along: the fields that a setting
+    changes besides its own, such as the microbatches of another batch. Other arguments are those of `compare`. A setting that cannot run becomes a row with the reason. Raises SpecError for illegal axes, and if no
     setting can run.
     """
     settings = settings_of(axes)
     expected: list[Expected | str] = []
     for setting in settings:
         try:
-            expected.append(estimated(placed_setting(experiment, setting, ranks, machine, most)))
+            whole = {**along(setting), **setting}
+            expected.append(estimated(placed_setting(experiment, whole, ranks, machine, most)))
         except SpecError as error:
             expected.append(str(error))
     wrong = [each for each in expected if isinstance(each, str)]

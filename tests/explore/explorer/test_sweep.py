@@ -1,6 +1,7 @@
 """The explorer's section "Sweep a setting": what can be varied, what is predicted of it, and what can be run here."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from experiment_page import Now, button, click, fills, words
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.compare import sweep as sweep_here
 from lib_dlhpc.explore.compare.charts import ROWS
 from lib_dlhpc.explore.compare.sweep import SweepHere, settings_html
 from lib_dlhpc.explore.explorer import sweep_rows
@@ -303,6 +305,25 @@ def test_what_can_be_run_here_is_run_and_the_rest_says_why(section: Sweep) -> No
     assert "in the median" in told or "No verdict" in told
     assert "4 ranks are too many" in told
     assert set(shown(section)["way"]) == set(ROWS.values())
+
+
+def test_what_is_run_has_the_microbatches_that_were_predicted(monkeypatch: Any) -> None:
+    run: dict[int, int] = {}
+
+    def begin(experiment: Experiment, ranks: int, folder: Path) -> Finished:
+        run[int(experiment.strategy.batch)] = int(experiment.strategy.microbatches)
+        return Finished(experiment, ranks, folder)
+
+    monkeypatch.setattr(sweep_here, "SweepHere", partial(SweepHere, begin=begin, thread=Now))
+    section = Sweep()
+    experiment = digits(devices_per_node=1, microbatches=4)
+    section.follow(predict(experiment))
+    section.opened.value = True
+    section.controls["vary"].value = BATCH
+    section.controls["values"].value = "16, 64"
+    click(section.body, "Run them here")
+    wanted = {batch: int(at(experiment, {BATCH: batch}).strategy.microbatches) for batch in run}
+    assert run == wanted == {16: 2, 64: 8}
 
 
 def test_another_experiment_takes_away_what_was_run_of_the_one_before(section: Sweep) -> None:
