@@ -119,8 +119,8 @@ def sweep(
     If only degrees of parallelism are swept, the number of devices follows: strategy.tensor = 2 doubles it. Every
     setting runs `repeats` times, interleaved, so that drift of the machine affects all settings alike. folder: parent
     of the run folders. most: largest number of ranks of a setting; None: no limit. along: the fields that a setting
-    changes besides its own, such as the microbatches of another batch. Other arguments are those of `compare`. A setting that cannot run becomes a row with the reason. Raises SpecError for illegal axes, and if no
-    setting can run.
+    changes besides its own, such as the microbatches of another batch. Other arguments are those of `compare`. A
+    setting that cannot run becomes a row with the reason. Raises SpecError for illegal axes, and if no setting can run.
     """
     settings = settings_of(axes)
     expected: list[Expected | str] = []
