@@ -181,8 +181,20 @@ function render({ model, el }) {
   const narrow = () => Boolean(about.ends || named) && width > 0 && width < NARROW;
   let above = false; // whether the view was made with the names of rows above them
 
+  // What the data do not have needs no explanation; what they had once keeps its place, so that nothing jumps. Behind a
+  // cover all is explained: what there is may be the answer.
+  const had = new Set();
+  function present(entries) {
+    if (!entries.every(({ value }) => had.has(value))) {
+      const columns = Object.values(model.get("data")).flatMap(Object.values);
+      for (const words of columns.filter(([first]) => typeof first === "string")) words.forEach((word) => had.add(word));
+    }
+    const some = entries.filter(({ value }) => had.has(value));
+    return some.length && !plot.closest(".dlhpc-stage.covered") ? some : entries;
+  }
+
   function explain() { // what is in a drawing may change with its data: a dataset "key" says it then
-    const found = [...about.legend ?? rows(model.get("data").key ?? {})];
+    const found = about.legend ? [...present(about.legend)] : rows(model.get("data").key ?? {});
     if (narrow() && about.ends) {
       for (const { line, words } of rows(model.get("data").ends ?? {})) found.push({ ...about.ends.find(({ label }) => label === line), label: words });
     }
@@ -266,6 +278,7 @@ function render({ model, el }) {
 
   // What a question gives away is not covered: marks of a data set, or whose datum has a value, that it names.
   function uncover() {
+    explain();
     const known = new Set(JSON.parse(plot.closest(".dlhpc-stage.covered")?.dataset.known ?? "[]"));
     const nodes = known.size ? [...plot.querySelectorAll(".role-mark :is(path, text, line, rect)")] : [];
     const ofMark = new Map((spec.marks ?? []).map(({ name, from }) => [name, source(from?.facet?.data ?? from?.data)]));

@@ -33,16 +33,22 @@ function rows() {
       figures.append(cell);
       row.classList.add("with-figure");
       text = place("dlhpc-text after");
-      // A column that is taller than the window stays with its end in view, not with its start.
-      new ResizeObserver(() => {
-        figures.style.top = `${Math.min(64, innerHeight - figures.offsetHeight - 16)}px`;
-      }).observe(figures);
+      stays(figures);
+      stays(text);
     } else text.append(cell);
   }
+  for (const after of document.querySelectorAll(".dlhpc-text.after:empty")) after.parentElement.firstElementChild.classList.add("alone");
   for (const each of document.querySelectorAll(".dlhpc-row:not(.with-figure)")) {
     laid(each);
     new MutationObserver(() => laid(each)).observe(each, { childList: true, subtree: true });
   }
+}
+
+// A column that is taller than the window stays with its end in view, not with its start.
+function stays(column) {
+  new ResizeObserver(() => {
+    column.style.top = `${Math.min(64, innerHeight - column.offsetHeight - 16)}px`;
+  }).observe(column);
 }
 
 // What a section without a column of figures shows is in classes: with :has() in their place, each change of a widget
