@@ -10,6 +10,7 @@ from hashlib import sha256
 from html import escape
 from importlib.metadata import metadata
 from pathlib import Path
+from statistics import median
 from string import Template
 from typing import Any
 
@@ -72,11 +73,14 @@ def written() -> str:
         "render": RENDER,
         **about(),
         "first": RENDER + course.PATH[0].file,
+        "minutes": str(course.PATH[0].minutes),
         "predicted": f"{known['predicted']:.1f}",
         "published": f"{known['published']:.0f}",
         "share": f"{100 * known['predicted'] / known['published']:.2f}",
         "rows": str(len(rows)),
         "within": f"{100 * within / len(rows):.0f}",
+        "median": f"{100 * median(row['error'] for row in rows):.1f}",
+        "missed": str(sum(row["miss"] for row in rows)),
         "table": "".join(map(table_row, rows)),
     }
     return Template(static("front.html")).substitute(parts)
@@ -103,11 +107,11 @@ def card(module: course.Module) -> str:
         f'<span class="lab">Lab: {escape(course.LABS[lab].title)}</span>' for lab in module.labs
     )
     steps = {each.number: str(step) for step, each in enumerate(course.PATH, 1)}
-    first = [steps[number] for number in module.needs]
+    first = sorted((steps[number] for number in module.needs), key=int)
     needs = f" · after {', '.join(first)}" if first else ""
     return (
         f'<a class="module" href="{RENDER}{module.file}" data-number="{module.number}">{PICTURES[module.number]()}'
-        f'<span class="text"><small>Step {steps[module.number]}{needs} · {module.minutes} min</small>'
+        f'<span class="text"><small>Step {steps[module.number]}{needs} · {module.minutes}&nbsp;min</small>'
         f"<b>{escape(module.title)}</b>"
         f'<span class="asks">{escape(module.question)}</span><span class="done" hidden></span></span>{labs}</a>'
     )

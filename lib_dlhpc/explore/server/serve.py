@@ -307,21 +307,22 @@ def _page_hook(root: Path, in_class: bool) -> Any:
             }
         elif here.exists():
             page_config["dlhpcTitle"] = _words(here)["title"]
-            page_config["dlhpcCourse"] = _in_course(here)
+            page_config["dlhpcCourse"] = in_course(here)
         return page_config
 
     return hook
 
 
-def _in_course(file: Path) -> dict[str, Any]:
-    """Where a notebook stands in the course; empty for one that is not of it."""
+def in_course(file: Path) -> dict[str, Any]:
+    """Return where a notebook stands in the course; empty for one that is not of it."""
     before, here, after = course.place(file.name)
+    known = {"of": len(course.PATH), "explorer": course.EXPLORER}
     if file.name == course.EXPLORER:
-        return {"name": file.stem, "explorer": course.EXPLORER}
+        return {"name": file.stem, "at": 0, "after": course.PATH[0]._asdict(), **known}
     if here is None:
         return {}
     others = {"before": before and before._asdict(), "after": after and after._asdict()}
-    at = {"at": course.PATH.index(here) + 1, "of": len(course.PATH), "explorer": course.EXPLORER}
+    at = {"at": course.PATH.index(here) + 1, **known}
     return {**here._asdict(), **others, **at, "name": here.name, "terms": _terms(file.parent)}
 
 

@@ -8,7 +8,8 @@ import pytest
 from lib_dlhpc import predict
 from lib_dlhpc.explore import course
 from lib_dlhpc.explore.front import page, results, thumbnails
-from lib_dlhpc.prediction.validate import standings
+from lib_dlhpc.explore.server.serve import in_course
+from lib_dlhpc.prediction.validate import standings, validate
 
 
 def test_modules_and_labs_of_the_path_are_those_of_the_repository(repository):
@@ -69,6 +70,27 @@ def test_a_picture_has_marks_within_its_frame(number):
     assert set(thumbnails.PICTURES) == {module.number for module in course.PATH}
 
 
+def test_a_class_whose_name_says_little_is_said_in_other_words():
+    found = {row.group for row in validate()}
+    assert set(results.SAID) <= found
+    assert not set(results.SAID.values()) & found
+
+
+def test_what_a_module_builds_on_is_in_the_order_of_the_path():
+    for module in course.PATH:
+        after = re.search(r"after ([\d, ]+)", page.card(module))
+        steps = [int(step) for step in after[1].split(", ")] if after else []
+        assert steps == sorted(steps) and len(steps) == len(module.needs)
+
+
+def test_each_page_leads_on_and_the_last_one_to_a_run_of_ones_own(repository):
+    files = [course.EXPLORER, *(module.file for module in course.PATH)]
+    places = [in_course(repository / "modules" / file) for file in files]
+    assert [place["after"] and place["after"]["file"] for place in places] == [*files[1:], None]
+    assert [place["at"] for place in places] == list(range(len(files)))
+    assert places[-1]["explorer"] == course.EXPLORER
+
+
 def test_it_is_cited_as_the_repository_says(repository):
     citation, about = (repository / "CITATION.cff").read_text("utf-8"), page.about()
     for key, value in (
@@ -87,6 +109,7 @@ def test_every_published_row_is_in_the_page():
     known = {name for name, found in standings().items() if found.status == "scored"}
     assert set(re.findall(r'<tr id="([^"]+)">', text)) == known
     assert f"of {len(known)} published results" in text
+    assert f"Start: one step, {course.PATH[0].minutes} min" in text
     assert text.count("</small></th>") == len(known) and "https://arxiv.org/abs/1706.02677" in text
     for identity, *_ in rows:
         assert f'<tr id="{identity}">' in text

@@ -93,13 +93,14 @@ function show(animate) {
   grid(now);
 }
 
-// Set a name to the right or to the left of its point, where it covers no point of its row, or else above it.
+// Set a name to the right or to the left of its point, where it covers no point of its row; return whether it has to
+// stand above.
 function beside(name, point, points, left, right) {
-  const wide = name.getComputedTextLength(), y = Number(name.getAttribute("y"));
+  const wide = name.getComputedTextLength();
   const free = (from) => from >= left && from + wide <= right && !points.some((one) => one > from - 5 && one < from + wide + 5);
   const side = [point + 8, point - 8 - wide].find(free);
   name.setAttribute("x", side ?? Math.min(Math.max(point - wide / 2, left), right - wide));
-  if (side === undefined) name.setAttribute("y", y - 11);
+  return side === undefined;
 }
 
 function proof() {
@@ -109,35 +110,38 @@ function proof() {
     .map((name) => [name, data.proof.filter(([, group]) => group === name).sort((a, b) => a[2] - b[2])]).sort((a, b) => b[1].length - a[1].length);
   const phone = svg.clientWidth < 480;
   document.querySelector(".named").hidden = phone;
-  const width = svg.clientWidth || 700, left = phone ? 126 : 138, row = 20, top = 20; // top: room for a name
-  const height = top + groups.length * row + 36;
-  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-  svg.style.height = `${height}px`;
+  const width = svg.clientWidth || 700, left = phone ? 134 : 150, row = 20, lead = 14; // lead: room for a name above a row
   const ends = [0.3, 2.5].map(Math.log);
   const x = (ratio) => left + (Math.log(Math.min(Math.max(ratio, 0.3), 2.5)) - ends[0]) / (ends[1] - ends[0]) * (width - left - 16);
-  draw(svg, "rect", { x: x(0.9), y: top, width: x(1.1) - x(0.9), height: groups.length * row, fill: "var(--dl-tint)" });
-  for (const tick of [0.3, 0.5, 0.7, 1, 1.5, 2]) {
-    draw(svg, "line", { x1: x(tick), x2: x(tick), y1: top, y2: top + groups.length * row, stroke: "var(--dl-line)", "stroke-width": tick === 1 ? 2 : 1 });
-    draw(svg, "text", { x: x(tick), y: top + groups.length * row + 15, "text-anchor": "middle", class: "soft" }, String(tick));
-  }
-  const titled = phone ? { x: width, "text-anchor": "end" } : { x: (left + width) / 2, "text-anchor": "middle" };
-  draw(svg, "text", { ...titled, y: height - 3, class: "soft" }, "predicted / published; shaded: within 10%");
   const far = ([, , ratio]) => Math.abs(Math.log(ratio));
   const worst = groups.map(([, rows]) => rows.filter(([, , , miss]) => miss).sort((a, b) => far(b) - far(a))[0]).filter(Boolean);
   const named = new Set(phone ? [] : worst.sort((a, b) => far(b) - far(a)).slice(0, 6));
-  groups.forEach(([name, rows], i) => {
-    const y = top + i * row + row / 2;
-    draw(svg, "text", { x: left - 8, y: y + 4, "text-anchor": "end" }, name);
+  const back = draw(svg, "g", {});
+  let y = 10;
+  for (const [group, rows] of groups) {
+    const names = rows.filter((one) => named.has(one)).map(([, , ratio, , short]) => {
+      const name = draw(svg, "text", { class: "soft" }, short);
+      return [name, beside(name, x(ratio), rows.map(([, , other]) => x(other)), left, width)];
+    });
+    y += names.some(([, above]) => above) ? row / 2 + lead : row / 2;
+    for (const [name, above] of names) name.setAttribute("y", above ? y - 9 : y + 4);
+    draw(svg, "text", { x: left - 8, y: y + 4, "text-anchor": "end" }, group);
     for (const [id, , ratio, miss, short] of rows) {
       const link = draw(svg, "a", { href: `#${id}`, tabindex: -1, "aria-label": `${id}: predicted over published ${ratio.toFixed(2)}` });
       draw(link, "circle", { cx: x(ratio), cy: y, r: 4.5, fill: miss ? "var(--dl-tensor)" : "var(--dl-backward)", opacity: 0.7 });
       draw(link, "title", {}, `${short} (${id}): ${ratio.toFixed(2)}`);
     }
-    for (const [, , ratio, , short] of rows.filter((one) => named.has(one))) {
-      const name = draw(svg, "text", { y: y + 4, class: "soft" }, short);
-      beside(name, x(ratio), rows.map(([, , other]) => x(other)), left, width);
-    }
-  });
+    y += row / 2;
+  }
+  draw(back, "rect", { x: x(0.9), y: 10, width: x(1.1) - x(0.9), height: y - 10, fill: "var(--dl-tint)" });
+  for (const tick of [0.3, 0.5, 0.7, 1, 1.5, 2]) {
+    draw(back, "line", { x1: x(tick), x2: x(tick), y1: 10, y2: y, stroke: "var(--dl-line)", "stroke-width": tick === 1 ? 2 : 1 });
+    draw(back, "text", { x: x(tick), y: y + 15, "text-anchor": "middle", class: "soft" }, String(tick));
+  }
+  const titled = phone ? { x: width, "text-anchor": "end" } : { x: (left + width) / 2, "text-anchor": "middle" };
+  draw(back, "text", { ...titled, y: y + 33, class: "soft" }, "predicted / published; shaded: within 10%");
+  svg.setAttribute("viewBox", `0 0 ${width} ${y + 36}`);
+  svg.style.height = `${y + 36}px`;
   svg.querySelector("a")?.setAttribute("tabindex", 0);
 }
 
