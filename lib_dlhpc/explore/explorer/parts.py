@@ -128,6 +128,6 @@ def key_html(parts: list[Part], of_a: list[Part], unit: str) -> str:
         hatch = ' class="hatched"' if part.name in HATCHED else ""
         items += (
             f'<span><b{hatch} style="background-color:{part.color}"></b>{escape(part.name)}'
-            f" {show(part.size, unit)}{more}</span>"
+            f"<em> {show(part.size, unit)}</em>{more}</span>"
         )
     return f'<div class="dl-key" role="group" aria-label="Key" tabindex="0">{items}</div>'

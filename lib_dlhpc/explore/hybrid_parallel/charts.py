@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from lib_dlhpc.explore.blocks.bars import Rows, stacks
 from lib_dlhpc.explore.blocks.bench import amount
-from lib_dlhpc.explore.blocks.charts import Data, State, columns
+from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.results import palette
 
@@ -108,34 +108,43 @@ def held_by(step: Breakdown) -> dict[str, float]:
 
 def terms_state(rows: Rows) -> State:
     """Seconds of a step by part, for each combination, the first the chosen one."""
-    data, sums = _bars(rows, TERMS, "s")
     if not rows:
-        return data, "No layout is possible."
-    first = next(iter(rows.values()))
-    whole, most = sum(first.values()), sorted(first, key=lambda part: -first[part])[:3]
-    named = ", ".join(f"{part} {first[part] / whole:.0%}" for part in most if first[part] > 0)
-    return data, f"{sums}. Of the first: {named}."
+        return stacks(rows, TERMS, "s"), "No layout is possible."
+    sums = {row: sum(values.values()) for row, values in rows.items()}
+    least, longest = (pick(sums, key=sums.__getitem__) for pick in (min, max))
+    name, first = next(iter(rows.items()))
+    most = sorted(first, key=lambda part: -first[part])[:3]
+    named = ", ".join(f"{part} {first[part] / sums[name]:.0%}" for part in most if first[part] > 0)
+    seconds = amount("s")
+    ends = (
+        f"Shortest: {least}, {seconds(sums[least])}; longest: {longest}, {seconds(sums[longest])}. "
+    )
+    words = {row: seconds(total) for row, total in sums.items()}
+    return stacks(rows, TERMS, "s", words=words), ends * (len(rows) > 1) + f"Of {name}: {named}."
 
 
 def memory_state(rows: Rows, capacity: float) -> State:
     """Bytes of the fullest device by part, for each combination, and the memory of a device."""
-    data, sums = _bars(rows, HELD, "B", capacity)
-    end = 1.06 * max([capacity, *data["sums"].get("stop", ())])
-    wall = {"capacity": capacity, "end": end, "words": f"has {amount('B')(capacity)}"}
-    data["wall"] = columns([{**wall, "side": "right" if capacity > 0.6 * end else "left"}])
-    over = [row for row, held in rows.items() if sum(held.values()) > capacity]
-    verdict = f"Does not fit: {', '.join(over)}." if over else "All of them fit."
-    return data, f"{sums}. {verdict}"
-
-
-def _bars(
-    rows: Rows, inks: Mapping[str, str], unit: str, capacity: float = 0.0
-) -> tuple[Data, str]:
-    """Return the parts of each row with their sums, and the sums in words. capacity: what each may hold, if known."""
-    sums = {row: sum(values.values()) for row, values in rows.items()}
-    fits = {
-        row: (" ✓" if total <= capacity else " ✗") * bool(capacity) for row, total in sums.items()
+    bytes_, sums = amount("B"), {row: sum(values.values()) for row, values in rows.items()}
+    words = {
+        row: bytes_(total) + (" ✓" if total <= capacity else " ✗") for row, total in sums.items()
     }
-    words = {row: amount(unit)(total) + fits[row] for row, total in sums.items()}
-    said = "; ".join(f"{row}: {words[row]}" for row in rows)
-    return stacks(rows, inks, unit, capacity, words), said
+    data = stacks(rows, HELD, "B", capacity, words)
+    end = 1.06 * max([capacity, *data["sums"].get("stop", ())])
+    wall = {"capacity": capacity, "end": end, "words": f"has {bytes_(capacity)}"}
+    data["wall"] = columns([{**wall, "side": "right" if capacity > 0.6 * end else "left"}])
+    return data, _fitting(sums, capacity)
+
+
+def _fitting(sums: Mapping[str, float], capacity: float) -> str:
+    """Return how many of some combinations fit, and the two next to the limit, in words."""
+    show, fit = amount("B"), {row: size for row, size in sums.items() if size <= capacity}
+    over = {row: size for row, size in sums.items() if row not in fit}
+    ends = []
+    if fit:
+        row = max(fit, key=fit.__getitem__)
+        ends.append(f"the fullest that fits is {row}, {show(fit[row])}")
+    if over:
+        row = min(over, key=over.__getitem__)
+        ends.append(f"the least that does not is {row}, {show(over[row])}")
+    return f"{len(fit)} of {len(sums)} fit in {show(capacity)}: {'; '.join(ends)}."

@@ -27,11 +27,14 @@ def published_error() -> Layers:
     low = alt.Y("low:Q").scale(domain=domain, nice=False)
     names = ("linear scaling", "LARS", "another rule")
     who = data("points", x=x, y=y, text="words:N")
-    beside = who.transform_filter("datum.line == 'LARS'")
+    beside, last = (
+        who.transform_filter(f"datum.line == 'LARS' && datum.x {side} 5e4") for side in "<>"
+    )
     below = who.transform_filter("datum.line == 'another rule'")
     return (
         *_measured(x, y, low, names, joined="datum.line == 'linear scaling'"),
-        beside.mark_text(align="right", dx=-9, dy=1, fontSize=11, **HALO),
+        beside.mark_text(align="left", dx=9, dy=1, fontSize=11, **HALO),
+        last.mark_text(dy=17, fontSize=11, **HALO),
         below.mark_text(dy=17, fontSize=11, **HALO),
     )
 

@@ -38,7 +38,8 @@ WARM_UP = Slider(
 RULE = Dropdown("Rule", "How the rate follows the batch", RATES.keys())
 PAUSE = 0.2  # s between two pictures of a run, at least
 EPOCHS = DIGITS.epochs
-NOTHING, LEARNED = "Nothing trained yet.", "This run learned."
+LEARNED = "This run learned."
+LEVEL = (CHANCE, f"chance: {CHANCE:.0%}")
 
 
 class Setting(NamedTuple):
@@ -76,12 +77,18 @@ def break_and_repair(thread: Thread = threading.Thread) -> Bench[Setting]:
 
     def cleared(_: Any = None) -> None:
         curves.clear()
-        runs.update(*runs_state(curves, EPOCHS))
-        wall.value = wall_html("", NOTHING)
+        runs.update(*runs_state(curves, EPOCHS, LEVEL))
+        wall.value = ""
 
     cleared()
     clear.on_click(cleared)
-    runner = Runner("Train", work, "Ready.", "Some seconds; the page stays usable", thread)
+    runner = Runner(
+        "Train",
+        work,
+        "Each run draws its accuracy below.",
+        "Some seconds; the page stays usable",
+        thread,
+    )
     row = ipywidgets.HBox([runner.run, runner.cancel, clear], layout={"flex_flow": "row wrap"})
     look = "the batch at which linear scaling breaks; then what repairs it there."
     results = ["rate_schedule", row, runner.said, wall, runs]
@@ -103,7 +110,7 @@ def _train(
         if monotonic() - drawn > PAUSE:
             drawn = monotonic()
             runner.say(f"{name} is training ...", epoch / EPOCHS)
-            runs.update(*runs_state(curves, EPOCHS))
+            runs.update(*runs_state(curves, EPOCHS, LEVEL))
 
     runner.say(f"{name} is training ...", 0.0)
     try:
@@ -113,7 +120,7 @@ def _train(
     except Diverged as error:
         words = f"Diverged after epoch {run.epochs[-1]:.0f}: {error}."
         report(min(run.epochs[-1] + 1, EPOCHS), CHANCE)
-    runs.update(*runs_state(curves, EPOCHS))
+    runs.update(*runs_state(curves, EPOCHS, LEVEL))
     wall.value = wall_html(run_wall(chosen, run.accuracy[-1], runner.stop.is_set()), LEARNED)
     runner.say(f"{name}: {words}")
 

@@ -109,7 +109,7 @@ def trace_state(
         },
         **_frame(timeline.ranks, low - zero, high - zero),
     }
-    words = _trace_words(bars, timeline.ranks)
+    words = _trace_words(bars)
     if mark is not None:
         when = f"{show(mark.start - zero, 's')} to {show(mark.stop - zero, 's')}"
         words += f" Marked: rank {mark.rank}, {mark.name}, from {when}."
@@ -131,16 +131,13 @@ def _messages(
     }
 
 
-def _trace_words(bars: Sequence[Bar], ranks: int) -> str:
-    spent = {(rank, what): 0.0 for rank in range(ranks) for what in LOOKS}
+def _trace_words(bars: Sequence[Bar]) -> str:
+    spent = dict.fromkeys(LOOKS, 0.0)
     for bar in bars:
-        spent[bar.rank, bar.what] += bar.stop - bar.start
-    said = [
-        f"rank {rank} "
-        + ", ".join(f"{what} {show(spent[rank, what], 's')}" for what in LOOKS if spent[rank, what])
-        for rank in range(ranks)
-    ]
-    return f"In the whole run: {'; '.join(said)}."
+        spent[bar.what] += bar.stop - bar.start
+    whole = sum(spent.values())
+    said = ", ".join(f"{what} {spent[what] / whole:.0%}" for what in LOOKS if spent[what])
+    return f"In the whole run, of the time of all ranks: {said}."
 
 
 def ranks_state(analysis: Analysis) -> State:
@@ -204,8 +201,7 @@ def coupled_state(ways: Mapping[str, Mapping[str, float]], now: str = "") -> Sta
     """Return the chart "traces_coupled": s of the mean rank by term, for each placement. now: the chosen one."""
     whole = {name: sum(terms.values()) for name, terms in ways.items()}
     words = {name: show(x, "s") + "  ◀ chosen" * (name == now) for name, x in whole.items()}
-    times = ", ".join(f"{name} {show(seconds, 's')}" for name, seconds in whole.items())
+    least, most = (pick(whole, key=whole.__getitem__) for pick in (min, max))
+    said = f"The fastest placement is {least}, {show(whole[least], 's')}; the slowest {most}, {show(whole[most], 's')}."
     room = {"x": [0.0, 1.25 * max(whole.values())]}
-    return stacks(ways, TERMS, "s", words=words) | {
-        "room": room
-    }, f"A run takes, by placement: {times}."
+    return stacks(ways, TERMS, "s", words=words) | {"room": room}, said

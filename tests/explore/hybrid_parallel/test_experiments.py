@@ -107,6 +107,18 @@ def test_no_two_parts_of_a_bar_look_alike(looks: Any) -> None:
     assert len(found) == len(looks)
 
 
+def test_a_caption_says_which_bars_are_next_to_the_limit_and_which_are_the_ends() -> None:
+    held = {"all": {"activations": 20e9}, "half": {"activations": 10e9}, "one": {"driver": 1e9}}
+    said = memory_state(held, 16e9)[1]
+    assert (
+        "2 of 3 fit" in said and "fits is half, 10 GB" in said and "does not is all, 20 GB" in said
+    )
+    assert "least that does not" not in memory_state(held, 32e9)[1]
+    steps = {"now": {"compute": 2.0, "waiting": 2.0}, "then": {"compute": 1.0}}
+    said = terms_state(steps)[1]
+    assert "Shortest: then, 1 s; longest: now, 4 s." in said and "compute 50%" in said
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
     each_position_shows_its_own(EXPERIMENTS[name]())

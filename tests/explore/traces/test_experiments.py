@@ -90,6 +90,12 @@ def test_hatched_bars_are_as_long_as_the_analysis_says_that_ranks_wait(setting: 
         np.testing.assert_allclose(drawn, seconds, atol=1e-3)
 
 
+def test_the_caption_of_a_trace_adds_up_and_gives_no_rank_away() -> None:
+    said = trace_state(trace(Setting()))[1]
+    assert sum(map(int, re.findall(r"(\d+)%", said))) == pytest.approx(100, abs=3)
+    assert "rank 2" not in said
+
+
 def test_a_window_shows_what_lies_in_it_and_no_more() -> None:
     data, _ = trace_state(trace(Setting()), window=(0.1, 0.2))
     bars = data["bars"]
