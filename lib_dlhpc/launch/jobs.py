@@ -115,15 +115,14 @@ class BatchJob:
             answer = Answer("running" if self._alive() else "")
             if answer.state:
                 return reported if reported not in ENDS else "running"
-            reported = run_folder.read(self.folder / STATUS).get(
-                "state", reported
-            )  # its final status
         else:
             answer = self._ask(reported in ENDS or (self.folder / MARK).exists())
         if answer.state is None:  # no answer: the last known state holds
             return reported if reported not in ENDS else "running"
         if answer.state in ("queued", "running"):
             return "running" if reported != "queued" else answer.state
+        # The job may have ended since its status was read: its last words count.
+        reported = str(run_folder.read(self.folder / STATUS).get("state", reported))
         return self._settle(
             _end(answer.state, reported, (self.folder / MARK).exists()), answer.reason
         )

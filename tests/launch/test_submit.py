@@ -508,3 +508,17 @@ def test_the_final_state_is_recorded_since_schedulers_forget(done, monkeypatch):
     assert BatchJob(job.folder).state == "running"  # nobody knows better
     monkeypatch.setattr(jobs_module.schedulers, "ask", lambda *_: Answer("", "gone"))
     assert BatchJob(job.folder).state == "failed" and "gone" in BatchJob(job.folder).why()
+
+
+def test_a_job_that_ends_between_its_status_and_the_schedulers_answer_is_done(done, monkeypatch):
+    path, status = done.folder / TICKET, done.folder / "status.json"
+    table = json.loads(path.read_text())
+    path.write_text(json.dumps({**table, "site": {**table["site"], "scheduler": "slurm"}}))
+    status.write_text(json.dumps({"state": "running"}))
+
+    def ask(*_):
+        status.write_text(json.dumps({"state": "done", "exit": 0}))
+        return Answer("", "")
+
+    monkeypatch.setattr(jobs_module.schedulers, "ask", ask)
+    assert BatchJob(done.folder).state == "done"
