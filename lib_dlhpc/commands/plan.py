@@ -58,17 +58,18 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def _plan(options: argparse.Namespace) -> int:
     from lib_dlhpc.planner import plan
-    from lib_dlhpc.scale_out import LostError
+    from lib_dlhpc.scale_out import LostError, Progress
 
     wanted = options.objective and options.objective.split(",")
     limits = dict(change(each, "--limit", "memory=40GB") for each in options.limit)
     axes = dict(change(each, "--choose", "tensor=[1,2]") for each in options.choose)
     where = place_of(options)
+    tried = Progress(lambda done, of: print_note(f"dlhpc: {done:,} of {of:,} layouts tried"))
     experiment, notes = read_on_machine(options)
     for note in notes:
         print_note(f"dlhpc: note: {note}")
     try:
-        found = plan(experiment, wanted, limits, axes, options.most, where=where)
+        found = plan(experiment, wanted, limits, axes, options.most, progress=tried, where=where)
     except LostError as error:
         return failed(error)
     if options.save:

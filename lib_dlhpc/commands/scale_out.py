@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lib_dlhpc.commands.output import print_note
 from lib_dlhpc.errors import SpecError
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ def add_scale_out(command: argparse.ArgumentParser) -> None:
 
 def place_of(options: argparse.Namespace) -> "Place":
     """Return where the chunks of a command are done. Raises SpecError."""
-    from lib_dlhpc.scale_out import TASKS, place
+    from lib_dlhpc.scale_out import TASKS, Progress, place
 
+    progress = Progress(lambda done, of: print_note(f"dlhpc: {done:,} of {of:,} chunks done"))
     engine = options.on.partition(":")[0]
     if engine in ("here", "processes", "dask"):
         for name in OF_A_BATCH_SYSTEM:
@@ -47,7 +49,7 @@ def place_of(options: argparse.Namespace) -> "Place":
                 raise SpecError(
                     f"--{name}: is for jobs of a batch system, not for --on {options.on}."
                 )
-        return place(options.on, options.work and Path(options.work))
+        return place(options.on, options.work and Path(options.work), progress=progress)
     from lib_dlhpc.launch.site import Site, load_site
 
     given = {name: getattr(options, name) for name in ("account", "partition")}
@@ -63,4 +65,6 @@ def place_of(options: argparse.Namespace) -> "Place":
         )
     tasks = TASKS if options.tasks is None else options.tasks
     folder = options.work and Path(options.work)
-    return place(options.on, folder, site=site, time_limit=options.time, tasks=tasks)
+    return place(
+        options.on, folder, site=site, time_limit=options.time, tasks=tasks, progress=progress
+    )

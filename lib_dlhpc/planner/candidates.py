@@ -7,6 +7,7 @@ held, at 24 B each; of the others it is known how many there are, and their leas
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 from typing import Any
 
@@ -74,16 +75,23 @@ class Candidates:
         return columns_at(self.experiment, self.axes, self.numbers[rows])
 
 
-def candidates(experiment: Experiment, where: Place, held: int = HELD) -> Candidates:
-    """Return the candidates of the [plan] of a scalar experiment, of which at most `held` are held.
+def candidates(runs: Sequence[Experiment], where: Place, held: int = HELD) -> list[Candidates]:
+    """Return the candidates of the [plan] of each scalar experiment, of which at most `held` are held in all.
 
-    Raises SpecError, LostError as `results`.
+    Chunks of all of them are one piece of work. A folder of `where` stays. Raises SpecError, LostError as `results`.
     """
-    axes = axes_of(experiment)
-    total = combinations(axes)
-    arguments = {"experiment": dumps(experiment), "combinations": total, "size": SIZE}
-    work = Work("lib_dlhpc.planner.candidates:chunk", arguments, -(-total // SIZE))
-    return _merged(experiment, axes, results(work, where), held)
+    axes = [axes_of(run) for run in runs]
+    totals = [combinations(each) for each in axes]
+    arguments = {"experiments": [dumps(run) for run in runs], "combinations": totals, "size": SIZE}
+    many = [-(-total // SIZE) for total in totals]
+    work = Work("lib_dlhpc.planner.candidates:chunk", arguments, sum(many))
+    chunks = results(work, where, keep=True)
+    found = [
+        _merged(run, each, islice(chunks, number), held // len(runs))
+        for run, each, number in zip(runs, axes, many, strict=True)
+    ]
+    next(chunks, None)  # workers end
+    return found
 
 
 def _merged(
@@ -139,10 +147,19 @@ def least_of(values: NDArray[np.float64], many: int) -> NDArray[np.intp]:
     return np.concatenate([below[np.argsort(values[below], kind="stable")], ties])
 
 
+def _range_of(arguments: Mapping[str, Any], number: int) -> tuple[Experiment, int, int]:
+    """Return the experiment that a chunk belongs to, and from where to where it reaches in its combinations."""
+    size, totals = arguments["size"], arguments["combinations"]
+    ends = np.cumsum([-(-total // size) for total in totals])
+    at = int(np.searchsorted(ends, number, side="right"))
+    first = number - int(ends[at - 1]) if at else number
+    return experiment_of(arguments["experiments"][at]), *part(size, first, totals[at])
+
+
 def chunk(arguments: Mapping[str, Any], number: int) -> Arrays:
     """Return the candidates of a range of combinations, and how many others there are, by reason."""
-    experiment = experiment_of(arguments["experiment"])
-    within = space(experiment, None, *part(arguments["size"], number, arguments["combinations"]))
+    experiment, start, stop = _range_of(arguments, number)
+    within = space(experiment, None, start, stop)
     left_out, step, joules = Counter(within.left_out), np.zeros(0), np.zeros(0)
     numbers = within.numbers
     if len(within):

@@ -1,5 +1,6 @@
 """plan(experiment): exact predictions of combinations, in the order of their lower bounds, until none can be better."""
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -61,9 +62,11 @@ def plan(
         raise SpecError(f"best = {best}: legal: 1 and more.")
     base = replace(_with_scale(experiment), plan=asked)
     runs, refused = runs_of(base)
-    found = _Search(base, [candidates(run, where, HELD // len(runs)) for run in runs])
+    found = _Search(base, candidates(runs, where, HELD))
     found.left_out += refused
     found.run(best, progress or (lambda tried, of: None))
+    if where.folder is not None:
+        shutil.rmtree(where.folder)
     return found.plan()
 
 

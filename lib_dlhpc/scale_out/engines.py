@@ -11,39 +11,39 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lib_dlhpc.scale_out.places import HERE, LostError, Place
 from lib_dlhpc.scale_out.work import Arrays, Work, do, open_folder
 from lib_dlhpc.spec.host import cores
-
-if TYPE_CHECKING:
-    pass
 
 AHEAD = 4  # chunks for each worker that are submitted before their turn
 Submit = Callable[..., "Future[Arrays]"]
 
 
 def results(
-    work: Work, where: Place = HERE, at_end: Callable[[], object] | None = None
+    work: Work, where: Place = HERE, at_end: Callable[[], object] | None = None, keep: bool = False
 ) -> Iterator[Arrays]:
     """Yield the result of each chunk, in order.
 
-    A folder of `where` is removed after the last one. at_end: called before that. Raises SpecError
-    of a chunk, LostError where workers are lost; what is finished is still in the folder then.
+    A folder of `where` is removed after the last one. at_end: called before that. keep: the caller removes the folder.
+    Raises SpecError of a chunk, LostError where workers are lost; what is finished is still in the folder then.
     """
     if where.folder is not None:
         open_folder(where.folder, work)
     if where.engine in ("here", "processes", "dask"):
         with _submitting(where) as (submit, workers):
-            yield from _in_order(submit, work, where.folder, workers)
+            for done, each in enumerate(_in_order(submit, work, where.folder, workers), 1):
+                if where.progress is not None:
+                    where.progress(done, work.chunks)
+                yield each
     else:
         from lib_dlhpc.scale_out.jobs import through_jobs
 
         yield from through_jobs(work, where)
     if at_end is not None:
         at_end()
-    if where.folder is not None:
+    if where.folder is not None and not keep:
         shutil.rmtree(where.folder)
 
 

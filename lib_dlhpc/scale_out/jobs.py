@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lib_dlhpc.launch import BatchJob, submit_tasks
@@ -23,11 +23,21 @@ def through_jobs(work: Work, where: Place) -> Iterator[Arrays]:
     """
     folder = where.folder
     assert folder is not None
-    missing = [n for n in range(work.chunks) if not file_of(folder, n).exists()]
+    missing = _missing(folder, work.chunks)
     if missing:
-        _wait(_submitted(where, folder, missing))
+        jobs = _submitted(where, folder, missing)
+        _wait(jobs, lambda: _report(where, folder, work.chunks))
     for number in range(work.chunks):
         yield do(work, number, str(folder))
+
+
+def _missing(folder: Path, chunks: int) -> list[int]:
+    return [number for number in range(chunks) if not file_of(folder, number).exists()]
+
+
+def _report(where: Place, folder: Path, chunks: int) -> None:
+    if where.progress is not None and where.progress.is_due():
+        where.progress(chunks - len(_missing(folder, chunks)), chunks)
 
 
 def _submitted(where: Place, folder: Path, missing: list[int]) -> list[BatchJob]:
@@ -43,12 +53,13 @@ def _submitted(where: Place, folder: Path, missing: list[int]) -> list[BatchJob]
     return submit_tasks(tasks, 1, chunks.with_suffix(""), to, where.site, where.time_limit)
 
 
-def _wait(jobs: list[BatchJob]) -> None:
+def _wait(jobs: list[BatchJob], report: Callable[[], None]) -> None:
     """Wait for one job after another, so that a scheduler is asked about one at a time, however many there are."""
     try:
         for job in jobs:
             while job.state not in ENDS:
                 time.sleep(PAUSE)
+                report()
     except BaseException:
         for job in jobs:
             job.cancel()

@@ -9,6 +9,7 @@ from lib_dlhpc.errors import SpecError
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch import Site
+    from lib_dlhpc.scale_out.progress import Progress
 
 BATCH = ("flux", "local", "lsf", "pbs", "slurm")  # of launch, which is imported where it is needed
 TASKS = 16  # jobs of a batch system, without another number
@@ -24,7 +25,7 @@ class Place:
 
     engine: "here", "processes", "dask", "local" or a batch system. detail: workers, or the address of a Dask scheduler;
     "": a worker for each core. folder: holds results of chunks, seen by all workers; finished ones are not done again.
-    site, time_limit, tasks: of a batch system.
+    site, time_limit, tasks: of a batch system. progress: reports how many chunks are finished.
     """
 
     engine: str = "here"
@@ -33,6 +34,7 @@ class Place:
     site: "Site | None" = None
     time_limit: float | str | None = None
     tasks: int = TASKS
+    progress: "Progress | None" = None
 
 
 HERE = Place()

@@ -7,8 +7,10 @@ import pytest
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import Site
 from lib_dlhpc.launch.systems import system
+from lib_dlhpc.planner import candidates, plan
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.scale_out import LostError, Work, place, results, sweep
+from lib_dlhpc.spec.experiment import Experiment
 
 AXES = {
     "strategy.nodes": range(1, 47),  # of 44
@@ -56,6 +58,24 @@ def test_a_sweep_as_a_job_array_has_the_best_and_the_rows_of_one_process(
     assert len(files) == 4 and files == sorted(path.name for path in two.iterdir())
     for name in files:
         assert (one / name).read_bytes() == (two / name).read_bytes()
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_plan_as_a_job_array_is_the_plan_of_one_process(tmp_path, monkeypatch, array):
+    """Of two batches, whose chunks are one array."""
+    monkeypatch.setattr(candidates, "SIZE", 97)
+    run = Experiment(
+        model="resnet50",
+        machine="summit",
+        strategy={"nodes": 32, "devices_per_node": 4, "batch": 64},
+        run={"target": 0.76},
+        plan={"batch": [256, 8192]},
+    )
+    choose = {"pipeline": [1, 2], "spatial": [1], "microbatches": [1], "recompute": ["none"]}
+    here, there = plan(run, choose=choose), plan(run, choose=choose, where=array)
+    assert there.to_columns() == here.to_columns() and there.certificate == here.certificate
+    assert (there.legal, there.predicted, there.pruned) == (here.legal, here.predicted, here.pruned)
+    assert there.left_out == here.left_out
     assert not (tmp_path / "work").exists()
 
 

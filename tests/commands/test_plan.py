@@ -5,6 +5,7 @@ import json
 import pytest
 
 from lib_dlhpc.cli import main
+from lib_dlhpc.scale_out import progress
 from lib_dlhpc.spec.experiment import load
 
 RUN = """
@@ -71,3 +72,12 @@ def test_flags_override_it_and_the_saved_file_has_what_was_asked(file, tmp_path,
 def test_a_wrong_flag_names_what_is_legal(file, capsys, words, legal):
     assert main(["plan", str(file), *words]) == 2
     assert legal in capsys.readouterr().err
+
+
+def test_progress_goes_to_standard_error_and_quiet_drops_it(file, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    assert main(["plan", str(file), "--json"]) == 0
+    printed = capsys.readouterr().err
+    assert "dlhpc: 1 of 1 chunks done\n" in printed and " layouts tried\n" in printed
+    assert main(["plan", str(file), "--json", "--quiet"]) == 0
+    assert capsys.readouterr().err == ""

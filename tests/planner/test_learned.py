@@ -4,10 +4,11 @@ import pytest
 
 from lib_dlhpc.convergence import epochs_of
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.planner import plan
+from lib_dlhpc.planner import candidates, plan
 from lib_dlhpc.planner.space import axes_of
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.accuracy import to_accuracy
+from lib_dlhpc.scale_out import place
 from lib_dlhpc.spec.experiment import Experiment, dumps, loads
 from lib_dlhpc.spec.planning import AXES, SETTINGS
 from lib_dlhpc.training.accuracy_costs import experiment as measured_run
@@ -368,3 +369,35 @@ def test_the_best_along_each_lossy_axis_is_planned_again(name):
     table, field = SETTINGS[name].split(".")
     lossy = getattr(getattr(first.experiment, table), field)
     assert name in ("precision", "expert_wire") or lossy != getattr(getattr(run, table), field)
+
+
+@pytest.mark.parametrize("stopped_in", ["bounds", "predictions"])
+def test_a_plan_of_several_batches_goes_on_where_it_was_stopped(stopped_in, tmp_path, monkeypatch):
+    chunk, done = candidates.chunk, []
+    where = place("here", tmp_path / "work")
+
+    def counted(arguments, number):
+        done.append(number)
+        return chunk(arguments, number)
+
+    def ended(arguments, number):
+        if number == len(done) - 1 and stopped_in == "bounds":
+            raise KeyboardInterrupt
+        return chunk(arguments, number)
+
+    def progress(tried, of):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(candidates, "SIZE", 5)
+    monkeypatch.setattr(candidates, "chunk", counted)
+    whole = plan(GOYAL, choose=CHOOSE)
+    assert done == [*range(len(done))] and len(done) > 4
+    monkeypatch.setattr(candidates, "chunk", ended)
+    with pytest.raises(KeyboardInterrupt):
+        plan(GOYAL, choose=CHOOSE, where=where, progress=progress)
+    monkeypatch.setattr(candidates, "chunk", counted)
+    last = done[-1:] if stopped_in == "bounds" else []
+    done.clear()
+    found = plan(GOYAL, choose=CHOOSE, where=where)
+    assert done == last and not (tmp_path / "work").exists()
+    assert found.to_columns() == whole.to_columns() and found.left_out == whole.left_out

@@ -2,10 +2,11 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from lib_dlhpc.launch.systems import NAMES
-from lib_dlhpc.scale_out import LostError, Work, jobs, place, results, task
+from lib_dlhpc.scale_out import LostError, Progress, Work, jobs, place, progress, results, task
 from lib_dlhpc.scale_out.places import BATCH
 from lib_dlhpc.scale_out.work import open_folder
 
@@ -81,3 +82,44 @@ def test_a_scheduler_is_asked_about_one_job_at_a_time(monkeypatch):
 
 def test_all_batch_systems_are_places():
     assert {*BATCH} == {"local", *NAMES}
+
+
+class Ends:
+    """A job that runs when it is first looked at, and has then written its only chunk."""
+
+    def __init__(self, folder):
+        self.folder, self.states = folder, ["done", "running"]
+
+    @property
+    def state(self):
+        if len(self.states) == 1:
+            return self.states[0]
+        np.savez(self.folder / "chunk-000000.npz", square=np.array(0))
+        return self.states.pop()
+
+
+def test_finished_chunks_are_reported_while_work_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    monkeypatch.setattr(jobs, "PAUSE", 0.0)
+    (tmp_path / "square.py").write_text(LOST)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "once").touch()
+    work, seen = Work("square:chunk", {"once": str(tmp_path / "once")}, 3), []
+    where = place("here", progress=Progress(lambda *found: seen.append(found)))
+    assert len(list(results(work, where))) == 3
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    monkeypatch.setattr(jobs, "_submitted", lambda where, folder, missing: [Ends(folder)])
+    seen.clear()
+    where = place("local", tmp_path / "work", progress=where.progress)
+    assert len(list(results(work, where))) == 3
+    assert seen == [(1, 3)]
+
+
+def test_progress_is_reported_every_few_seconds_and_not_before(monkeypatch):
+    now, seen = [100.0], []
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    report = Progress(lambda *found: seen.append(found))
+    for done in range(50):
+        now[0] += 0.5
+        report(done, 50)
+    assert seen == [(19, 50), (39, 50)]
