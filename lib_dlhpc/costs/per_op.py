@@ -16,11 +16,14 @@ from lib_dlhpc.spec.model import Layer
 
 def per_op_runs(layers: tuple[Layer, ...], blocks: list[tuple[int, int]]) -> list[Run]:
     """Return each block with the layers that its backward pass repeats, from the first block to the last."""
-    return [Run(first, stop, _repeated(layers, first, stop)) for first, stop in blocks]
+    return [
+        Run(first, stop, repeated(layers, first, stop, _saved(layers, first, stop)))
+        for first, stop in blocks
+    ]
 
 
-def _repeated(layers: tuple[Layer, ...], first: int, stop: int) -> tuple[int, ...]:
-    saved = _saved(layers, first, stop)
+def repeated(layers: tuple[Layer, ...], first: int, stop: int, saved: set[int]) -> tuple[int, ...]:
+    """Return which layers of a block backward, or another repeated one, reads the output of, if it is not saved."""
     readers: dict[str, list[int]] = {}
     for at in range(first, stop):
         for name in layers[at].inputs:

@@ -9,9 +9,9 @@ from math import sqrt
 import numpy as np
 
 from lib_dlhpc.costs.light import light_runs
-from lib_dlhpc.costs.per_op import per_op_runs
+from lib_dlhpc.costs.per_op import per_op_runs, repeated
 from lib_dlhpc.spec.model import Layer, Model
-from lib_dlhpc.spec.strategy import LIGHT, PER_OP
+from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP
 
 BLOCK = re.compile(r"layer\d+\.")  # before the names of the layers of a transformer's block
 ELEMENT = 4  # bytes, for segments of equal size
@@ -36,7 +36,9 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
     that reads them (costs/light.py); "per-op": each block but fused attention and every second matmul
     (costs/per_op.py); "full": each block of a transformer (section 4.1), and of other
     networks all layers, in about sqrt(n) segments of about equal stored bytes, n being the places where a
-    single array is live (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4.1).
+    single array is live (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4.1); "early-stop":
+    the same, up to the last layer whose output or mask backward reads (PyTorch, torch.utils.checkpoint,
+    set_checkpoint_early_stop): not a block's last matmul and sum.
     """
     if recompute == "none":
         return ()
@@ -49,6 +51,8 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
         runs = [(at, at + 1) for at, layer in enumerate(layers) if layer.traits.selective]
     else:
         runs = _blocks(layers) or _equal(model)
+    if recompute == EARLY_STOP:
+        return tuple(_segment(layers, *run, _read(layers, *run)) for run in runs)
     return tuple(_segment(layers, *run, tuple(range(*run))) for run in runs)
 
 
@@ -56,6 +60,13 @@ def _segment(
     layers: tuple[Layer, ...], first: int, stop: int, repeated: tuple[int, ...]
 ) -> Segment:
     return Segment(first, stop, _reads(tuple(layers[at] for at in repeated)), repeated)
+
+
+def _read(layers: tuple[Layer, ...], first: int, stop: int) -> tuple[int, ...]:
+    """Return the layers of a run up to the last of which backward reads something."""
+    masks = (at for at in range(first, stop) if layers[at].mask_bytes)
+    last = max((*repeated(layers, first, stop, set()), *masks), default=first - 1)
+    return tuple(range(first, last + 1))
 
 
 def cut_points(model: Model) -> tuple[int, ...]:

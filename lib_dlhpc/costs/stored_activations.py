@@ -14,13 +14,14 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.exchanges import halo_elements
 from lib_dlhpc.costs.fp8 import BYTE
 from lib_dlhpc.costs.light import reads_input
 from lib_dlhpc.costs.segments import segments
+from lib_dlhpc.costs.streams import held_by_loss, kept_for_loss
 from lib_dlhpc.costs.unlike import unlike
 from lib_dlhpc.layout import Part
+from lib_dlhpc.spec.loss import is_logits
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.strategy import LIGHT, PER_OP
 
@@ -124,8 +125,8 @@ def _moved(model: Model, sends: tuple[str, ...], size: int, gathered: bool) -> F
             moved[index] -= size * model.layer_input_elements[index]
         if frees_output(layer):
             moved[index] -= whole[index]
-            if size < BYTES["fp32"] and whole[index]:  # replaced by gradients of 32-bit logits
-                moved[index] += layer.mask_bytes
+            if is_logits(layer) and whole[index]:  # their gradients are among what the loss holds
+                moved[index] += held_by_loss(layer, size) - size * prod(layer.output_shape)
     found: Floats = moved + size * pending_gradients(model)
     found.setflags(write=False)
     return found
@@ -275,6 +276,8 @@ def _all_stored(model: Model, sends: tuple[str, ...], size: int, gathered: bool)
         if not gathered and _gathers(layer):
             found[index] = 0.0
             continue
+        if is_logits(layer):
+            found[index] += kept_for_loss(layer, size) - layer.mask_bytes
         reads, own = readers.get(layer.name, []), reads_output(layer)
         kept = [reader for reader in reads if reads_input(reader)]
         if not own and not kept and (reads or layer.name in sends):

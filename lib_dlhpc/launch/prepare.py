@@ -31,6 +31,7 @@ LAYOUT = (
     "gather",
     "zero_unit",
     "recompute",
+    "loss",
     "offload",
     "fused_attention",
     "allreduce",

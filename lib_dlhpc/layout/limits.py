@@ -3,7 +3,7 @@
 from lib_dlhpc.layout.groups import folded
 from lib_dlhpc.layout.parts import parts
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import DIRECT, RUN_RECOMPUTES, RUN_SCHEDULES
+from lib_dlhpc.spec.strategy import DIRECT, IN_PLACE, RUN_RECOMPUTES, RUN_SCHEDULES
 
 
 def is_partitioned(experiment: Experiment) -> bool:
@@ -25,6 +25,8 @@ def untrained(experiment: Experiment) -> str:
             f"strategy.recompute = {strategy.recompute!r}: it is predicted and simulated, not run; to train:"
             f" {', '.join(map(repr, RUN_RECOMPUTES))}."
         )
+    if strategy.loss != IN_PLACE:
+        return f"strategy.loss = {strategy.loss!r}: it is predicted and simulated, not run; to train: {IN_PLACE!r}."
     if strategy.expert_exchange != DIRECT:
         return (
             f"strategy.expert_exchange = {strategy.expert_exchange!r}: it is predicted and simulated, not run;"

@@ -8,7 +8,8 @@ from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.layout import chain, expert_nodes, sizes, too_few
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.fusion import FUSED_KINDS
-from lib_dlhpc.spec.strategy import BY_DEVICE, BY_NODE, DIRECT, FP8, LIGHT, PER_OP, SAME
+from lib_dlhpc.spec.loss import is_logits
+from lib_dlhpc.spec.strategy import BY_DEVICE, BY_NODE, DIRECT, FP8, IN_PLACE, LIGHT, PER_OP, SAME
 
 
 def without_effect(experiment: Experiment) -> list[str]:
@@ -88,6 +89,8 @@ def _of_layers(experiment: Experiment) -> list[str]:
             f"strategy.tensor_pieces = {s.tensor_pieces}: no matmul over positions is next to a tensor-parallel"
             " collective that has a position for each piece."
         )
+    if s.loss != IN_PLACE and not any(is_logits(layer) for layer in experiment.model.layers):
+        found.append(f"strategy.loss = {s.loss!r}: the network has no 32-bit logits.")
     if s.context == 1 and s.context_exchange != "heads":
         found.append(
             f"strategy.context_exchange = '{s.context_exchange}': with strategy.context = 1 no rank lacks a token."

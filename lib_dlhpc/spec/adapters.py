@@ -19,6 +19,7 @@ from lib_dlhpc.layers.adapter import counts
 from lib_dlhpc.layers.base.kind import Shape
 from lib_dlhpc.spec.fp8 import with_fp8
 from lib_dlhpc.spec.fusion import with_attention
+from lib_dlhpc.spec.loss import with_loss
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.strategy import ALL, FP8, Strategy
 
@@ -28,9 +29,9 @@ ADAPTER = "adapter"
 
 def as_trained(model: Model, fuse: bool, strategy: Strategy) -> Model:
     """Return the network as it is trained: with attention fused or not, with adapters or without, linear layers in fp8
-    or not. Raises SpecError."""
+    or not, and the arrays of its loss. Raises SpecError."""
     adapted = with_adapters(with_attention(model, fuse), _rank(strategy.lora), strategy.adapted)
-    return with_fp8(adapted, strategy.precision == FP8)
+    return with_loss(with_fp8(adapted, strategy.precision == FP8), strategy.loss)
 
 
 def _rank(lora: Any) -> int:

@@ -33,9 +33,11 @@ SPLIT_BACKWARD = ("zb-h1", "dualpipe")  # weight gradients are computed apart
 SPLITS = ("paired", "column", "row")
 LIGHT = "light"
 RUN_RECOMPUTES = ("none", "selective", "full")
-PER_OP = "per-op"
-RECOMPUTES = ("none", LIGHT, "selective", PER_OP, "full")  # light, per-op: priced, not trained
+PER_OP, EARLY_STOP = "per-op", "early-stop"
+RECOMPUTES = ("none", LIGHT, "selective", PER_OP, EARLY_STOP, "full")  # not all are trained
 OFFLOADS = ("none", "activations", "all")
+IN_PLACE, SEPARATE, ONE_KERNEL = "in-place", "separate", "fused"
+LOSSES = (IN_PLACE, SEPARATE, ONE_KERNEL)
 FUSED = (AUTO, "on", "off")
 CONTEXT_EXCHANGES = ("heads", "ring")
 FORWARD = "forward"  # weights are gathered once a step, behind the first forward pass
@@ -60,6 +62,7 @@ SPLIT_FIELDS = (
     "gather",
     "zero_unit",
     "recompute",
+    "loss",
     "offload",
     "experts",
 )
@@ -92,21 +95,22 @@ class Strategy:
     "forward": once a step, behind the first forward pass (Megatron-LM's overlap-param-gather; FSDP's
     reshard_after_forward = False). zero_unit: what ZeRO 3 gathers at a time: a block of the network, whose gradients
     are reduce-scattered together as well (FSDP), or a layer, with gradients in buckets (DeepSpeed in 2021;
-    costs/units.py). allreduce: the algorithm of gradient synchronization; its reduce-scatter and allgather, if it is
-    composed of them, also serve ZeRO. "auto": the cheapest for each size and network
-    (schedules/choice.py), as for all other collectives. recompute: activations recomputed in backward: all
-    within a block (full), attention only (selective), norms, activations and the up-projections of latent attention
-    (light; costs/light.py), or all of a block but fused attention and every second matmul (per-op, as torchtitan's
-    selective checkpointing; costs/segments.py). offload: what is offloaded to host memory, or to
-    the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the
-    degree of expert parallelism: replicas that hold the experts of each layer together. expert_imbalance:
-    positions of the busiest of the ranks that share out experts, over their mean; a run measures it. expert_exchange:
-    each expert of a position gets its own copy (direct), each device one (by-device), or each node one, which is
-    forwarded inside, once to each device (by-node; layers/base/copies.py). expert_wire: the
-    format in which positions travel to experts, and in backward the gradients of their outputs; what comes home is in
-    that of activations (DeepSeek-AI 2024, section 3.3.3). fused_attention:
-    whether attention is one kernel that stores no scores and recomputes them in backward (Dao et al. 2022,
-    "FlashAttention"); "auto": as on the device.
+    costs/units.py). allreduce: the algorithm of gradient synchronization; its reduce-scatter and allgather, if it
+    is composed of them, also serve ZeRO. "auto": the cheapest for each size and network (schedules/choice.py), as
+    for all other collectives. recompute: activations recomputed in backward: all within a block (full), or up to
+    the last that backward reads (early-stop, as PyTorch's checkpoint), attention only (selective), norms,
+    activations and the up-projections of latent attention (light; costs/light.py), or all of a block but fused
+    attention and every second matmul (per-op, as torchtitan's selective checkpointing; costs/segments.py). loss:
+    whether the 32-bit logits of a language model become their gradients in one array (in-place), in one for each
+    kernel (separate), or never exist (fused; costs/streams.py). offload: what is offloaded to host memory, or to
+    the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the degree of
+    expert parallelism: replicas that hold the experts of each layer together. expert_imbalance: positions of the
+    busiest of the ranks that share out experts, over their mean; a run measures it. expert_exchange: each expert of
+    a position gets its own copy (direct), each device one (by-device), or each node one, which is forwarded inside,
+    once to each device (by-node; layers/base/copies.py). expert_wire: the format in which positions travel to
+    experts, and in backward the gradients of their outputs; what comes home is in that of activations (DeepSeek-AI
+    2024, section 3.3.3). fused_attention: whether attention is one kernel that stores no scores and recomputes them
+    in backward (Dao et al. 2022, "FlashAttention"); "auto": as on the device.
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`
     steps, then average their weights. wire: the format in which gradients are exchanged and added.
@@ -146,6 +150,7 @@ class Strategy:
     gather: str = choice(GATHERS, default="usual")
     zero_unit: str = choice(ZERO_UNITS, default="block")  # that ZeRO 3 gathers at a time
     recompute: str = choice(RECOMPUTES, default="none")
+    loss: str = choice(LOSSES, default=IN_PLACE)  # in which arrays logits become their gradients
     offload: str = choice(OFFLOADS, default="none")
     experts: int = whole(default=1)  # replicas over which experts are sharded
     expert_exchange: str = choice(EXPERT_EXCHANGES, default=DIRECT)
@@ -375,5 +380,6 @@ def _split_in_words(strategy: Strategy) -> str:
     words += [f"{s.zero_unit} by {s.zero_unit}"] * (s.zero_unit != "block")
     words += ["weights gathered in the forward pass"] * (s.gather == FORWARD)
     words += [f"recompute {s.recompute}"] * (s.recompute != "none")
+    words += [f"loss {s.loss}"] * (s.loss != IN_PLACE)
     words += [f"offload {s.offload}"] * (s.offload != "none")
     return "".join(f", {word}" for word in words)

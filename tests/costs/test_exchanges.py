@@ -72,7 +72,9 @@ def test_stages_compute_together_what_the_network_computes(name):
     assert not work.recomputation.any()
 
 
-@pytest.mark.parametrize("recompute", ["none", "light", "selective", "per-op", "full"])
+@pytest.mark.parametrize(
+    "recompute", ["none", "light", "selective", "per-op", "early-stop", "full"]
+)
 def test_what_is_recomputed_is_what_lies_in_segments(recompute):
     run, [(part,)] = parts('name = "bert-base"', [0], recompute=recompute)
     again = recomputed(part.model, recompute)

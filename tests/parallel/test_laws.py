@@ -56,6 +56,7 @@ KINDS = {
     "selective": {"recompute": "selective"},
     "light": {"recompute": "light"},
     "per operator": {"recompute": "per-op"},
+    "up to the last output that is read": {"recompute": "early-stop"},
     "offloaded activations": {"offload": "activations"},
     "offloaded state": {"offload": "all"},
 }
@@ -132,7 +133,9 @@ def splits(draw):
         "chunks": draw(st.sampled_from([1, 2])) if schedule == "interleaved" else 1,
         "sequence_parallel": tensor > 1 and draw(st.booleans()),
         "tensor_pieces": draw(st.sampled_from([1, 2, 4])),
-        "recompute": draw(st.sampled_from(["none", "light", "selective", "per-op", "full"])),
+        "recompute": draw(
+            st.sampled_from(["none", "light", "selective", "per-op", "early-stop", "full"])
+        ),
         "fused_attention": draw(st.sampled_from(["on", "off"])),
         "overlap": draw(st.booleans()),
         "zero": zero,

@@ -19,7 +19,7 @@ VALUES = {
     "schedule": ["gpipe", "1f1b", "zb-h1", "interleaved"],
     "zero": [0, 1, 2, 3],
     "shards": [0, 2, 4],
-    "recompute": ["none", "light", "selective", "per-op", "full"],
+    "recompute": ["none", "light", "selective", "per-op", "early-stop", "full"],
     "offload": ["none", "none", "activations", "all"],
     "sequence_parallel": [False, True],
     "overlap": [False, True],

@@ -135,6 +135,7 @@ CHANGES = {
     "strategy.gather": ("forward", {"strategy.zero": 3}),
     "strategy.zero_unit": ("layer", {"strategy.zero": 3}),
     "strategy.recompute": ("full", {}),
+    "strategy.loss": ("separate", {"model.name": "bert-base"}),
     "strategy.offload": ("all", {}),
     "strategy.experts": (4, MOE),
     "strategy.fused_attention": ("on", {"model.name": "bert-base"}),

@@ -24,7 +24,7 @@ def experiment(model, **strategy):
 CASES = [
     (model, {"recompute": recompute, "microbatches": many})
     for model in ("resnet50", "vgg16", "gpt-1536x16")
-    for recompute in ("none", "full", "selective", "light", "per-op")
+    for recompute in ("none", "full", "selective", "light", "per-op", "early-stop")
     for many in (1, 4)
 ]
 

@@ -44,6 +44,7 @@ VOID = [
     ({}, {"strategy.offload_to": "nvme"}, "nothing is offloaded"),
     (FUSED, {"strategy.recompute": "selective"}, "fused and stores no scores"),
     (LSTM, {"strategy.fused_attention": "on"}, "the network has no attention"),
+    ({"model.name": "resnet50"}, {"strategy.loss": "separate"}, "no 32-bit logits"),
     ({}, {"strategy.adapted": "all"}, "there are no adapters"),
     ({}, {"strategy.expert_imbalance": 2.0}, "experts are not split over ranks"),
     (

@@ -93,6 +93,7 @@ CHANGES = {
     "strategy.gather": ("forward", {"strategy.zero": 3}),
     "strategy.zero_unit": ("layer", {"strategy.zero": 3}),
     "strategy.recompute": ("full", {}),
+    "strategy.loss": ("separate", {"machine.device.streaming": 0.5}),
     "strategy.offload": ("all", {}),
     "strategy.experts": (2, {"model.experts": 4}),
     "strategy.fused_attention": ("on", {}),

@@ -22,6 +22,7 @@ from lib_dlhpc.schedules import COLLECTIVES
 from lib_dlhpc.spec import adapters, catalog, strategy
 from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.loss import is_logits
 from lib_dlhpc.spec.units import format_quantity as show
 
 Options = list[tuple[str, Any]]  # label, value
@@ -266,6 +267,7 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
     "strategy.gather": _named(strategy.GATHERS),
     "strategy.zero_unit": _named(strategy.ZERO_UNITS),
     "strategy.recompute": _named(strategy.RECOMPUTES),
+    "strategy.loss": _named(strategy.LOSSES),
     "strategy.offload": _named(strategy.OFFLOADS),
     "strategy.fused_attention": _named(strategy.FUSED),
     "strategy.batch": _among("strategy.batch", powers(0, 13)),
@@ -308,6 +310,7 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     "strategy.shards": lambda e: e.strategy.zero,
     "strategy.gather": lambda e: e.strategy.zero,
     "strategy.zero_unit": lambda e: e.strategy.zero == 3,
+    "strategy.loss": lambda e: any(is_logits(layer) for layer in e.model.layers),
     "strategy.fused_attention": _attends,
     "strategy.lora": _adapts,
     **{f"strategy.{name}": lambda e: e.devices > 1 for name in ("allreduce", "overlap", "bucket")},
