@@ -1,6 +1,7 @@
 """Gradients exchanged in another format: each bucket is cast before its exchange, and back after it.
 
-Both casts belong to the exchange: they take their turn on its stream, and overlap computation as it does.
+Where replicas shard the sums, these stay as they arrive. Casts belong to the exchange: they take their turn on its
+stream, and overlap computation as it does.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,12 @@ def cast(experiment: Experiment, every: tuple[Passes, ...]) -> tuple[Passes, ...
     if not is_cast(experiment.strategy):
         return every
     return tuple(
-        replace(passes, last=with_casts(experiment, passes.last))  # the only one that posts any
+        replace(
+            passes,
+            backward=with_casts(experiment, passes.backward),
+            weights=passes.weights and with_casts(experiment, passes.weights),
+            last=with_casts(experiment, passes.last),
+        )
         for passes in every
     )
 
@@ -36,7 +42,9 @@ def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> l
             seconds = float(cast_time(experiment, size))
             one = ("data", each.stream, seconds, 0.0)
             found.append(Move(*one, label=f"cast {each.label}"))
-            found += [each, Move(*one, label=f"cast back {each.label}")]
+            found.append(each)
+            if each.goal == "allreduce":
+                found.append(Move(*one, label=f"cast back {each.label}"))
         else:
             found.append(each)
     return found

@@ -37,7 +37,7 @@ from lib_dlhpc.prediction.pipelined import in_flight
 from lib_dlhpc.schedules.ring_collectives import PIECE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import FORWARD, SPLIT_BACKWARD
+from lib_dlhpc.spec.strategy import FORWARD, SPLIT_BACKWARD, Strategy
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], floa
     master = MASTER_BYTES * (strategy.precision in MIXED)
     each = {
         "weights": (size, 3),
-        "gradients": (size, 2),
+        "gradients": (_gradient(strategy), 2),
         "master weights": (master, 1),
         "optimizer state": (state_each(model, strategy.optimizer) * max(size, MASTER_BYTES), 1),
     }
@@ -214,6 +214,17 @@ def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], floa
     largest = float(model.layer_parameters.max(initial=0.0))
     near = {name: min(split[name], AT_ONCE * largest * b) for name, (b, _) in each.items()}
     return near, sum(split.values()) - sum(near.values())
+
+
+def _gradient(strategy: Strategy) -> int:
+    """Return the bytes of a gradient that is kept: where replicas share the state, in the format in which it is added.
+
+    PyTorch's FSDP2 keeps gradients in reduce_dtype between microbatches (to_accumulated_grad_if_needed), Megatron-LM
+    in fp32 with accumulate_allreduce_grads_in_fp32.
+    """
+    size = BYTES[strategy.precision]
+    adds = strategy.zero >= 2 or strategy.microbatches > 1
+    return int(on_wire(strategy, size)) if strategy.zero and adds else size
 
 
 def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
@@ -235,12 +246,13 @@ def _buffers(experiment: Experiment, model: Model) -> float:
     element = BYTES[strategy.precision]
     if sizes(experiment).data > 1:
         bucket = float(strategy.bucket)
+        filled = 0.0
         if strategy.zero >= 2:  # of whole layers; one is filled while another is in flight
-            bucket = AT_ONCE * float(buckets_of(model, strategy).sizes.max(initial=0.0))
+            filled = bucket = float(buckets_of(model, strategy).sizes.max(initial=0.0))
         if strategy.zero == 1:  # reduced in place, a message at a time
             bucket = min(bucket, float(PIECE))
         copies = 2 if strategy.experts > 1 and not strategy.zero else 1  # of a bucket: packed
-        found += copies * on_wire(strategy, min(bucket, model.trained * element))
+        found += filled + copies * on_wire(strategy, min(bucket, model.trained * element))
         if strategy.zero == 3:  # gathered weights
             kept = strategy.gather == FORWARD
             two = AT_ONCE * max(unit_weights(model, strategy.zero_unit), default=0)

@@ -13,7 +13,7 @@ def check_wire(strategy: Strategy) -> None:
         return
     for name, wrong, legal in (
         ("update", s.update != "synchronous", "'synchronous'"),
-        ("zero", np.any(np.greater(s.zero, 0)), "0"),
+        ("zero", np.any(np.greater(s.zero, 0)) and not _widens(s), "0; or strategy.wire = 'fp32'"),
         ("experts", np.any(np.greater(s.experts, 1)), "1"),
         ("offload", s.offload == "all", "'none', 'activations'"),
     ):
@@ -22,6 +22,11 @@ def check_wire(strategy: Strategy) -> None:
                 f"strategy.wire = {s.wire!r}: only the allreduce of gradients is cast; with it strategy.{name} ="
                 f" {getattr(s, name)!r} is not legal, but {legal}."
             )
+
+
+def _widens(s: Strategy) -> bool:
+    """Return whether gradients travel, and are added, in no fewer bits than they are computed in."""
+    return s.wire == "fp32" and s.precision != "fp64"
 
 
 def check_expert_wire(strategy: Strategy) -> None:

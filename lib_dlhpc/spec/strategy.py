@@ -113,7 +113,8 @@ class Strategy:
     in backward (Dao et al. 2022, "FlashAttention"); "auto": as on the device.
     update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
     parameter servers and pull weights without waiting for each other; local devices take `local_steps`
-    steps, then average their weights. wire: the format in which gradients are exchanged and added.
+    steps, then average their weights. wire: the format in which gradients are exchanged and added, with zero
+    only fp32 (PyTorch's reduce_dtype).
     lora: rank of the adapters that are trained beside frozen weights (Hu et al. 2021, "LoRA"; spec/adapters.py); 0: all
     weights are trained. adapted: beside which products: those that make queries and values, or all but the last.
     optimizer: muon orthogonalizes the momentum of weight matrices, AdamW updates all else (costs/muon.py).

@@ -154,3 +154,51 @@ def test_events_are_rounds_where_every_rank_has_a_node():
 def test_what_is_no_allreduce_of_gradients_is_refused(other, message):
     with pytest.raises(SpecError, match=message):
         run_of(wire="fp16", **other)
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_sharded_sums_are_exchanged_and_kept_in_32_bits(zero, overlap):
+    """Each bucket is cast before its reduce-scatter, to twice the bytes; what arrives is not cast back."""
+    run = run_of(precision="bf16", wire="fp32", zero=zero, overlap=overlap)
+    found, prices = instructions(run)
+    sums = [at for at, each in enumerate(found) if getattr(each, "goal", "") == "reduce_scatter"]
+    assert len(sums) > 2
+    for at in sums:
+        size = 2 * found[at].elements
+        assert prices.bytes(found[at]) == 2 * size
+        assert found[at - 1].seconds == pytest.approx(
+            3 * size / run.machine.device.memory_bandwidth
+        )
+    assert sum(isinstance(each, Move) for each in found) == len(sums)
+    whole = program(run)
+    prove((whole,))
+    predicted = float(predict(run).step_time)
+    assert predicted > float(predict(run.set({"strategy.wire": "same"})).step_time)
+    for fidelity in ("rounds", "events"):
+        played = breakdown(simulate(run, fidelity)).step_time
+        assert played == pytest.approx(predicted, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("ways", "each"),
+    [
+        ({"zero": 3}, 4 / 4),
+        ({"zero": 2}, 4 / 4),
+        ({"zero": 1}, 2),  # exchanged as soon as they are computed
+        ({"zero": 1, "microbatches": 2}, 4),
+        ({"zero": 3, "wire": "same"}, 2 / 4),
+        ({"zero": 1, "microbatches": 2, "wire": "same"}, 2),
+    ],
+    ids=str,
+)
+def test_gradients_that_are_added_up_take_the_bytes_of_the_format_they_are_added_in(ways, each):
+    run = run_of(**{"precision": "bf16", "wire": "fp32", **ways})
+    found = float(predict(run).memory["gradients"])
+    assert found == pytest.approx(each * run.model.parameters, rel=0.01)
+
+
+@pytest.mark.parametrize(("precision", "wire"), [("fp32", "bf16"), ("bf16", "fp8")])
+def test_sharded_sums_are_not_exchanged_in_fewer_bits(precision, wire):
+    with pytest.raises(SpecError, match=r"strategy.zero = 3 is not legal, but 0; or"):
+        run_of(precision=precision, wire=wire, zero=3)

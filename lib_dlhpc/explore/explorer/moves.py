@@ -158,10 +158,12 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
         case "strategy.zero":
             rest = {key: none for key, none in NO_ZERO.items() if key != field}
             own: Changes = {} if value == 3 else {**BLOCKS}
-            return {**PLAIN_WIRE, **own} if value else rest
+            plain = {} if s.wire == "fp32" else PLAIN_WIRE
+            return {**plain, **own} if value else rest
         case "strategy.wire" if value != SAME:
             near = {"strategy.offload": "activations"} if s.offload == "all" else {}
-            return {**NO_ZERO, **AT_HOME} | near
+            zero = {} if value == "fp32" and s.precision != "fp64" else NO_ZERO
+            return {**zero, **AT_HOME} | near
         case "storage.tier" if not value:
             return {"run.checkpoint_interval": 0.0, **STREAMED}
     return {}
