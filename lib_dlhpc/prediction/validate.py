@@ -57,6 +57,8 @@ SPLIT_CLASSES = (
     *("torchtitan", "activations"),
 )
 
+BY_QUANTITY = {"allocated_memory": "allocated memory"}  # classes of rows beside those of a family
+
 
 @dataclass(frozen=True)
 class Row:
@@ -177,7 +179,7 @@ def summary(rows: Iterable[Row]) -> dict[str, dict[str, float]]:
 def row_of(table: Mapping[str, Any], entry: Mapping[str, Any]) -> Row:
     measured = published(entry["id"])
     unit = entry.get("unit", measured["unit"])
-    group = entry.get("class", table.get("class", ""))
+    group = entry.get("class", BY_QUANTITY.get(measured["quantity"], table.get("class", "")))
     tolerance, source = allowed(table, entry)
     experiment = None
     if "definition" in entry:
@@ -346,6 +348,8 @@ def quantity_of(experiment: Experiment, quantity: str) -> Any:
         return _passes(breakdown(deeper, prediction.compute_scale)) - _passes(prediction)
     if quantity == "training_memory":
         return prediction.memory_total
+    if quantity == "allocated_memory":  # by a framework, without the driver
+        return prediction.memory_total - experiment.machine.device.reserved_memory
     if quantity == "out_of_memory":
         return not prediction.fits
     raise SpecError(f"published quantity {quantity!r} is not one that predict returns.")
