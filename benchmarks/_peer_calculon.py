@@ -20,7 +20,7 @@ SYSTEMS = {
     "A100": "a100_80g",
     "V100": "a100_80g",
 }  # by device; nearest file
-RECOMPUTE = {"none": "none", "selective": "attn_only", "full": "full"}
+RECOMPUTE = {"none": "none", "selective": "attn_only", "early-stop": "full", "full": "full"}
 ROOMY = 1e6  # GiB: what does not fit there is timed all the same
 
 

@@ -37,7 +37,7 @@ def step_time(experiment: Experiment, efficiency: float = USUAL) -> float:
             v_stages=int(s.chunks) if s.schedule == "interleaved" else 1,
             microbatch_count=int(s.microbatches),
             zero_stage=int(s.zero),
-            activation_recomputation=s.recompute == "full",
+            activation_recomputation=s.recompute in ("early-stop", "full"),
             overlap_comm=bool(experiment.overlap),
             seq_len=tokens,
         )

@@ -18,7 +18,16 @@ from lib_dlhpc.costs.wire_format import BYTES, wire_format
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import ring_blocks
 from lib_dlhpc.program import Collective, Compute, Group, Priced
-from lib_dlhpc.program.instructions import BLOCKS, NARROW, PAIRS, SAMPLES, SHIFT, WEIGHTS, WIRE
+from lib_dlhpc.program.instructions import (
+    BLOCKS,
+    NARROW,
+    PAIRS,
+    SAMPLES,
+    SHIFT,
+    WEIGHTS,
+    WIDE,
+    WIRE,
+)
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -42,6 +51,7 @@ class CollectivePrices:
         self.element = {  # B
             SAMPLES: self.sample,
             NARROW: samples * SENT,
+            WIDE: samples * float(BYTES["fp32"]),
             WEIGHTS: weight,
             WIRE: float(BYTES[wire_format(strategy)]),
             PAIRS: float(pair_bytes(strategy.precision)),

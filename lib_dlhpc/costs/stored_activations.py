@@ -14,13 +14,14 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.exchanges import halo_elements
 from lib_dlhpc.costs.fp8 import BYTE
 from lib_dlhpc.costs.light import reads_input
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.streams import held_by_loss, kept_for_loss
 from lib_dlhpc.costs.unlike import unlike
-from lib_dlhpc.layout import Part
+from lib_dlhpc.layout import Part, gathers_keys, key_elements, ring_blocks
 from lib_dlhpc.spec.loss import is_logits
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.strategy import LIGHT, PER_OP
@@ -127,6 +128,10 @@ def _moved(model: Model, sends: tuple[str, ...], size: int, gathered: bool) -> F
             moved[index] -= whole[index]
             if is_logits(layer) and whole[index]:  # their gradients are among what the loss holds
                 moved[index] += held_by_loss(layer, size) - size * prod(layer.output_shape)
+        if gathers_keys(layer):  # those of all ranks; gradients in fp32, and two messages with them
+            keys = key_elements(layer)
+            moved[index] += size * ring_blocks(layer) * keys
+            moved[index] += BYTES["fp32"] * (3 * keys + prod(layer.output_shape))
     found: Floats = moved + size * pending_gradients(model)
     found.setflags(write=False)
     return found

@@ -8,6 +8,7 @@ import numpy as np
 
 from lib_dlhpc.layers.attention import Attention, counts, rotated
 from lib_dlhpc.layers.base.kind import Counts, Layer, Shape, Site
+from lib_dlhpc.layers.base.merged import merged
 from lib_dlhpc.layers.base.saved import Array, Context, Saved, Tensors
 
 ROW = 4  # bytes of the logarithm of a row's sum
@@ -57,6 +58,11 @@ class FusedAttention(Attention):
         seen = min(options["window"] or positions, positions)
         # Position i sees min(i, seen) of them.
         return (positions - (seen - 1) / 2) / positions if options["causal"] else 1.0
+
+    @classmethod
+    def beside(cls, layer: Layer) -> tuple[float, float]:
+        """Return what sums of blocks move."""
+        return merged(layer)
 
     @staticmethod
     def rate_key(layer: Layer) -> str:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import prod
 
 from lib_dlhpc.layers.base.kind import Counts, Layer, Site
+from lib_dlhpc.layers.base.merged import merged
 from lib_dlhpc.layers.latent_attention import LatentAttention, rotated
 
 ROW = 4  # bytes of the logarithm of a row's sum
@@ -19,6 +20,11 @@ class FusedLatentAttention(LatentAttention):
         """Return the counts: the output is stored, and a number for each row of scores."""
         apart = LatentAttention.describe(site, heads, values)
         return apart._replace(stored=None, mask_bytes=ROW * heads * apart.output[0])
+
+    @classmethod
+    def beside(cls, layer: Layer) -> tuple[float, float]:
+        """Return what sums of blocks move."""
+        return merged(layer)
 
     @staticmethod
     def extra_traffic(layer: Layer) -> float:

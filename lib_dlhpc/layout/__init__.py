@@ -30,7 +30,14 @@ its gradients are reduced (`sum`).
 """
 
 from lib_dlhpc.layout.alike import alike
-from lib_dlhpc.layout.context import context_group, in_step_replicas, own_tokens, ring_blocks
+from lib_dlhpc.layout.context import (
+    context_group,
+    gathers_keys,
+    in_step_replicas,
+    key_elements,
+    own_tokens,
+    ring_blocks,
+)
 from lib_dlhpc.layout.experts import (
     alike_group,
     check_experts,
@@ -57,9 +64,11 @@ __all__ = [
     "expert_group",
     "expert_nodes",
     "folded",
+    "gathers_keys",
     "group",
     "in_step_replicas",
     "is_partitioned",
+    "key_elements",
     "live_names",
     "mean_shards",
     "own_tokens",

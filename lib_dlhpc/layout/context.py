@@ -4,22 +4,23 @@ Each layer works on the rank's own tokens. Only attention reads those of others:
 its ranks exchange around its work (parallel/context.py). The ranks are neighbors among the replicas, so gradients are
 summed and the state is sharded over all of them, as in Megatron: `data` groups hold data x context ranks.
 
-In a ring, a rank has the i-th part of the sequence from its front and from its end: with a causal mask all compute as
-much (Grattafiori et al. 2024, "The Llama 3 herd of models", section 3.3.2).
+In a ring, and where keys and values are gathered, a rank has the i-th part of the sequence from its front and from
+its end: with a causal mask all compute as much (Grattafiori et al. 2024, "The Llama 3 herd of models", section 3.3.2).
 """
 
 from dataclasses import replace
 from functools import lru_cache
-from math import lcm
+from math import lcm, prod
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layers.base.merged import GATHERED
 from lib_dlhpc.layout.cuts import Ranges
 from lib_dlhpc.layout.groups import group, place
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer, Model
 
 EACH_TOKEN = ("product", "table", "experts")  # ways to split that leave tokens independent
-RING = "ring"
+IN_BLOCKS = ("ring", GATHERED)
 
 
 def check_context(experiment: Experiment) -> None:
@@ -33,7 +34,7 @@ def check_context(experiment: Experiment) -> None:
         raise SpecError(
             f"{asked}: samples of shape {model.input_shape} are not sequences of tokens; the legal value is 1."
         )
-    pieces = ranks * (2 if way == RING else 1)
+    pieces = ranks * (2 if way in IN_BLOCKS else 1)
     if model.input_shape[0] % pieces:
         raise SpecError(
             f"{asked} with strategy.context_exchange = {way!r}: the {model.input_shape[0]} tokens of a sequence must be"
@@ -46,7 +47,7 @@ def check_context(experiment: Experiment) -> None:
             )
         options, many = layer.attributes, ranks * int(s.tensor)
         kv = options.get("kv_heads", options.get("heads", 0))
-        if way != RING and kv % many:
+        if way not in IN_BLOCKS and kv % many:
             raise SpecError(
                 f"{asked} with strategy.context_exchange = 'heads': strategy.tensor x strategy.context = {many} must"
                 f" divide the {kv} heads of keys and values of {layer.name}; or take 'ring'."
@@ -55,7 +56,7 @@ def check_context(experiment: Experiment) -> None:
 
 def own_tokens(length: int, ranks: int, place: int, way: str) -> Ranges:
     """Return which of `length` tokens one of `ranks` ranks has."""
-    if way == RING:
+    if way in IN_BLOCKS:
         part = length // (2 * ranks)
         return tuple((at * part, (at + 1) * part) for at in (place, 2 * ranks - 1 - place))
     part = length // ranks
@@ -80,7 +81,18 @@ def split_context(model: Model, ranks: int, place: int, way: str) -> Model:
 def ring_blocks(layer: Layer) -> int:
     """Return in how many equal blocks a layer is computed, between which its ranks exchange; 1: it is not."""
     ranks, _, way = layer.attributes.get("context", (1, 0, ""))
-    return int(ranks) if way == RING else 1
+    return int(ranks) if way in IN_BLOCKS else 1
+
+
+def gathers_keys(layer: Layer) -> bool:
+    """Return whether the ranks gather the keys and values of a layer, repeated for each head of queries."""
+    return bool(layer.attributes.get("context", ("",))[-1] == GATHERED)
+
+
+def key_elements(layer: Layer) -> float:
+    """Return the elements of a sample of the keys and values of a rank's tokens, as its ranks exchange them."""
+    _, elements = layer.traits.attended(layer)
+    return max(elements, 2.0 * prod(layer.output_shape)) if gathers_keys(layer) else elements
 
 
 def _own(layer: Layer, ranks: int, options: dict[str, object], context: object) -> Layer:

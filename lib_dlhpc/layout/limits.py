@@ -1,5 +1,6 @@
 """Layouts that can be predicted but not trained here, and why."""
 
+from lib_dlhpc.layers.base.merged import GATHERED
 from lib_dlhpc.layout.groups import folded
 from lib_dlhpc.layout.parts import parts
 from lib_dlhpc.spec.experiment import Experiment
@@ -27,6 +28,11 @@ def untrained(experiment: Experiment) -> str:
         )
     if strategy.loss != IN_PLACE:
         return f"strategy.loss = {strategy.loss!r}: it is predicted and simulated, not run; to train: {IN_PLACE!r}."
+    if strategy.context > 1 and strategy.context_exchange == GATHERED:
+        return (
+            f"strategy.context_exchange = {GATHERED!r}: it is predicted and simulated, not run; to train:"
+            " 'heads', 'ring'."
+        )
     if strategy.expert_exchange != DIRECT:
         return (
             f"strategy.expert_exchange = {strategy.expert_exchange!r}: it is predicted and simulated, not run;"

@@ -5,14 +5,17 @@ heads   queries, keys and values travel so that each rank has all tokens of some
 ring    attention is computed a block at a time, against the keys and values of one rank, while those of the next
         arrive. Backward they travel once more, and their gradients follow them home (Liu et al. 2023, "Ring attention
         with blockwise transformers", section 3.2)
+gather  the same blocks, but keys and values are gathered once, behind the first of them, and repeated for each head of
+        queries. Their gradients go round in fp32, and sums of blocks are kernels of their own (PyTorch,
+        torch/distributed/tensor/experimental/_attention.py, with _RotateMethod.ALL_GATHER, its default)
 """
 
 from functools import lru_cache
 from math import prod
 
-from lib_dlhpc.layout import ring_blocks
+from lib_dlhpc.layout import gathers_keys, key_elements, ring_blocks
 from lib_dlhpc.program import Collective, Compute, Instruction, Wait
-from lib_dlhpc.program.instructions import SHIFT
+from lib_dlhpc.program.instructions import GATHER, SAMPLES, SHIFT, WIDE
 from lib_dlhpc.spec.model import Layer
 
 NAME = "context"  # of the group, of the stream, and of what its time is counted as
@@ -34,26 +37,33 @@ def _ring(layer: Layer, work: Compute) -> list[Instruction]:
     """Return the blocks of attention, and what travels beside them; gradients leave when their block is done."""
     ranks, found = ring_blocks(layer), list[Instruction]()
     block = Compute(work.layer, f"{work.phase}_block")
-    backward = work.phase == "backward"
+    backward, gathers = work.phase == "backward", gathers_keys(layer)
     for step in range(ranks):
-        if step < ranks - 1:
-            found.append(_shift(layer, f"{KEYS} {step}"))
+        arrives = step < (1 if gathers else ranks - 1)
+        if arrives:
+            found.append(_gather(layer) if gathers else _shift(layer, f"{KEYS} {step}"))
         found.append(block)
         if backward and step:
             found.append(_arrived(f"{GRADIENTS} {step - 1}"))
-        if step < ranks - 1:
+        if arrives:
             found.append(_arrived(f"{KEYS} {step}"))
         if backward:
-            found.append(_shift(layer, f"{GRADIENTS} {step}"))
+            wide = WIDE if gathers else SAMPLES
+            found.append(_shift(layer, f"{GRADIENTS} {step}", wide))
     return [*found, _arrived(f"{GRADIENTS} {ranks - 1}")] if backward else found
 
 
-def _shift(layer: Layer, key: str) -> Collective:
+def _gather(layer: Layer) -> Collective:
+    """Return the all-gather of the keys and values of all tokens."""
+    elements = ring_blocks(layer) * key_elements(layer)
+    return Collective(NAME, NAME, GATHER, elements, stream=NAME, key=f"{KEYS} 0")
+
+
+def _shift(layer: Layer, key: str, of: str = SAMPLES) -> Collective:
     """Return the messages with the keys and values of a rank's tokens, or with their gradients, to the next rank."""
-    ranks = ring_blocks(layer)
-    _, elements = layer.traits.attended(layer)
-    pairs = _to_next(ranks, elements)
-    return Collective(NAME, NAME, SHIFT, elements, stream=NAME, key=key, pairs=pairs)
+    elements = key_elements(layer)
+    pairs = _to_next(ring_blocks(layer), elements)
+    return Collective(NAME, NAME, SHIFT, elements, of, stream=NAME, key=key, pairs=pairs)
 
 
 @lru_cache(maxsize=64)

@@ -51,7 +51,7 @@ from lib_dlhpc.parallel.overlapped import STREAM
 from lib_dlhpc.planner.space import Columns, Space, alike
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import Collective, Move, Program, work_of
-from lib_dlhpc.program.instructions import NARROW, SAMPLES
+from lib_dlhpc.program.instructions import NARROW, SAMPLES, WIDE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import FORWARD, LIGHT
 
@@ -256,7 +256,7 @@ class _Passes:
         key = what.group, what.goal, what.elements, what.of, what.algorithm
         if key not in self._known:
             fixed = self.chunk.forward.prices[0].bytes
-            each = {SAMPLES: self.size, NARROW: SENT}.get(what.of)
+            each = {SAMPLES: self.size, NARROW: SENT, WIDE: compute.BYTES["fp32"]}.get(what.of)
             sent = what.elements * self.samples * each if each else fixed(what)
             net = self.step.groups[what.group].network
             cost = collective_cost(what.goal, sent, net, what.algorithm)

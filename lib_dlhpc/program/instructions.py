@@ -14,8 +14,9 @@ from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.strategy import AUTO
 
 # What the elements of a buffer are: WIRE, gradients in the format of the exchange; PAIRS, gradients with their indices;
-# NARROW, of samples in fp8, with scales.
+# NARROW, of samples in fp8, with scales; WIDE, of samples in fp32.
 SAMPLES, WEIGHTS, WIRE, PAIRS, NARROW = "samples", "weights", "wire", "pairs", "narrow"
+WIDE = "wide"
 GATHER, SCATTER = "allgather", "reduce_scatter"  # goals
 SHIFT = "shift"  # each rank of a ring sends to the next
 

@@ -39,7 +39,7 @@ OFFLOADS = ("none", "activations", "all")
 IN_PLACE, SEPARATE, ONE_KERNEL = "in-place", "separate", "fused"
 LOSSES = (IN_PLACE, SEPARATE, ONE_KERNEL)
 FUSED = (AUTO, "on", "off")
-CONTEXT_EXCHANGES = ("heads", "ring")
+CONTEXT_EXCHANGES = ("heads", "ring", "gather")
 FORWARD = "forward"  # weights are gathered once a step, behind the first forward pass
 GATHERS = ("usual", FORWARD)
 ZERO_UNITS = ("block", "layer")
@@ -87,7 +87,8 @@ class Strategy:
     sequence_parallel: partition activations between such layers by position (Korthikanti et al. 2022).
     context: ranks that divide the tokens of each sequence between them, and hold the same weights. For attention they
     exchange queries, keys and values so that each has all tokens of some heads ("heads"; Jacobs et al. 2023,
-    "DeepSpeed Ulysses"), or pass keys and values round a ring while they compute ("ring"; Liu et al. 2023).
+    "DeepSpeed Ulysses"), or pass keys and values round a ring while they compute ("ring"; Liu et al. 2023),
+    or gather them for each head of queries behind the first block ("gather"; PyTorch, parallel/context.py).
     zero: what is sharded over replicas: 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et
     al. 2020); over `shards` neighbors, if not over all, whose shards the others replicate (hybrid sharding, HSDP;
     Zhao et al. 2023, "PyTorch FSDP"); that of experts over the replicas that hold the same ones.
@@ -197,8 +198,8 @@ class Strategy:
 
     @property
     def has_ring(self) -> bool:
-        """Whether keys and values travel in a ring."""
-        return self.context_exchange == "ring" and bool(np.any(np.greater(self.context, 1)))
+        """Whether attention is computed a block at a time, beside messages of keys, values and their gradients."""
+        return self.context_exchange != "heads" and bool(np.any(np.greater(self.context, 1)))
 
     @property
     def overlaps(self) -> bool:
@@ -265,7 +266,7 @@ def _splits_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
         (
             s.has_ring and s.fused_attention == "off",
             "strategy.fused_attention = 'off': ring attention computes a block of scores at a time and stores none;"
-            " legal with strategy.context_exchange = 'ring': 'auto', 'on'.",
+            f" legal with strategy.context_exchange = {s.context_exchange!r}: 'auto', 'on'.",
         ),
         (
             np.greater(s.microbatches, s.batch),

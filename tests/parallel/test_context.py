@@ -5,11 +5,15 @@ from itertools import pairwise
 import pytest
 from split_runs import GPT, split
 
-from lib_dlhpc import parallel
+from lib_dlhpc import SpecError, parallel
+from lib_dlhpc.layout import parts
 from lib_dlhpc.parallel import step
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.program import Collective, Compute, Wait, prove
 from lib_dlhpc.schedules.checks import ProofError
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.timeline import breakdown
+from lib_dlhpc.training.check import check
 
 GROUPED = {
     "family": "llama",
@@ -22,6 +26,7 @@ GROUPED = {
     "vocabulary": 64,
 }
 WAYS = {"heads": {}, "ring": {"context_exchange": "ring", "fused_attention": "auto"}}
+GATHERED = {"context_exchange": "gather", "fused_attention": "auto", "precision": "bf16"}
 
 
 def run_of(way, model=GROUPED, context=4, **strategy):
@@ -206,3 +211,56 @@ def test_the_blocks_of_a_layer_follow_one_another():
         computed = [each.layer for each in instructions if isinstance(each, Compute)]
         changes = sum(one != other for one, other in pairwise(computed))
         assert changes == len(layers) - 1
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_keys_of_all_heads_are_gathered_once_and_their_gradients_go_round_in_32_bits(ranks):
+    """Keys and values of each of eight heads of queries, though they have four; twice the bytes of bf16."""
+    run = split(GROUPED, context=ranks, **GATHERED)
+    own = 2 * 32 // ranks * 64
+    chunk = parallel.program(run).stages[0][0]
+    for phase, layers, instructions in blocks(run):
+        found = exchanged(instructions)
+        gathers = [each for each in found if each.goal == "allgather"]
+        shifts = [each for each in found if each.goal == "shift"]
+        assert [each.elements for each in gathers] == [ranks * own] * GROUPED["layers"]
+        assert [each.elements for each in shifts] == [own] * len(shifts)
+        assert len(shifts) == (phase != "forward") * ranks * GROUPED["layers"]
+        prices = chunk.forward.prices[0]
+        assert {prices.bytes(each) for each in shifts} <= {8 * 4.0 * own}
+        assert {prices.bytes(each) for each in gathers} == {8 * 2.0 * own * ranks}
+        inside = [x for x in instructions if isinstance(x, Compute) or x in found]
+        for at, each in enumerate(inside):
+            if each in gathers:  # behind the first block
+                assert "attention" in layers[inside[at + 1].layer].kind
+    prove(parallel.steps(run))
+
+
+@pytest.mark.parametrize("ways", [{}, {"recompute": "early-stop"}, {"data": 2, "zero": 3}], ids=str)
+def test_gathered_keys_play_as_predicted(ways):
+    links = {"latency": 0.0, "bandwidth": 1e8}  # four times the bytes of a ring are exposed
+    run = split(GROUPED, links, context=4, **GATHERED, **ways)
+    predicted = predict(run)
+    ring = predict(run.set({"strategy.context_exchange": "ring"}))
+    assert predicted.step_time > ring.step_time
+    assert predicted.memory_total > ring.memory_total
+    shared = "data" in ways  # as events, messages of both groups share links
+    for fidelity in ("rounds",) if shared else ("rounds", "events"):
+        played = breakdown(simulate(run, fidelity)).step_time
+        assert played == pytest.approx(float(predicted.step_time), rel=1e-6)
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+def test_sums_of_blocks_move_what_a_count_by_hand_says(ranks):
+    """Forward 2 x 6 + 10 (c - 1) bytes of each output; backward 30 + (3 x 10 + 2 x 8) c."""
+    part = parts(split(GROUPED, context=ranks, **GATHERED), 0)[0]
+    layer = next(each for each in part.model.layers if "attention" in each.kind)
+    own = 32 // ranks * 64
+    ahead, back = (2 * each / own for each in layer.traits.beside(layer))
+    assert (ahead, back) == (12 + 10 * (ranks - 1), 30 + 46 * ranks)
+
+
+def test_gathered_keys_are_not_run():
+    run = split(GROUPED, context=2, **{**GATHERED, "precision": "fp32"})
+    with pytest.raises(SpecError, match="'gather': it is predicted and simulated, not run"):
+        check(run)

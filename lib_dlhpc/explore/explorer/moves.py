@@ -145,7 +145,7 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
             return {**NO_PIPELINE, "strategy.batch": max(int(s.batch), value)}
         case "strategy.microbatches" if value > s.batch:
             return {"strategy.batch": value}
-        case "strategy.context_exchange" if value == "ring" and s.fused_attention == "off":
+        case "strategy.context_exchange" if value != "heads" and s.fused_attention == "off":
             return {"strategy.fused_attention": "auto"}
         case "strategy.fused_attention" if value == "off" and s.has_ring:
             return {"strategy.context_exchange": "heads"}
