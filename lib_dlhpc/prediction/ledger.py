@@ -6,7 +6,7 @@ communication buffers. With offloading only the current layer and the one in fli
 are on the device. Fragmentation is not modeled.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -246,18 +246,30 @@ def _buffers(experiment: Experiment, model: Model) -> float:
     element = BYTES[strategy.precision]
     if sizes(experiment).data > 1:
         bucket = float(strategy.bucket)
-        filled = 0.0
-        if strategy.zero >= 2:  # of whole layers; one is filled while another is in flight
-            filled = bucket = float(buckets_of(model, strategy).sizes.max(initial=0.0))
+        if strategy.zero >= 2:  # of whole layers; one is in flight while the next is filled
+            cut = buckets_of(model, strategy).sizes.tolist()
+            return _two([on_wire(strategy, size) for size in cut], cut) + _gathered(strategy, model)
         if strategy.zero == 1:  # reduced in place, a message at a time
             bucket = min(bucket, float(PIECE))
         copies = 2 if strategy.experts > 1 and not strategy.zero else 1  # of a bucket: packed
-        found += filled + copies * on_wire(strategy, min(bucket, model.trained * element))
-        if strategy.zero == 3:  # gathered weights
-            kept = strategy.gather == FORWARD
-            two = AT_ONCE * max(unit_weights(model, strategy.zero_unit), default=0)
-            found += element * (model.parameters if kept else two)
+        found += copies * on_wire(strategy, min(bucket, model.trained * element))
     return found
+
+
+def _gathered(strategy: Strategy, model: Model) -> float:
+    """Return the bytes of gathered weights: of the unit in use and the next, or of all."""
+    if strategy.zero < 3:
+        return 0.0
+    units = unit_weights(model, strategy.zero_unit)
+    kept = strategy.gather == FORWARD
+    return BYTES[strategy.precision] * float(model.parameters if kept else _two(units, units))
+
+
+def _two(current: Sequence[float], following: Sequence[float]) -> float:
+    """Return the most that an entry and the one after it take."""
+    return max(
+        (one + more for one, more in zip(current, [*following[1:], 0], strict=True)), default=0.0
+    )
 
 
 def explain_split_memory(p: "Breakdown") -> Explanation:

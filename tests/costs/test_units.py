@@ -1,6 +1,7 @@
 """Units of ZeRO 3: what they are in each network, what they hold, what a step gathers and reduces by them."""
 
 import pytest
+from split_runs import split
 
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.segments import segments
@@ -80,3 +81,16 @@ def test_fewer_and_larger_messages_take_less_time_and_more_memory():
     assert fast.memory[name] == pytest.approx(
         2 * 2 * 2 * largest
     )  # weights, gradients; two, of 2 B
+
+
+@pytest.mark.parametrize("wire", ["same", "fp32"])
+def test_buffers_hold_a_unit_and_the_next_not_the_largest_twice(wire):
+    """Of four products the third has most weights, with as many in that before it as in that after it."""
+    sizes = [8 * 8, 8 * 64, 64 * 64, 64 * 8]
+    layers = [{"kind": "dense", "features": n, "bias": False} for n in (8, 64, 64, 8)]
+    model = {"family": "sequential", "input": [8], "layers": layers}
+    ways = {"data": 4, "zero": 3, "zero_unit": "layer", "bucket": 1.0, "precision": "bf16"}
+    found = predict(split(model, **ways, wire=wire)).memory["communication buffer"]
+    gathered = 2 * (sizes[2] + sizes[1])
+    in_flight = {"same": 2, "fp32": 4}[wire] * sizes[2] + 2 * sizes[1]  # the next is being filled
+    assert found == gathered + in_flight
