@@ -14,6 +14,7 @@ import numpy as np
 from lib_dlhpc.convergence.costs import NO_OUTER, around, upper
 from lib_dlhpc.convergence.epochs import Epochs, epochs_to, refused
 from lib_dlhpc.convergence.workloads import Workload, find
+from lib_dlhpc.spec.exchanged import widens
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import SAME
 from lib_dlhpc.spec.training import Training
@@ -153,7 +154,7 @@ def _deviations(e: Experiment, work: Workload) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if s.precision not in (*work.precisions, "fp64"):
         found["strategy.precision"] = s.precision
-    if s.wire not in (SAME, s.precision):
+    if s.wire not in (SAME, s.precision) and not widens(s):
         found["strategy.wire"] = s.wire
     if s.expert_wire != SAME:
         found["strategy.expert_wire"] = s.expert_wire

@@ -17,6 +17,7 @@ from lib_dlhpc.convergence.assessment import measured_warm_up
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.costs.work import check_precision
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec.exchanged import widens
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import SETTINGS, VARIED, Axes, Bounds
 from lib_dlhpc.spec.strategy import SPLIT_FIELDS, Strategy
@@ -130,7 +131,8 @@ def _fixed(experiment: Experiment, given: dict[str, Any]) -> tuple[str, ...]:
     if own["sparsity"] or own["low_rank"] or own["local_steps"] > 1:
         return SPLIT_FIELDS
     cast = {name: each for name, each in given.items() if name in ("wire", "precision")}
-    if is_cast(replace(strategy, **cast)):
+    sent = replace(strategy, **cast)
+    if is_cast(sent) and not widens(sent):
         return tuple(name for name in SPLIT_FIELDS if name not in FREE)
     return ()
 

@@ -239,6 +239,10 @@ def _rules_of_asked(
     c: Columns, data: Any, experiment: Experiment
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Yield the same of axes that a plan has only where they are asked for."""
+    if "experts" in c and experiment.strategy.wire != "same":
+        yield "experts with a format on the wire", c["experts"] > 1
+    if "offload" in c and experiment.strategy.wire != "same":
+        yield "weights offloaded with a format on the wire", c["offload"] == "all"
     if "experts" in c:
         yield "experts do not divide the replicas", data % c["experts"] != 0
     if "expert_exchange" in c:

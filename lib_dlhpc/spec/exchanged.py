@@ -13,7 +13,7 @@ def check_wire(strategy: Strategy) -> None:
         return
     for name, wrong, legal in (
         ("update", s.update != "synchronous", "'synchronous'"),
-        ("zero", np.any(np.greater(s.zero, 0)) and not _widens(s), "0; or strategy.wire = 'fp32'"),
+        ("zero", np.any(np.greater(s.zero, 0)) and not widens(s), "0; or strategy.wire = 'fp32'"),
         ("experts", np.any(np.greater(s.experts, 1)), "1"),
         ("offload", s.offload == "all", "'none', 'activations'"),
     ):
@@ -24,7 +24,7 @@ def check_wire(strategy: Strategy) -> None:
             )
 
 
-def _widens(s: Strategy) -> bool:
+def widens(s: Strategy) -> bool:
     """Return whether gradients travel, and are added, in no fewer bits than they are computed in."""
     return s.wire == "fp32" and s.precision != "fp64"
 

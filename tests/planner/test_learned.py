@@ -345,6 +345,27 @@ def again(found):
     return plan(best).best, found.best
 
 
+def test_gradients_in_32_bits_leave_all_layouts_and_what_is_learned():
+    """They lose nothing: layouts with ZeRO and with tensor ranks are planned, as without (PyTorch's reduce_dtype)."""
+    machine = {"strategy.precision": "bf16", "machine.device.peak.bf16": 1e12}
+    run = GPT.set(machine)
+    wide, usual = (
+        plan(
+            each, choose=SMALL | {"zero": [0, 1, 3], "experts": [1, 2], "offload": ["none", "all"]}
+        )
+        for each in (run.set({"strategy.wire": "fp32"}), run)
+    )
+    found = {
+        (choice.changes["strategy.zero"], choice.changes["strategy.tensor"])
+        for choice in wide.ranked
+    }
+    assert {zero for zero, _ in found} >= {0, 1, 3} and {tensor for _, tensor in found} == {1, 2}
+    assert any("format on the wire" in reason for reason in wide.left_out)
+    assert wide.accuracy == usual.accuracy
+    for choice in wide.ranked:
+        assert choice.prediction.step_time == pytest.approx(predict(choice.experiment).step_time)
+
+
 @pytest.mark.parametrize("name", AXES)
 def test_the_best_along_each_axis_of_a_layout_is_planned_again(name):
     choose = SMALL | {name: WIDE.get(name, [1, 2])}
