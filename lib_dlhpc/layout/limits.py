@@ -1,10 +1,9 @@
 """Layouts that can be predicted but not trained here, and why."""
 
-from lib_dlhpc.layers.base.merged import GATHERED
 from lib_dlhpc.layout.groups import folded
 from lib_dlhpc.layout.parts import parts
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import DIRECT, IN_PLACE, RUN_RECOMPUTES, RUN_SCHEDULES
+from lib_dlhpc.spec.strategy import DIRECT, IN_PLACE, RUN_RECOMPUTES, RUN_SCHEDULES, Strategy
 
 
 def is_partitioned(experiment: Experiment) -> bool:
@@ -21,23 +20,8 @@ def untrained(experiment: Experiment) -> str:
     Raises SpecError if the network cannot be split so at all.
     """
     strategy, training = experiment.strategy, experiment.training
-    if strategy.recompute not in RUN_RECOMPUTES:
-        return (
-            f"strategy.recompute = {strategy.recompute!r}: it is predicted and simulated, not run; to train:"
-            f" {', '.join(map(repr, RUN_RECOMPUTES))}."
-        )
-    if strategy.loss != IN_PLACE:
-        return f"strategy.loss = {strategy.loss!r}: it is predicted and simulated, not run; to train: {IN_PLACE!r}."
-    if strategy.context > 1 and strategy.context_exchange == GATHERED:
-        return (
-            f"strategy.context_exchange = {GATHERED!r}: it is predicted and simulated, not run; to train:"
-            " 'heads', 'ring'."
-        )
-    if strategy.expert_exchange != DIRECT:
-        return (
-            f"strategy.expert_exchange = {strategy.expert_exchange!r}: it is predicted and simulated, not run;"
-            f" to train: {DIRECT!r}."
-        )
+    if reason := _not_run(strategy):
+        return reason
     if not is_partitioned(experiment):
         return ""
     if strategy.update != "synchronous":
@@ -69,4 +53,22 @@ def untrained(experiment: Experiment) -> str:
             "strategy.offload = 'all': the embedding is tied to a layer on another stage, and weights on"
             " disk cannot wait for its gradients; legal: 'none', 'activations', or strategy.pipeline = 1."
         )
+    return ""
+
+
+def _not_run(strategy: Strategy) -> str:
+    """Return which setting is only predicted and simulated; "" if none is."""
+    context = ("heads", "ring") if strategy.context > 1 else (strategy.context_exchange,)
+    for name, legal in (
+        ("recompute", RUN_RECOMPUTES),
+        ("loss", (IN_PLACE,)),
+        ("context_exchange", context),
+        ("expert_exchange", (DIRECT,)),
+    ):
+        value = getattr(strategy, name)
+        if value not in legal:
+            return (
+                f"strategy.{name} = {value!r}: it is predicted and simulated, not run; to train:"
+                f" {', '.join(map(repr, legal))}."
+            )
     return ""
