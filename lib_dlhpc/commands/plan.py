@@ -64,7 +64,8 @@ def _plan(options: argparse.Namespace) -> int:
     limits = dict(change(each, "--limit", "memory=40GB") for each in options.limit)
     axes = dict(change(each, "--choose", "tensor=[1,2]") for each in options.choose)
     where = place_of(options)
-    tried = Progress(lambda done, of: print_note(f"dlhpc: {done:,} of {of:,} layouts tried"))
+    known = "legal layouts ruled out by memory or predicted"
+    tried = Progress(lambda done, of: print_note(f"dlhpc: {done:,} of {of:,} {known}"))
     experiment, notes = read_on_machine(options)
     for note in notes:
         print_note(f"dlhpc: note: {note}")

@@ -78,6 +78,9 @@ def test_progress_goes_to_standard_error_and_quiet_drops_it(file, capsys, monkey
     monkeypatch.setattr(progress, "EVERY", 0.0)
     assert main(["plan", str(file), "--json"]) == 0
     printed = capsys.readouterr().err
-    assert "dlhpc: 1 of 1 chunks done\n" in printed and " layouts tried\n" in printed
+    assert (
+        "dlhpc: 1 of 1 chunks done\n" in printed
+        and " ruled out by memory or predicted\n" in printed
+    )
     assert main(["plan", str(file), "--json", "--quiet"]) == 0
     assert capsys.readouterr().err == ""
