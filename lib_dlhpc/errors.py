@@ -1,7 +1,6 @@
 """SpecError, raised for invalid input, its nearest-name hint, and why a file cannot be read."""
 
-from collections.abc import Iterable
-from difflib import get_close_matches
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -27,5 +26,12 @@ def reason_of(error: Exception) -> str:
 
 def suggest(name: str, legal: Iterable[str], cutoff: float = 0.5) -> str:
     """Return a sentence with the legal name nearest to `name`, or an empty string."""
-    close = get_close_matches(str(name), [str(item) for item in legal], n=1, cutoff=cutoff)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    near = nearest(str(name), [str(item) for item in legal], cutoff)
+    return f" Did you mean {near!r}?" if near else ""
+
+
+def nearest(name: str, legal: Sequence[str], cutoff: float) -> str:
+    """Return the legal name nearest to `name`, or an empty string."""
+    from difflib import get_close_matches  # only for errors
+
+    return next(iter(get_close_matches(name, legal, n=1, cutoff=cutoff)), "")

@@ -8,7 +8,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -32,14 +31,21 @@ class Finder:
         package, _, rest = name.partition(".")
         old, _, inner = rest.partition(".")
         if package == "lib_dlhpc" and rest in MOVED:
-            return ModuleSpec(name, _Loader(f"{package}.{MOVED[rest]}", ""), is_package=True)
+            return _spec(name, f"{package}.{MOVED[rest]}")
         if package != "lib_dlhpc" or old not in RENAMED:
             return None
         now = ".".join(filter(None, (package, RENAMED[old], inner)))
-        return ModuleSpec(name, _Loader(now, old if not inner else ""), is_package=True)
+        return _spec(name, now, old if not inner else "")
 
 
-class _Loader(Loader):
+def _spec(name: str, now: str, verb: str = "") -> ModuleSpec:
+    loader: Any = _Loader(
+        now, verb
+    )  # no importlib.abc.Loader: its module imports tempfile, and more
+    return ModuleSpec(name, loader, is_package=True)
+
+
+class _Loader:
     def __init__(self, now: str, verb: str) -> None:
         self.now, self.verb = now, verb
 

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.convergence import Epochs, epochs_of
 from lib_dlhpc.prediction.explanation import Explanation
 from lib_dlhpc.results import Columns
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
+    from lib_dlhpc.convergence import Epochs
     from lib_dlhpc.prediction.breakdown import Breakdown
 
 
@@ -27,7 +27,7 @@ class ToAccuracy:
     """Epochs, s and J to run.target; the number of epochs is uncertain, the time of a step is not."""
 
     target: Any
-    epochs: Epochs
+    epochs: "Epochs"
     epoch_time: Any  # s
     time: Interval
     energy: Interval
@@ -40,6 +40,8 @@ class ToAccuracy:
 
 def to_accuracy(of: "Breakdown") -> ToAccuracy:
     """Return time and energy to the target of a prediction; startup included."""
+    from lib_dlhpc.convergence import epochs_of  # only with a target
+
     found, run = epochs_of(of.experiment), of.experiment.run
     time, energy = (
         Interval(*(_cost(of, epochs, name) for epochs in found[:3]))

@@ -1,28 +1,31 @@
 """A network that is split: its step, priced from its program (price.py); what each rank holds; offload traffic."""
 
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lib_dlhpc.costs import compute, stragglers
 from lib_dlhpc.costs.offload import OffloadTraffic, offload_traffic
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, alike, chain, sizes
-from lib_dlhpc.parallel import program, update_time
 from lib_dlhpc.prediction import offload
-from lib_dlhpc.prediction.price import Step, price
-from lib_dlhpc.program import pass_seconds
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
+
+if TYPE_CHECKING:
+    from lib_dlhpc.prediction.price import Step
 
 Chain: TypeAlias = tuple[tuple[Part, ...], ...]  # the parts of each rank of a pipeline
 
 
-def split_step(experiment: Experiment, scale: Any) -> Step:
+def split_step(experiment: Experiment, scale: Any) -> "Step":
     """Predict the step of a scalar experiment; compute time is `scale` times the roofline's.
 
     Raises SpecError where the network cannot be split so.
     """
+    from lib_dlhpc.parallel import program  # these two import 25 modules; whole networks need none
+    from lib_dlhpc.prediction.price import price
+
     slow = float(stragglers.slowest(experiment.devices, experiment.machine.jitter))
     return price(program(experiment, scale), slow)
 
@@ -53,6 +56,9 @@ def _joined(key: Keyed[tuple[Part, ...]]) -> Model:
 
 def offloading(experiment: Experiment, scale: Any = 1.0) -> offload.Need:
     """Return the required bandwidth of the rank with the most offload traffic; scalar experiments that offload."""
+    from lib_dlhpc.parallel import program, update_time
+    from lib_dlhpc.program import pass_seconds
+
     batch = experiment.strategy.batch / int(experiment.strategy.microbatches)
     found = []
     step = program(experiment, scale)

@@ -29,7 +29,6 @@ from lib_dlhpc.costs.units import buckets_of, unit_weights
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, mean_shards, parts, place, shards, sizes
-from lib_dlhpc.parallel.overlapped import overlaps_passes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_in_fp8
 from lib_dlhpc.prediction.holdings import TERMS, Needs, Ranks, in_passes, ranks_of
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
@@ -127,6 +126,8 @@ def _fullest(experiment: Experiment) -> Iterator[tuple[int, Needs]]:
 
 
 def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs:
+    from lib_dlhpc.parallel.overlapped import overlaps_passes
+
     strategy = experiment.strategy
     size, out = BYTES[strategy.precision], strategy.offload != "none"
     in_two = strategy.splits_backward and stages > 1

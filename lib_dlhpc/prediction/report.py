@@ -1,14 +1,12 @@
 """A prediction as plain data and as a table to read in a terminal."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib_dlhpc.prediction.accuracy import accuracy_dict, accuracy_lines
 from lib_dlhpc.prediction.breakdown import Breakdown
-from lib_dlhpc.prediction.explain import explain
-from lib_dlhpc.prediction.fit import Search, Way
 from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.prediction.resilience import in_words
 from lib_dlhpc.prediction.trust import trust_dict, trust_words
@@ -16,6 +14,9 @@ from lib_dlhpc.spec.plain import plain_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import count, format_energy, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
+
+if TYPE_CHECKING:
+    from lib_dlhpc.prediction.fit import Search, Way
 
 
 def as_dict(prediction: Breakdown) -> dict[str, Any]:
@@ -124,6 +125,8 @@ def _rates(prediction: Breakdown) -> str:
 
 
 def _explained(prediction: Breakdown) -> list[str]:
+    from lib_dlhpc.prediction.explain import explain
+
     lines = []
     for item in explain(prediction):
         lines += ["", f"{item.name} = {item.value}", f"  formula  {item.formula}"]
@@ -211,7 +214,7 @@ def _held_up(prediction: Breakdown, kind: str) -> bool:
     return float(prediction.exposed[kind]) > float(prediction.messages[kind].total) * (1 + 1e-9)
 
 
-def configurations_text(search: Search) -> str:
+def configurations_text(search: "Search") -> str:
     """Return the fastest configurations that a search has found to fit, one per line, and what it left out."""
     found = _worthwhile(search.ordered())
     ways = found[:3]
@@ -234,7 +237,7 @@ def configurations_text(search: Search) -> str:
     return "\n".join(lines)
 
 
-def _worthwhile(ways: list[Way]) -> list[Way]:
+def _worthwhile(ways: list["Way"]) -> list["Way"]:
     """Return ways, the fastest first, without those that change more than a faster one and hold no less."""
     return [
         way

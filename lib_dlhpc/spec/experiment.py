@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tomli_w
 
 from lib_dlhpc.errors import FieldError, SpecError, reason_of
-from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.adapters import as_trained
 from lib_dlhpc.spec.calibration import Calibration as Calibration
@@ -377,9 +375,13 @@ def to_tables(experiment: Experiment) -> dict[str, Any]:
 
 def dumps(experiment: Experiment) -> str:
     """Return the experiment as TOML text that parses to an equal experiment."""
+    import tomli_w
+
     return tomli_w.dumps(to_tables(experiment))
 
 
 def dump(experiment: Experiment, path: str | Path) -> None:
     """Write the experiment as TOML, atomically: under a temporary name first, then renamed."""
+    from lib_dlhpc.lifetime.files import write_text
+
     write_text(Path(path), dumps(experiment))

@@ -4,13 +4,12 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from functools import cache, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from lib_dlhpc.errors import FieldError, SpecError, suggest
+from lib_dlhpc.errors import FieldError, SpecError, nearest, suggest
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
@@ -316,5 +315,5 @@ def nearest_field(key: str, nouns: Mapping[str, Any]) -> str:
         for name in sections
         for field in getattr(nouns[name], "__dataclass_fields__", ())
     }
-    near = get_close_matches(key, [*fields, *sections], n=1, cutoff=0.75)
-    return f" Did you mean {fields.get(near[0], f'{near[0]}.')!r}?" if near else ""
+    near = nearest(key, [*fields, *sections], 0.75)
+    return f" Did you mean {fields.get(near, f'{near}.')!r}?" if near else ""

@@ -1,60 +1,50 @@
 """Networks from layer shapes: each family is one function that follows its paper's table."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.networks.alexnet import alexnet, lenet5, vgg
-from lib_dlhpc.spec.networks.cosmoflow import cosmoflow, cosmoflow_large
-from lib_dlhpc.spec.networks.decoder import decoder
-from lib_dlhpc.spec.networks.decoders import bloom, llama, mpt, opt, palm
-from lib_dlhpc.spec.networks.diffusion import dit, unet
-from lib_dlhpc.spec.networks.hybrid import hybrid
-from lib_dlhpc.spec.networks.inception import inception
-from lib_dlhpc.spec.networks.recurrent import frnn, lstm_language_model
-from lib_dlhpc.spec.networks.resnet import resnet, resnet_cifar
-from lib_dlhpc.spec.networks.sequential import mlp, sequential
-from lib_dlhpc.spec.networks.srgan import srgan_discriminator, srgan_generator
-from lib_dlhpc.spec.networks.transformer import bert, gpt
-from lib_dlhpc.spec.networks.vision import vit
 
 __all__ = ["FAMILIES", "build", "unnamed"]
 
-FAMILIES: dict[str, Callable[..., Model]] = {
-    function.__name__: function
-    for function in (
-        alexnet,
-        bert,
-        bloom,
-        cosmoflow,
-        cosmoflow_large,
-        decoder,
-        dit,
-        frnn,
-        gpt,
-        hybrid,
-        inception,
-        lenet5,
-        llama,
-        lstm_language_model,
-        mlp,
-        mpt,
-        opt,
-        palm,
-        resnet,
-        resnet_cifar,
-        sequential,
-        srgan_discriminator,
-        srgan_generator,
-        unet,
-        vgg,
-        vit,
-    )
+_FILES = {
+    "alexnet": ("alexnet", "lenet5", "vgg"),
+    "cosmoflow": ("cosmoflow", "cosmoflow_large"),
+    "decoder": ("decoder",),
+    "decoders": ("bloom", "llama", "mpt", "opt", "palm"),
+    "diffusion": ("dit", "unet"),
+    "hybrid": ("hybrid",),
+    "inception": ("inception",),
+    "recurrent": ("frnn", "lstm_language_model"),
+    "resnet": ("resnet", "resnet_cifar"),
+    "sequential": ("mlp", "sequential"),
+    "srgan": ("srgan_discriminator", "srgan_generator"),
+    "transformer": ("bert", "gpt"),
+    "vision": ("vit",),
 }
+_HOMES = {name: file for file, names in _FILES.items() for name in names}
+
+
+class _Families(Mapping[str, Callable[..., Model]]):
+    """The families by name; a file is imported when one of its families is first asked for."""
+
+    def __getitem__(self, name: str) -> Callable[..., Model]:
+        family: Callable[..., Model] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return family
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(_HOMES))
+
+    def __len__(self) -> int:
+        return len(_HOMES)
+
+
+FAMILIES = _Families()
 
 
 def build(family: str, options: Mapping[str, Any], name: str = "") -> Model:
