@@ -75,7 +75,7 @@ def test_a_scheduler_is_asked_about_one_job_at_a_time(monkeypatch):
             return "running" if self.looks > 0 else "done"
 
     monkeypatch.setattr(jobs, "PAUSE", 0.0)
-    jobs._wait([Job("first", 5), Job("second", 2), Job("third", 1)])
+    jobs._wait([Job("first", 5), Job("second", 2), Job("third", 1)], lambda: None)
     assert asked[:8] == [*["first"] * 5, *["second"] * 2, "third"]
     assert asked[8:] == ["first", "second", "third"]  # how each ended
 
