@@ -138,3 +138,11 @@ def test_no_text_outside_of_its_folder_is_found(tmp_path, name):
     (tmp_path / "modules").mkdir()
     (tmp_path / "secret.md").write_text("# Secret", encoding="utf-8")
     assert found(tmp_path / "modules", "render", name) is None
+
+
+def test_cells_of_a_wide_table_say_what_their_column_is_and_those_of_a_narrow_one_do_not(tmp_path):
+    wide = "| a | *b* | c & d | e |\n|---|---|---|---|\n| 1 | 2 | 3 | 4 |\n"
+    (tmp_path / "text.md").write_text(f"# T\n\n{wide}\n| x | y |\n|---|---|\n| 5 | 6 |\n")
+    html = page(tmp_path / "text.md", tmp_path, "/").decode()
+    assert re.findall(r'<td data-column="([^"]*)"', html) == ["a", "b", "c &amp; d", "e"]
+    assert html.count('class="cards"') == 1 and html.count('<div class="scroll">') == 2

@@ -27,15 +27,18 @@ def published_error() -> Layers:
     low = alt.Y("low:Q").scale(domain=domain, nice=False)
     names = ("linear scaling", "LARS", "another rule")
     who = data("points", x=x, y=y, text="words:N")
-    beside, last = (
-        who.transform_filter(f"datum.line == 'LARS' && datum.x {side} 5e4") for side in "<>"
-    )
-    below = who.transform_filter("datum.line == 'another rule'")
+    places = {  # none of them lies on a mark
+        "You 2018": {"align": "right", "dx": -9, "dy": 1},
+        "Ying 2018": {"dy": 17},
+        "Jia 2018": {"align": "left", "dx": -6, "dy": -11},
+        "Smith 2018": {"align": "right", "dx": -2, "dy": 17},
+    }
     return (
         *_measured(x, y, low, names, joined="datum.line == 'linear scaling'"),
-        beside.mark_text(align="left", dx=9, dy=1, fontSize=11, **HALO),
-        last.mark_text(dy=17, fontSize=11, **HALO),
-        below.mark_text(dy=17, fontSize=11, **HALO),
+        *(
+            who.transform_filter(alt.datum.words == name).mark_text(fontSize=11, **place, **HALO)
+            for name, place in places.items()
+        ),
     )
 
 

@@ -20,6 +20,10 @@ ADDRESS = r"voila/(render|labs|docs|notes)/([\w./-]+\.md)"
 FOLDERS = {"labs": "labs", "docs": "docs", "notes": "instructor_notes"}
 LINK = re.compile(r'<a href="(?!https?:|mailto:|#)([^"#]*)(#[^"]*)?"[^>]*>(.*?)</a>', re.DOTALL)
 TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
+WIDE = 4  # columns that no phone has room for
 TRUST = "docs/guide/trust.md"  # where a folder lacks it: the front door has the same rows
 
 
@@ -63,10 +67,22 @@ def page(file: Path, root: Path, base: str, notes: bool = False) -> bytes:
             return words
         return f'<a href="{base}{address}{place}">{words}</a>' if address else words
 
-    body = LINK.sub(linked, html).replace("<table>", '<div class="scroll"><table>')
-    return shell(
-        heading[1] if heading else file.stem, body.replace("</table>", "</table></div>"), base
-    )
+    body = TABLE.sub(_framed, LINK.sub(linked, html))
+    return shell(heading[1] if heading else file.stem, body, base)
+
+
+def _framed(table: re.Match[str]) -> str:
+    """Return a table that scrolls by itself; of a wide one each row is a card on a phone, whose cells name columns."""
+    heads = [re.sub(r"<[^>]+>", "", head).replace('"', "&quot;") for head in HEAD.findall(table[0])]
+    if len(heads) < WIDE:
+        return f'<div class="scroll">{table[0]}</div>'
+
+    def named(row: re.Match[str]) -> str:
+        names = iter(heads)
+        return re.sub("<td", lambda _: f'<td data-column="{next(names, "")}"', row[0])
+
+    cards = ROW.sub(named, table[0]).replace("<table>", '<table class="cards">', 1)
+    return f'<div class="scroll">{cards}</div>'
 
 
 def notes_of(root: Path) -> dict[str, str]:
