@@ -86,6 +86,19 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
     a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 11.1 ms", "a factor of 1.8")
 
 
+def test_what_to_try_takes_a_line_and_stays_beside_its_figure(closed: Any, eventually: Any) -> None:
+    waits = closed.locator(".dlhpc-row.with-figure", has_text="Who waits for whom?")
+    end = "row => scrollBy(0, row.getBoundingClientRect().bottom - 0.7 * innerHeight)"
+    waits.evaluate(end)
+    top = "text => text.getBoundingClientRect().top"
+    eventually(lambda: 50 < waits.locator(".dlhpc-text.after").evaluate(top) < 80)
+    closed.set_viewport_size({"width": 390, "height": 844})
+    entry = waits.locator(".step .entry").first
+    eventually(lambda: entry.evaluate("entry => entry.offsetHeight") < 50)
+    closed.set_viewport_size({"width": 1280, "height": 900})
+    closed.evaluate("scrollTo(0, 0)")
+
+
 def test_text_and_questions_begin_at_one_edge_and_an_introduction_stands_beside_its_card(
     closed: Any, eventually: Any
 ) -> None:

@@ -57,6 +57,18 @@ lines = {**line_columns({"read": (x, 1e6 * x), "sent": (x, 2e8 + 0 * x)}), "now"
 bars = stacks({"a row": {"weights": 4e10}, "and another": {"weights": 2e10}}, {"weights": "#0072b2"}, "B")
 widgets.VBox([chart("io_volume", lines, "Two lines."), chart("serving_memory", bars, "Two bars.")])
 """
+PARTS = """
+import ipywidgets as widgets
+from lib_dlhpc.explore.blocks.bars import stacks
+from lib_dlhpc.explore.blocks.charts import chart
+
+def parts(cache):
+    return stacks({"a row": {"weights": 4e10, "cache": cache}}, {"weights": "#0072b2", "cache": "#e69f00"}, "B")
+
+figure, slider = chart("serving_memory", parts(0.0), "A bar."), widgets.IntSlider(0, 0, 1, description="cache")
+slider.observe(lambda change: figure.update(parts(1e10 * change.new), "A bar."), "value")
+widgets.VBox([slider, figure])
+"""
 SECTION = r"""## In a section
 
 Some words without a figure.
@@ -93,6 +105,7 @@ def gallery(
     notebook(folder / "02_text.ipynb", "# Text only", "1 + 1")
     notebook(folder / "04_lines.ipynb", "# Lines", LINES)
     notebook(folder / "05_prose.ipynb", "# Prose", SECTION)
+    notebook(folder / "06_parts.ipynb", "# Parts", PARTS)
     notebook(folder / "03_bad.ipynb", "# Bad", "entrusted_word = 1\n1 / 0")
     with served(folder) as at:
         yield at
@@ -172,6 +185,28 @@ def test_a_narrow_page_has_names_of_lines_in_its_legend_and_names_of_bars_above_
         eventually(lambda: page.evaluate(at_ends) == 0)
         for n, least in ((0, 0.6), (1, 0.55)):
             eventually(lambda n=n, b=least: page.evaluate(plotted, n) > b * 390, f"figure {n}")
+
+
+def test_a_legend_names_what_is_there_and_forgets_nothing(
+    eventually: Any, gallery: tuple[str, int], open_page: Any
+) -> None:
+    page = drawn(open_page(f"{gallery[0]}voila/render/06_parts.ipynb"), 1)
+    legend = page.locator(".dlhpc-key li")
+    eventually(lambda: legend.all_inner_texts() == ["weights"])
+    for key, parts in (("ArrowRight", ["weights", "cache"]), ("ArrowLeft", ["weights", "cache"])):
+        before = page.locator("[data-serial]").get_attribute("data-serial")
+        page.get_by_role("slider").press(key)
+        eventually(lambda b=before: page.locator("[data-serial]").get_attribute("data-serial") != b)
+        eventually(lambda p=parts: legend.all_inner_texts() == p)
+
+
+def test_a_track_is_filled_up_to_its_handle(page: Any, eventually: Any) -> None:
+    ends = """() => { const base = document.querySelector(".noUi-base").getBoundingClientRect();
+      const origin = document.querySelector(".noUi-origin"), fill = getComputedStyle(origin, "::before");
+      return [parseFloat(fill.width) - base.width, fill.backgroundColor]; }"""
+    accent = "getComputedStyle(document.querySelector('.noUi-handle')).backgroundColor"
+    eventually(lambda: page.evaluate(ends)[1] == page.evaluate(accent))
+    eventually(lambda: abs(page.evaluate(ends)[0] - 8) < 1)
 
 
 def test_a_section_without_a_figure_fills_both_columns_and_its_formula_fits_a_phone(

@@ -224,6 +224,8 @@ def a_guess_uncovers(
     closed.set_viewport_size(window)
     commit(closed, number, guesses[number])
     has(covered, len(guesses) - 1)
+    focus = "document.activeElement.className"
+    eventually(lambda: closed.evaluate(focus) == "dlhpc-feedback", what="a place for the keyboard")
     told = closed.locator(".dlhpc-question").nth(number).locator(".dlhpc-feedback")
     eventually(lambda: answer in told.first.inner_text())
     eventually(lambda: compared in closed.locator("table").last.inner_text())

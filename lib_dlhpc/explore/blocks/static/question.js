@@ -53,7 +53,7 @@ function render({ model, el }) {
   const words = element("p", { class: "asked" }, get("question"));
   words.id = `q-${Math.random().toString(36).slice(2)}`;
   const entry = element("div", { class: "entry" });
-  const verdict = element("div", { class: "dlhpc-feedback", role: "status" });
+  const verdict = element("div", { class: "dlhpc-feedback", role: "status", tabindex: "-1" });
   card.append(words, entry, verdict);
   el.append(card);
 
@@ -120,7 +120,11 @@ function render({ model, el }) {
     const mark = said.right === true ? "✓ " : said.right === false ? "✗ " : "";
     verdict.replaceChildren(...(said.words ? [element("p", { class: said.right === false ? "wrong" : said.right ? "right" : "" }, mark + said.words)] : []),
       ...(said.bars ? [bars(said.bars)] : []));
-    if (final && kind !== "check") for (const control of entry.children) control.disabled = true;
+    if (final && kind !== "check") {
+      // What had the focus is gone: the keyboard, and a reader, go on from the answer.
+      if (entry.contains(document.activeElement)) verdict.focus({ preventScroll: true });
+      for (const control of entry.children) control.disabled = true;
+    }
     if (final && field && said.answer !== undefined) field.value = said.answer;
     const open = final || GATES === "off";
     const about = stage();
