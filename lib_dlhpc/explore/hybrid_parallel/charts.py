@@ -117,7 +117,8 @@ def terms_state(rows: Rows) -> State:
     named = ", ".join(f"{part} {first[part] / sums[name]:.0%}" for part in most if first[part] > 0)
     seconds = amount("s")
     ends = (
-        f"Shortest: {least}, {seconds(sums[least])}; longest: {longest}, {seconds(sums[longest])}. "
+        f"The shortest step takes {seconds(sums[least])} ({least}),"
+        f" the longest {seconds(sums[longest])} ({longest}). "
     )
     words = {row: seconds(total) for row, total in sums.items()}
     return stacks(rows, TERMS, "s", words=words), ends * (len(rows) > 1) + f"Of {name}: {named}."
@@ -140,11 +141,11 @@ def _fitting(sums: Mapping[str, float], capacity: float) -> str:
     """Return how many of some combinations fit, and the two next to the limit, in words."""
     show, fit = amount("B"), {row: size for row, size in sums.items() if size <= capacity}
     over = {row: size for row, size in sums.items() if row not in fit}
-    ends = []
+    ends, others = [], "others" if fit else "bars takes"
     if fit:
         row = max(fit, key=fit.__getitem__)
-        ends.append(f"the fullest that fits is {row}, {show(fit[row])}")
+        ends.append(f"the fullest of them takes {show(fit[row])} ({row})")
     if over:
         row = min(over, key=over.__getitem__)
-        ends.append(f"the least that does not is {row}, {show(over[row])}")
-    return f"{len(fit)} of {len(sums)} fit in {show(capacity)}: {'; '.join(ends)}."
+        ends.append(f"the least of the {others} {show(over[row])} ({row})")
+    return f"{len(fit)} of {len(sums)} fit in {show(capacity)}: {', '.join(ends)}."

@@ -136,7 +136,8 @@ def _trace_words(bars: Sequence[Bar]) -> str:
     for bar in bars:
         spent[bar.what] += bar.stop - bar.start
     whole = sum(spent.values())
-    said = ", ".join(f"{what} {spent[what] / whole:.0%}" for what in LOOKS if spent[what])
+    shares = {what: seconds / whole for what, seconds in spent.items()}
+    said = ", ".join(f"{what} {share:.0%}" for what, share in shares.items() if share >= 0.005)
     return f"In the whole run, of the time of all ranks: {said}."
 
 

@@ -116,7 +116,7 @@ def test_a_caption_says_which_bars_are_next_to_the_limit_and_which_are_the_ends(
     assert "least that does not" not in memory_state(held, 32e9)[1]
     steps = {"now": {"compute": 2.0, "waiting": 2.0}, "then": {"compute": 1.0}}
     said = terms_state(steps)[1]
-    assert "Shortest: then, 1 s; longest: now, 4 s." in said and "compute 50%" in said
+    assert "1 s (then), the longest 4 s (now)." in said and "Of now: compute 50%" in said
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
