@@ -50,8 +50,9 @@ class Step(NamedTuple):
         """The value with its unit."""
         if self.unit in SI:
             return format_quantity(self.value, self.unit)
-        whole = float(self.value).is_integer() and abs(self.value) < 1e9
-        return with_unit(f"{self.value:,.0f}" if whole else f"{self.value:.4g}", self.unit)
+        digits = self.value if float(self.value).is_integer() else float(f"{self.value:.4g}")
+        plain = float(digits).is_integer() and abs(digits) < 1e9
+        return with_unit(f"{digits:,.0f}" if plain else f"{digits:.4g}", self.unit)
 
 
 class Problem:

@@ -34,6 +34,7 @@ def test_the_answers_have_every_step():
         (2.5e9, "B/s", "2.5 GB/s"),
         (12.345678, "%", "12.35%"),
         (1234567, "", "1,234,567"),
+        (64070.3, "", "64,070"),
     ],
 )
 def test_a_result_has_its_unit(value, unit, shown):

@@ -9,6 +9,7 @@ from lib_dlhpc.explore.failures.ways import found as saved
 from lib_dlhpc.prediction.intervals import system_mtbf, young
 from lib_dlhpc.prediction.silent import checked_goodput, first_order_check
 from lib_dlhpc.prediction.spares import waiting, waiting_goodput
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step
 
@@ -77,7 +78,8 @@ PROBLEMS = [
     ),
     Problem(
         "One spare",
-        f"{TRAIN} nodes train, or none; each fails once in {OFTEN} days and is then in repair for {REPAIR} days. One"
+        f"{TRAIN} nodes train, or none; each fails once in {OFTEN} days and is then in repair for"
+        f" {count(REPAIR, 'day')}. One"
         " more node stands by. Failed nodes are in repair independently of each other, so a run without spare waits"
         " for the share a^(S+1) / (S+1)! over the sum of a^k / k!, k from 0 to S + 1 (Erlang's B), with a nodes in"
         " repair on average, S spares. For which share of the time does it wait?",
