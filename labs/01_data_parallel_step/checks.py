@@ -21,6 +21,7 @@ from lib_dlhpc.labs.emulated.data_parallel_step import (
     part,
     run_emulated,
     task_of,
+    travels,
     way_off,
 )
 from lib_dlhpc.labs.emulated.ranks import Endless, LabError
@@ -167,8 +168,7 @@ def _number(value):
 
 
 def _target(emulated, task, right):
-    size = task.network().gradients.nbytes
-    times = max(emulated.moved) / (2 * task.steps * size)
+    times = travels(task, emulated)
     sentence = f"The gradients travel in and out of a rank {times:.2f} times in a step"
     if not right:
         return later(TARGET, f"{sentence}; this counts once the step is right.")

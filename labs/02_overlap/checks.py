@@ -21,6 +21,7 @@ from lib_dlhpc.labs.emulated.data_parallel_step import (
     part,
     run_emulated,
     task_of,
+    travels,
     way_off,
 )
 from lib_dlhpc.labs.emulated.machine import hidden_share, machine_of, seconds_of, watch, watch_here
@@ -78,11 +79,15 @@ def findings(step, name):
     try:
         watched = watch(step, experiment_of(name))
         others = [watch(cut_in(step, size), experiment_of(name)) for size in SIZES]
+        own = [task for _, task in tasks(name)]
         emulated = [run_emulated(cut_in(step, size), task) for size, task in tasks(name)]
     except LabError as error:
         return [broken(ALL, str(error)), *map(later, LAWS[1:])]
     result = [kept(ALL, "No rank is left waiting."), *evidence(watched, *others)]
-    result.append(_equal([task for _, task in tasks(name)], emulated))
+    if result[3].right and (times := max(map(travels, own, emulated))) > 1.1:
+        words = f"Besides the buckets something is exchanged: gradients travel {times:.2f} times in a step."
+        result[3] = broken(ONCE, words)
+    result.append(_equal(own, emulated))
     result += [_early(watched), _runs(watched)]
     if not result[1].right:  # a sum that is never waited for takes no time in the record
         return [*result, later(TARGET, "Recorded once the step waits for every sum.")]

@@ -51,6 +51,23 @@ def test_each_mistake_is_named(own, solution):
         assert not found(findings, own.TARGET).right
 
 
+@pytest.mark.parametrize("exchange", ["allreduce", "allgather"])
+def test_buckets_for_show_and_a_second_exchange_do_not_pass(own, solution, exchange):
+    """On the emulated clock the second one takes no time."""
+    right = tuned(own, solution(LAB).step, "x")
+
+    def shown(network, loss, x, y, comm, rate, bucket=right.keywords["bucket"]):
+        value = right(network, loss, x, y, comm, rate, bucket=bucket)
+        getattr(comm, exchange)(network.gradients)
+        return value
+
+    findings = own.findings(shown, "x")
+    finding = found(findings, own.ONCE)
+    assert finding.right is False and "Besides the buckets" in finding.words
+    assert not found(findings, own.TARGET).right
+    assert passed(own.findings(right, "x"))
+
+
 def test_a_step_that_fails_is_reported_first(own):
     findings = own.findings(lambda *_, bucket=1: _[4].rank and _[4].Barrier(), "x")
     assert findings[0].law == own.ALL and "for rank 0" in findings[0].words

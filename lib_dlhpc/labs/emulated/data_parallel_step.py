@@ -131,6 +131,11 @@ def off(weights: Array, expected: Array) -> float:
     return difference if np.isfinite(difference) else np.inf
 
 
+def travels(task: Task, emulated: EmulatedRun) -> float:
+    """Return how often as many bytes as the gradients have go into and out of the busiest rank in a step."""
+    return float(max(emulated.moved) / (2 * task.steps * task.network().gradients.nbytes))
+
+
 def way_off(task: Task, weights: Array) -> str:
     """Return which known mistake explains the steps of all ranks; empty if none.
 
