@@ -254,11 +254,11 @@ QUESTIONS = [
         "LeNet-5 with 64 samples on a laptop's core, which reaches"
         f" {show(core.peak['fp32'] * core.efficiency, 'FLOP/s')} in matmuls and reads"
         f" {show(core.memory_bandwidth, 'B/s')} from memory. Which of its layers are memory-bound?",
-        "The activations and the pooling, which do next to no arithmetic for a number that they read",
+        "The activations and the pooling, with little arithmetic",
         {
             "The dense layers, which have the most weights": "Memory-bound layers are the large ones.",
-            "The convolutions, which do the most FLOP": "The layer that computes the most reads the most.",
-            "All of them, since the network is small": "A small network is memory-bound, not launch-bound.",
+            "The convolutions, which perform the most FLOP of all": "The layer that computes the most reads the most.",
+            "All of them, since the network is small for a core": "A small network is memory-bound, not launch-bound.",
         },
         f"They are {', '.join(streamed)}: arithmetic intensity decides, not size. A dense layer uses"
         " each weight 64 times.",
@@ -268,7 +268,7 @@ QUESTIONS = [
         "wide interval",
         "A calibration gives 10 GB/s for messages, with an interval from 3 to 12. A prediction is 40% off."
         " What comes first?",
-        "Measure again on an idle machine: the interval is wider than the error",
+        "Measure again on an idle machine, for a narrower interval",
         {
             "Set the bandwidth to the value that makes this run come out": "A calibration is a number.",
             "Replace the formula, since it is off": "An error of a prediction is an error of its formula.",

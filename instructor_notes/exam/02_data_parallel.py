@@ -309,7 +309,7 @@ QUESTIONS = [
         "8 equally fast workers, 2 servers. Asynchronous training computes"
         f" {runs['asynchronous'].gradients:.1f} gradients per second, synchronous"
         f" {runs['synchronous'].gradients:.1f}. Which one do you take?",
-        "That depends on the slow workers and on the learning rate that stale gradients tolerate",
+        "That depends on slow workers and on the learning rate",
         {
             "Asynchronous, it never waits": "Asynchronous is faster, so it is better.",
             "Synchronous, since stale gradients never converge": "Stale gradients do not converge.",

@@ -285,13 +285,14 @@ QUESTIONS = [
     Question(
         "agreement",
         "After an allreduce of your own all ranks hold the same numbers. What do you know?",
-        "That they agree; whether it is the sum needs a proof, or a comparison with one rank",
+        "That they agree; the sum itself needs a proof",
         {
             "That the sum is right": "If all replicas agree, the sum is right.",
-            "That each contribution arrived once": "A contribution that arrives twice would show as a disagreement.",
+            "That each contribution arrived exactly once": "A contribution that arrives twice shows as a disagreement.",
             "That no message was lost": "A lost message leaves one rank behind.",
         },
-        "All ranks can agree on a sum in which a contribution is missing or counted twice.",
+        "All ranks can agree on a sum in which a contribution is missing or counted twice: prove it, or compare with"
+        " one rank.",
     ),
     overtaking,
     two_ranks,

@@ -224,7 +224,7 @@ QUESTIONS = [
         "Split each sample's work over the GPUs of a node",
         {
             "Not at all: splits are for memory": "Model parallelism is never for speed.",
-            "With eight replicas, twice the batch each": "Data parallelism is always first.",
+            "With eight replicas, each with twice the batch": "Data parallelism is always first.",
             "With eight stages and one microbatch": "A pipeline with P stages is P times faster.",
         },
         "Replicas buy nothing there; inside a node a split is several times as fast as one GPU.",

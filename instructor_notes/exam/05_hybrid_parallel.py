@@ -251,18 +251,18 @@ QUESTIONS = [
     Question(
         "agreement",
         "Two replicas of a split network hold bitwise equal gradients after a step. What does that show?",
-        "That the exchange among replicas works; for the split, compare with one rank",
+        "That the exchange among replicas works, no more",
         {
             "That the gradients are right": "If the replicas agree, the gradients are right.",
-            "That halos are exchanged correctly": "A missing halo makes replicas differ.",
+            "That halos between slabs are exchanged correctly": "A missing halo makes replicas differ.",
             "That both ranks had the same samples": "Equal gradients come from equal samples.",
         },
-        "A halo that is missing in both replicas is missing in both.",
+        "A halo that is missing in both replicas makes no difference between them: compare the split with one rank.",
     ),
     Question(
         "eight ranks, two cores",
         "Eight ranks on two cores train with 2 × 2 × 2. What of the result depends on the lack of cores?",
-        "The time; the losses equal those of one rank but for the last digits",
+        "The time; losses equal those of one rank, up to rounding",
         {
             "The losses and the time": "Oversubscribed ranks give wrong results.",
             "Neither, ranks take turns": "A wait for a core costs nothing.",

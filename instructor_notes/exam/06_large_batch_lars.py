@@ -163,7 +163,7 @@ QUESTIONS = [
         "warm-up",
         "The run diverges at 32 times the batch and rate. You lengthen the warm-up from 5 to 16 epochs. What"
         " happens?",
-        "It gets further at the start, and fails at the same peak rate",
+        "It gets further at the start, and fails at the peak",
         {
             "It reaches what the small batch reached": "A long enough warm-up repairs it.",
             "Nothing changes, not even the start": "Warm-up has no effect.",
@@ -177,7 +177,7 @@ QUESTIONS = [
         f"A network recognizes digits. At batch {LARGE:,} LARS is {lars - tuned:.0f} points ahead of SGD with a tuned"
         f" rate. At batch {BEYOND:,}, a run of {sgd_beyond.steps} steps, SGD reaches {spread(sgd_beyond)} over ten"
         f" seeds, LARS {spread(lars_beyond)}, and the small batch {base().mean:.1%}. What follows?",
-        "LARS has a largest batch, too, and this one is beyond it",
+        "LARS has a largest batch, too, below this one",
         {
             "LARS is implemented incorrectly": "LARS works at any batch.",
             "SGD with a tuned rate trains at any batch": "A tuned rate works at any batch.",
@@ -189,10 +189,10 @@ QUESTIONS = [
     Question(
         "one run",
         "Rule A reaches 95.1% with one seed, rule B 94.6% with another. What follows?",
-        "Nothing yet: runs differ by about a percent from seed to seed",
+        "Nothing yet: seeds differ by about a percent",
         {
             "A is better, by half a point": "The best of a few runs is the result.",
-            "A is better, if its rate was higher": "A rule that bears a higher rate is the better rule.",
+            "A is better, if its learning rate was higher": "A rule that bears a higher rate is the better rule.",
             "They are equal": "A difference that is not shown is a difference of zero.",
         },
         "Compare over the same seeds, and give the interval of the difference.",
@@ -200,25 +200,27 @@ QUESTIONS = [
     Question(
         "test samples",
         "Both rules had their rate chosen on the test samples. Is the comparison fair?",
-        "No: both are too good, and more so the rule that varies more from rate to rate",
+        "No: both are too good, one more than the other",
         {
             "Yes, both had the same chance": "Choosing the rate on the test samples does no harm.",
             "Yes, if the rates were chosen from the same list": "The same list makes the same bias.",
             "No, but only the better rule gained": "A bias helps the winner alone.",
         },
-        "The best of many noisy values is too high; a validation split keeps the test samples out of the choice.",
+        "The best of many noisy values is too high, most for the rule that varies most from rate to rate. A validation"
+        " split keeps the test samples out of the choice.",
     ),
     sum_for_mean,
     Question(
         "other accuracy",
         "In float32, one rank and four ranks end a percent apart on the same global batch. What comes first?",
-        "Run both in float64: if the curves coincide there, it was the order of summation",
+        "Run both in float64, and compare the curves",
         {
             "Look for the bug in the exchange": "Four ranks reached a different accuracy, so something is wrong.",
             "Lower the learning rate until they agree": "What agrees is right.",
             "Nothing, a percent is always noise": "Every difference is rounding.",
         },
-        "Another order of summation changes the last digit, and a high rate amplifies it.",
+        "If they coincide there, it was the order of summation, which changes the last digit; a high rate amplifies"
+        " it.",
     ),
     first_step,
 ]

@@ -219,13 +219,14 @@ QUESTIONS = [
     Question(
         "peak",
         "When in a step does memory peak, if activations are stored?",
-        f"Where forward turns to backward (here: {course.what[place]} of {course.layer[place]})",
+        "Where forward turns to backward",
         {
             "In the layer with the most weights": "The peak is in the largest layer.",
             "At the update, when the optimizer state is read": "The optimizer state is there only at the update.",
             "At the end of backward, when all gradients exist": "Gradients outweigh activations.",
         },
-        "All activations are stored then; from there on each layer frees its own.",
+        f"All activations are stored then, in OPT 1.3B in {course.what[place]} of {course.layer[place]}; from there on"
+        " each layer frees its own.",
     ),
     Question(
         "split for speed",

@@ -216,7 +216,7 @@ QUESTIONS = [
         "bad state",
         "A run diverged an hour ago, with a checkpoint every ten minutes, of which the newest is stored. What"
         " would have helped?",
-        "Keeping versions, and continuing from an earlier one",
+        "Keeping versions to go back to",
         {
             "Checkpoints every minute": "Checkpoint as often as you can.",
             "A second copy of the newest checkpoint": "A checkpoint is a backup.",
@@ -228,13 +228,14 @@ QUESTIONS = [
         "same bits",
         "A run is killed three times and resumes from its newest checkpoint each time. Its final weights,"
         " compared with an undisturbed run?",
-        "Bitwise identical, if state, data order and seeds are all restored on as many ranks",
+        "Bitwise identical, if all state was restored",
         {
             "Different, since steps were computed twice": "Recomputed steps change the result.",
             "Equal on average over seeds": "A restart draws new random numbers.",
             "Better, since it saw more samples": "Repeated steps are more training.",
         },
-        "The same state, samples and order of sums give the same steps, if kernels are deterministic.",
+        "The same weights, optimizer state, data order and seeds on as many ranks give the same steps, if kernels are"
+        " deterministic.",
     ),
     young_s_interval,
     bytes_of_a_version,

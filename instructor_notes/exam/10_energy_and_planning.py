@@ -244,7 +244,7 @@ QUESTIONS = [
         "twice the batch",
         "A planner finds that GPT-3 with twice the batch takes 10% less time and energy per epoch. May it"
         " offer that?",
-        "No: nobody has measured how many epochs that batch needs",
+        "No: the epochs of that batch are not known",
         {
             "Yes, it is better in both": "A larger batch is a free choice of the planner.",
             "Yes, if the learning rate is doubled": "Linear scaling of the rate always works.",
@@ -256,7 +256,7 @@ QUESTIONS = [
     Question(
         "a slower clock",
         "When does a lower clock save energy without costing time?",
-        "Where a pass has slack: somebody else is waited for anyway",
+        "Where a pass has slack, as others are waited for",
         {
             "Always, since power falls faster than the clock": "Slowing down saves energy.",
             "Never, since a slower pass makes the step longer": "Every pass is on the critical path.",

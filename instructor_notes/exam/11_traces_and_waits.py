@@ -142,7 +142,7 @@ def nobody_waits(draw: Draw) -> Question:
         "All 8 ranks simulate, then train, in turn: nobody waits for the other side, and the run takes"
         f" {show(turns.seconds, 's')}. If {found.simulating} ranks simulate and {found.training} train, some wait"
         f" for others, and yet it takes {show(found.seconds, 's')}. How can that be?",
-        "Each job has fewer ranks, and so less exchange: that saves more than the waits cost",
+        "Less exchange in each job saves more than waits cost",
         {
             "It cannot, since nobody waited before": "No rank waits, so it is the best placement.",
             "More ranks train than before": "The more ranks train, the faster the training.",
@@ -171,13 +171,13 @@ QUESTIONS = [
     Question(
         "longest wait",
         "In a trace of 64 ranks, rank 17 waits longest in the allreduce. What about rank 17?",
-        "It comes first: look for the last to come",
+        "It is the first to come",
         {
             "It is the slow one": "The rank that waits longest is the slow one.",
             "It has a slow link": "A long bar of MPI is a long transfer.",
-            "It has the most work": "A rank that waits has been given too much.",
+            "It has the most work to do": "A rank that waits has been given too much.",
         },
-        "Its wait is long because its own work was short.",
+        "Its wait is long because its own work was short: look for the last to come.",
     ),
     sends_late,
     each_in_turn,
@@ -198,12 +198,12 @@ QUESTIONS = [
     Question(
         "feed training",
         "Training ranks wait for samples: a batch takes 20 ms to produce and 10 ms to train on. What do you do?",
-        "Let training ranks simulate, until both sides take equally long",
+        "Let some training ranks simulate instead",
         {
             "Double the buffer": "A deeper buffer makes a coupled run faster.",
             "Buy a faster network for the samples": "A faster network removes waits.",
             "Add training ranks": "The side that waits needs help.",
         },
-        "The samples have not been produced yet: move ranks to the bottleneck.",
+        "The samples have not been produced yet: move ranks to the bottleneck, until both sides take equally long.",
     ),
 ]

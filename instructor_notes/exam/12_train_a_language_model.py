@@ -267,7 +267,7 @@ QUESTIONS = [
         {
             "NVLink would be slower": "NVLink is shared, so it is slower than NICs.",
             "The router would be unbalanced": "More ranks balance a router.",
-            "There would be more arithmetic": "Fewer ranks compute more for each token.",
+            "There would be more arithmetic for each token": "Fewer ranks compute more for each token.",
         },
         "Eight times the experts' weights and state on each GPU; ZeRO 1 over 16 replicas would change that.",
     ),

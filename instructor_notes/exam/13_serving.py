@@ -201,7 +201,7 @@ def chunks(draw: Draw) -> Question:
         "chunks",
         f"At {rate} requests/s with prompts of {prompt:,} tokens the pause of an answer is {show(whole.pause, 's')}"
         " (90% are shorter). What does chunked prefill change?",
-        f"The pause, to {show(pieces.pause, 's')}; a first token comes a little later",
+        f"The pause, to {show(pieces.pause, 's')}; a first token comes later",
         {
             "The first token and the pause get shorter": "Chunked prefill makes everything faster.",
             "Nothing, the same work is done": "Order does not matter if the work is the same.",
@@ -219,14 +219,14 @@ def few_users(draw: Draw) -> Question:
         "few users",
         f"Eight H100, {NETWORKS[network]}, eight users in all. One replica of eight GPUs, or eight replicas of one?"
         " The one replica is",
-        "faster and cheaper per token: one copy of the weights is read",
+        "faster and cheaper per token",
         {
             "faster and more expensive per token": "The fastest answer is the most expensive.",
             "slower and cheaper per token": "Exchanges take longer than reading weights.",
             "as quick and as cheap": "The same GPUs do the same work.",
         },
-        f"{show(ranks.tpot, 's')} and ${ranks.cost:.2g} a million tokens against {show(alone.tpot, 's')} and"
-        f" ${alone.cost:.2g}. At large batches the order is reversed.",
+        f"One copy of the weights is read: {show(ranks.tpot, 's')} and ${ranks.cost:.2g} a million tokens against"
+        f" {show(alone.tpot, 's')} and ${alone.cost:.2g}. At large batches the order is reversed.",
     )
 
 
@@ -307,7 +307,7 @@ QUESTIONS = [
         "empty places",
         "With static batching 1 of 10 users waits a second for a first token, though the GPU decodes a quarter of the"
         " largest batch on average. Why?",
-        "A batch ends with its longest answer; until then its empty places stay empty",
+        "Places of short answers stay empty until the longest ends",
         {
             "The batch was full when it began, so all were served": "A full batch means that nobody waits.",
             "The GPU is too slow for the rate": "A request that waits, waits for arithmetic.",

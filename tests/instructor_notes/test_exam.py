@@ -94,6 +94,16 @@ def test_the_length_of_an_option_tells_little_in_the_exams(questions):
         assert len(outstanding(items, int.__lt__)) <= len(items) / 2
 
 
+def test_the_right_option_in_words_does_not_stand_out_by_its_length(questions):
+    """Numbers are about equally long, so items in words are judged apart from them."""
+    for seed in SEEDS:
+        items = [question for name in NAMES for question in questions(name, seed)]
+        words = [question for question in items if value(question.right) is None]
+        assert len(words) > 20
+        assert not outstanding(words, lambda right, wrong: right > 1.15 * wrong)
+        assert len(outstanding(words, int.__gt__)) <= len(words) / 2
+
+
 def test_form_b_has_the_misconceptions_of_the_first_ten_items_in_other_words(concept, form_b):
     for one, other in zip(concept[:10], form_b, strict=True):
         check(other)
