@@ -362,7 +362,7 @@ def _lead(own: hidden.Cluster, term: str, off: float, ranks: int, nodes: int) ->
         if off < 0:
             return (
                 f"All wait for the latest of {ranks}. Is it no later than the latest of fewer "
-                "ranks?"
+                "ranks? The root of 2 ln p describes many ranks, not 4 or 8."
             )
         return (
             f"All wait for the latest of {ranks}. Is it twice as late as the latest of half "
