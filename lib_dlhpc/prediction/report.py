@@ -109,8 +109,8 @@ def as_text(
         *_costs(prediction),
         *accuracy_lines(prediction),
         *_failures(prediction),
+        f"  TRUST  {trust_words(e, step)}",
     ]
-    lines.append(f"  TRUST  {trust_words(e, step)}")
     lines += [f"  NOTE  {note}" for note in without_effect(e)]
     lines += [f"  WALL  {wall}" for wall in prediction.walls]
     lines += _explained(prediction) if explained else []

@@ -173,8 +173,7 @@ def _add_looks(found: Looks, channel: str, encoding: Any, labels: Mapping[str, s
     name = {"strokeDash": "dash", "fill": "color"}.get(channel, channel)
     for label, value in zip(*(scale.get(end, ()) for end in ("domain", "range")), strict=True):
         look = " ".join(map(str, value)) if name == "dash" else value
-        known = {"label": labels.get(label, label), "value": label}
-        found.setdefault(label, known)[name] = look
+        found.setdefault(label, {"label": labels.get(label, label), "value": label})[name] = look
 
 
 def _hatched_values(spec: Mapping[str, Any]) -> set[str]:
