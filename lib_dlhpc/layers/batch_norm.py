@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
-from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, row_sums
 
 EPSILON = 1e-5
 MOMENTUM = 0.1  # weight of a batch in the running statistics
@@ -54,10 +54,9 @@ class BatchNorm(Kind):
             count = self._sum(saved, np.array([rows.shape[1]], x.dtype))
             share = MOMENTUM if count > 0 else 0.0  # a rank without samples has no statistics
             count = np.maximum(count, 1)
-            mean = self._sum(saved, rows.sum(axis=1)) / count
+            mean = self._sum(saved, row_sums(rows)) / count
             np.subtract(rows, mean[:, None], out=normal)
-            square = np.einsum("cn,cn->c", normal, normal)
-            variance = self._sum(saved, square) / count
+            variance = self._sum(saved, np.vecdot(normal, normal)) / count
             unbiased = variance * count / np.maximum(count - 1, 1)
             seen = () if saved.context.recomputing else (("mean", mean), ("variance", unbiased))
             for name, new in seen:
@@ -75,17 +74,17 @@ class BatchNorm(Kind):
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx; mean and variance depend on x as well."""
         values, rows = saved.values, self._rows(dy)
-        normal = self._rows(saved.array(dy.shape, dy.dtype))
-        np.subtract(self._rows(values["x"]), values["mean"][:, None], out=normal)
-        normal *= values["inverse"][:, None]
-        shift, scale = rows.sum(axis=1), np.einsum("cn,cn->c", rows, normal)
+        inverse = values["inverse"]
+        central = self._rows(saved.array(dy.shape, dy.dtype))
+        np.subtract(self._rows(values["x"]), values["mean"][:, None], out=central)
+        shift, scale = row_sums(rows), np.vecdot(rows, central) * inverse
         gradients["shift"][...], gradients["scale"][...] = shift, scale
         both = self._sum(saved, np.concatenate([shift, scale])) / values["count"]
         shift, scale = np.split(both, 2)
-        normal *= scale[:, None]
-        rows -= normal
+        central *= (inverse * scale)[:, None]
+        rows -= central
         rows -= shift[:, None]
-        rows *= (weights["scale"] * values["inverse"])[:, None]
+        rows *= (weights["scale"] * inverse)[:, None]
         return rows.reshape(dy.shape) if self.images else rows.T
 
     def _sum(self, saved: Saved, values: Array) -> Array:

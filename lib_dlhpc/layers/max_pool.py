@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.layers.base.kind import Layer
 from lib_dlhpc.layers.base.saved import Array, Saved, Tensors, parts
 from lib_dlhpc.layers.base.windows import Pool
 
@@ -13,6 +14,13 @@ class MaxPool(Pool):
     """The largest element of each window; the gradient goes to the first of equal ones."""
 
     padding_value = -inf
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__(layer)
+        sizes = zip(layer.attributes["stride"], layer.attributes["kernel"], strict=True)
+        self.apart = all(
+            stride >= width for stride, width in sizes
+        )  # an input is in one window at most
 
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (channels, *space, batch)."""
@@ -34,6 +42,9 @@ class MaxPool(Pool):
             for tap in self.taps:
                 left = dy[part][tap.here]
                 given = left * (x[part][tap.there] == y[part][tap.here])
-                dx[part][tap.there] += given
+                if self.apart:
+                    dx[part][tap.there] = given
+                else:
+                    dx[part][tap.there] += given
                 left -= given
         return dx

@@ -14,7 +14,11 @@ class Relu(InPlace):
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y."""
         y = saved.values["y"] = in_place(saved, x)
-        return np.maximum(x, 0, out=y)
+        zero: Array | None = None  # an array: with a scalar, numpy takes three times as long
+        for up, own in chunks(x, y):
+            zero = np.zeros_like(up) if zero is None else zero
+            np.maximum(up, zero[: len(up)], out=own)
+        return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx."""
