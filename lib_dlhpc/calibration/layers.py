@@ -95,7 +95,7 @@ class _Case:
             for name in names
         }
         elements, parameters = layer_rates.moved(self.model)
-        self.work = self.batch * self.model.layer_forward_flop
+        self.work = self.batch * layer_rates.computed(self.model)
         self.bytes = ELEMENT * (self.batch * elements + parameters)
 
     @staticmethod

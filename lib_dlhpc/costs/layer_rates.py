@@ -1,6 +1,7 @@
 """Layer times by measured rates: launch + FLOP / rate + bytes / bandwidth, forward and backward.
 
-Bytes are those of the trainer's layers: `numpy_traffic` of a kind is what it moves beside input and output.
+FLOP and bytes are those of the trainer's layers: `numpy_flop` of a kind is what it computes, `numpy_traffic` what it
+moves beside input and output.
 """
 
 from collections.abc import Mapping
@@ -40,7 +41,7 @@ def activities(
     model: Model, each: list[LayerRate], batch: Any, size: int
 ) -> tuple[tuple[Any, Any], ...]:
     """Return forward and backward s of arithmetic, memory and launch of layers, one rate for each."""
-    work, (elements, parameters) = batch * model.layer_forward_flop, moved(model)
+    work, (elements, parameters) = batch * computed(model), moved(model)
     data, twice = (batch * elements + parameters) * size, products(model)
     return (
         (work / _column(each, "rate"), twice * (work / _column(each, "backward_rate"))),
@@ -60,6 +61,12 @@ def products(model: Model) -> NDArray[np.float64]:
     """Return the gradient products of each layer in backward: no input gradient for the sample."""
     samples = np.array([layer.inputs == ("input",) for layer in model.layers])
     return np.maximum(model.layer_gradients - samples, 0.0)
+
+
+@lru_cache(maxsize=256)
+def computed(model: Model) -> NDArray[np.float64]:
+    """Return the FLOP of each layer forward, of a sample."""
+    return np.array([layer.traits.numpy_flop(layer) for layer in model.layers], np.float64)
 
 
 @lru_cache(maxsize=256)

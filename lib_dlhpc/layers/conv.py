@@ -2,7 +2,8 @@
 
 The inputs of each output are copied into a matrix of columns (im2col), a block of outputs at a time, so
 that the block stays in cache while it is multiplied (Chellapilla et al. 2006, "High performance
-convolutional neural networks for document processing"). Only the input is saved for the backward pass.
+convolutional neural networks for document processing"). Large convolutions of kernel 3 multiply less:
+base/minimal.py. Only the input is saved for the backward pass.
 """
 
 from collections.abc import Iterator
@@ -12,12 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layers.base import minimal
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
-from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, row_sums
 from lib_dlhpc.layers.base.slices import own_shapes
 from lib_dlhpc.layers.base.windows import Size, Tap, blocks, per_dimension, slide, taps, whole
 
 CACHE = 1024 * 1024  # bytes of columns: fits the L2 cache
+DEEP, LARGE = 16, 2048  # channels, and elements of a sample, from which minimal filtering is faster
 APART = 16  # padding elements between two rows of columns: power-of-2 strides cause cache conflicts
 
 
@@ -64,8 +67,16 @@ class Conv(Kind):
         )
 
     @staticmethod
+    def numpy_flop(layer: Layer) -> float:
+        """Return the FLOP of its products."""
+        axes = len(layer.output_shape) - 1
+        return layer.forward_flop * (minimal.flop_ratio(axes) if _is_minimal(layer) else 1.0)
+
+    @staticmethod
     def numpy_traffic(layer: Layer) -> float:
-        """Return the elements of the im2col matrix, written and read (Chellapilla et al. 2006)."""
+        """Return the elements of the im2col matrix, written and read (Chellapilla et al. 2006), or of tiles."""
+        if _is_minimal(layer):
+            return minimal.traffic(layer)
         return layer.forward_flop * layer.attributes["groups"] / (2 * layer.output_shape[0])
 
     def __init__(self, layer: Layer) -> None:
@@ -80,6 +91,12 @@ class Conv(Kind):
             self.shapes["bias"] = (self.outputs,)
         self.shapes = own_shapes(layer, self.shapes)
         self._plans: dict[int, list[_Block]] = {}
+        self._ahead = self._behind = None
+        if _is_minimal(layer):
+            padding = self.window["padding"]
+            self._ahead = minimal.Filter(self.space, self.output, padding)
+            turned = tuple(2 - pad for pad in padding)
+            self._behind = minimal.Filter(self.output, self.space, turned)
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Initialize the weights: He et al. 2015, equation 10."""
@@ -93,13 +110,15 @@ class Conv(Kind):
         saved.values["x"] = x
         x = _in_one_piece(saved, x)
         y = saved.array((self.outputs, *self.output, x.shape[-1]), x.dtype)
+        if self._ahead:
+            minimal.forward(saved, self._ahead, x, weights["weight"], weights.get("bias"), y)
+            return y
         matrices, products = self._by_group(weights["weight"]), self._by_group(y)
         for block, columns, _ in self._columns(saved, x.shape[-1], x.dtype, x):
             for matrix, columns_of, product in zip(matrices, columns, products, strict=True):
                 np.matmul(matrix, columns_of, out=product[:, block.positions])
-        if "bias" in weights:
-            rows = y.reshape(self.outputs, -1)
-            rows += weights["bias"][:, None]
+            if "bias" in weights:
+                y.reshape(self.outputs, -1)[:, block.positions] += weights["bias"][:, None]
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
@@ -118,32 +137,49 @@ class Conv(Kind):
         self, weights: Tensors | None, gradients: Tensors | None, saved: Saved, dy: Array
     ) -> Any:
         """Return dx if there are weights, and write the gradients if there is a place for them."""
-        dys, batch = self._by_group(dy), dy.shape[-1]
-        x = dx = matrices = turned = None
+        weight_dx = x_dw = None
         if weights is not None and saved.wants_dx:
-            matrices = self._by_group(weights["weight"])
-            dx = saved.array((self.inputs, *self.space, batch), dy.dtype)
-            dx.fill(0)
+            dx = saved.array((self.inputs, *self.space, dy.shape[-1]), dy.dtype)
+            weight_dx = weights["weight"], dx
         if gradients is not None:
-            x, dws = _in_one_piece(saved, saved.values["x"]), self._by_group(gradients["weight"])
-            # The transposed product is faster: many rows, few columns.
-            turned = np.zeros(dws.swapaxes(1, 2).shape, dy.dtype)
+            x_dw = _in_one_piece(saved, saved.values["x"]), gradients["weight"]
+            if "bias" in gradients:
+                gradients["bias"][...] = row_sums(dy.reshape(self.outputs, -1))
+        if self._behind:
+            minimal.backward(saved, self._behind, self.inputs, dy, weight_dx, x_dw)
+        else:
+            self._back_by_columns(saved, dy, weight_dx, x_dw)
+        return None if weight_dx is None else dx
+
+    def _back_by_columns(
+        self,
+        saved: Saved,
+        dy: Array,
+        weight_dx: tuple[Array, Array] | None,
+        x_dw: tuple[Array, Array] | None,
+    ) -> None:
+        """Write dx, dw or both; columns of x become those of dx, which are scatter-added."""
+        dys, batch = self._by_group(dy), dy.shape[-1]
+        if weight_dx is not None:
+            matrices, dx = self._by_group(weight_dx[0]), weight_dx[1]
+            dx.fill(0)
+        if x_dw is not None:
+            dws = self._by_group(x_dw[1])
+            dws.fill(0)
+            # A product of many rows and few columns is faster than its transpose.
+            turned = dws.shape[2] > dws.shape[1]
+        x = None if x_dw is None else x_dw[0]
         for block, columns, grid in self._columns(saved, batch, dy.dtype, x):
             for group, (product, columns_of) in enumerate(zip(dys, columns, strict=True)):
                 part = product[:, block.positions]
-                if turned is not None:
-                    turned[group] += columns_of @ part.T
-                if matrices is not None:
+                if x_dw is not None:
+                    dws[group] += (columns_of @ part.T).T if turned else part @ columns_of.T
+                if weight_dx is not None:
                     np.matmul(matrices[group].T, part, out=columns_of)
-            if dx is not None:
+            if weight_dx is not None:
                 near = dx[block.reads]
                 for tap in block.taps:
                     near[tap.there] += grid[:, tap.number][tap.here]
-        if gradients is not None and turned is not None:
-            dws[...] = turned.swapaxes(1, 2)
-            if "bias" in gradients:
-                np.sum(dy.reshape(self.outputs, -1), axis=1, out=gradients["bias"])
-        return dx
 
     def _columns(
         self, saved: Saved, batch: int, dtype: Any, x: Array | None
@@ -205,6 +241,14 @@ class Conv(Kind):
     def _by_group(self, tensor: Array) -> Array:
         """Return a view as (groups, outputs / groups, all else)."""
         return tensor.reshape(self.groups, self.outputs // self.groups, -1)
+
+
+def _is_minimal(layer: Layer) -> bool:
+    """Return whether minimal filtering computes a convolution: of kernel 3 and stride 1, large and not grouped."""
+    window = layer.attributes
+    fits = {*window["kernel"]} == {3} and {*window["stride"], window["groups"]} == {1}
+    channels = min(layer.input_shape[0], layer.output_shape[0])
+    return fits and channels >= DEEP and prod(layer.input_shape) >= LARGE
 
 
 def _in_one_piece(saved: Saved, x: Array) -> Array:

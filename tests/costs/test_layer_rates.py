@@ -56,6 +56,15 @@ def test_a_convolution_moves_its_columns_as_well():
     assert parameters[0] == 4 * 3 * 9 + 4
 
 
+def test_a_large_convolution_of_kernel_3_moves_tiles_and_multiplies_less():
+    conv = {"kind": "conv", "channels": 32, "kernel": 3, "padding": 1}
+    for space, less, traffic in (([16, 16], 4 / 9, 3 * 4), ([8, 8, 8], 8 / 27, 4 * 8)):
+        table = {"family": "sequential", "input": [16, *space], "layers": [conv]}
+        whole, positions = read_model(table), np.prod(space)
+        assert layer_rates.computed(whole)[0] == pytest.approx(less * whole.forward_flop)
+        assert layer_rates.moved(whole)[0][0] == (1 + traffic) * (16 + 32) * positions
+
+
 def test_what_is_dropped_is_reported_from_what_is_not():
     kinds = {
         rate: {layer.traits.rate_key(layer) for layer in model(rate).layers} for rate in (0.0, 0.1)

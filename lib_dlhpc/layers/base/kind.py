@@ -250,6 +250,11 @@ class Kind:
         return 0.0, 0.0
 
     @staticmethod
+    def numpy_flop(layer: Layer) -> float:
+        """Return the FLOP of a sample that the numpy passes compute forward."""
+        return layer.forward_flop
+
+    @staticmethod
     def numpy_traffic(layer: Layer) -> float:
         """Return the elements that the numpy passes move beside input and output."""
         return 0.0

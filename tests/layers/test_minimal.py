@@ -1,0 +1,115 @@
+"""Minimal filtering is the convolution, in any space and block, and is what large convolutions use."""
+
+import numpy as np
+import pytest
+from layer_references import assert_layer, bench, convolution, inputs_of, model_of, outside
+
+from lib_dlhpc.layers import conv
+from lib_dlhpc.layers.base import minimal
+
+# name: samples, padding, bias; spaces of odd and even extent, tiles that reach out of them
+CASES = {
+    "even": ((2, 4, 6), 1, True),
+    "odd": ((3, 5, 7), 1, False),
+    "inner": ((2, 5, 4), 0, True),
+    "one output": ((2, 3, 3), 0, True),
+    "mixed": ((2, 3, 6), [0, 1], True),
+    "volume": ((2, 3, 4, 5), 1, True),
+    "inner volume": ((1, 4, 3, 5), [0, 0, 1], False),
+}
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+def network(name):
+    shape, padding, bias = CASES[name]
+    return model_of(
+        shape, {"kind": "conv", "channels": 3, "kernel": 3, "padding": padding, "bias": bias}
+    )
+
+
+def results(name, dtype=np.float64, batch=3):
+    """Return y, dx and the gradients of the weights."""
+    one, inputs = bench(network(name), dtype), inputs_of(network(name), batch, dtype)
+    dy = np.random.default_rng(1).normal(size=one.forward(inputs).shape).astype(dtype)
+    y, (dx,), gradients = one.run(inputs, dy)
+    return {"y": y, "dx": dx, **gradients}
+
+
+@pytest.fixture
+def of_any_size(monkeypatch):
+    monkeypatch.setattr(conv, "DEEP", 1)
+    monkeypatch.setattr(conv, "LARGE", 0)
+
+
+@every_case
+def test_it_is_the_definition(name, of_any_size):
+    one, inputs = bench(network(name)), inputs_of(network(name), 2)
+    expected = convolution(
+        outside(inputs[0]),
+        one.weights["weight"],
+        one.weights.get("bias"),
+        *(one.noun.attributes[key] for key in ("stride", "padding", "groups")),
+    )
+    np.testing.assert_allclose(outside(one.forward(inputs)), expected, atol=1e-12)
+
+
+@every_case
+def test_its_gradients_equal_differences(name, of_any_size):
+    assert_layer(network(name), 2)
+
+
+@pytest.mark.parametrize(("dtype", "close"), [(np.float64, 1e-12), (np.float32, 5e-6)])
+@pytest.mark.parametrize("cache", [0, 5000, 10**9])
+@every_case
+def test_it_is_what_columns_give_in_blocks_of_any_size(
+    name, cache, dtype, close, of_any_size, monkeypatch
+):
+    monkeypatch.setattr(minimal, "CACHE", cache)
+    found = results(name, dtype)
+    monkeypatch.setattr(conv, "DEEP", 10**9)
+    expected = results(name)
+    assert found.keys() == expected.keys()
+    for key in found:
+        scale = np.abs(expected[key]).max()
+        np.testing.assert_allclose(found[key], expected[key], atol=close * scale, err_msg=key)
+
+
+def test_gradients_one_at_a_time_are_those_of_both(of_any_size):
+    one, inputs = bench(network("odd")), inputs_of(network("odd"), 2)
+    dy = np.random.default_rng(1).normal(size=one.forward(inputs).shape)
+    _, (dx,), gradients = one.run(inputs, dy)
+    np.testing.assert_array_equal(one.layer.input_gradient(one.weights, one.saved, dy), dx)
+    apart = {"weight": np.full_like(gradients["weight"], np.nan)}
+    one.layer.weight_gradient(apart, one.saved, dy)
+    np.testing.assert_array_equal(apart["weight"], gradients["weight"])
+    one.saved.wants_dx = False
+    assert one.layer.backward(one.weights, apart, one.saved, dy) is None
+    np.testing.assert_array_equal(apart["weight"], gradients["weight"])
+
+
+@pytest.mark.parametrize(
+    ("channels", "options", "used"),
+    [
+        ((16, 16), {}, True),
+        ((16, 15), {}, False),
+        ((15, 16), {}, False),
+        ((16, 16), {"kernel": [3, 1], "padding": 0}, False),
+        ((16, 16), {"stride": [1, 2]}, False),
+        ((16, 16), {"groups": 2}, False),
+    ],
+)
+def test_large_convolutions_use_it(channels, options, used, monkeypatch):
+    calls = []
+    right = minimal.forward, minimal.backward
+    for call in right:
+        name = call.__name__
+        spy = lambda *given, call=call: (calls.append(call.__name__), call(*given))  # noqa: E731
+        monkeypatch.setattr(minimal, name, spy)
+    layer = {"kind": "conv", "channels": channels[1], "kernel": 3, "padding": 1, **options}
+    for space in ((12, 12), (8, 8)):
+        calls.clear()
+        model = model_of((channels[0], *space), layer)
+        one, inputs = bench(model), inputs_of(model, 1)
+        one.run(inputs, np.ones_like(one.forward(inputs)))
+        large = used and space == (12, 12)
+        assert set(calls) == ({"forward", "backward"} if large else set())
