@@ -4,6 +4,7 @@ step.py          simulate(experiment): its program under its conditions, at a fi
 conditions.py    what differs from step to step and from rank to rank
 rounds.py        a schedule in rounds: all ranks at once, no contention beyond the NICs
 events.py        a schedule simulated message by message
+alone.py         the same where messages never share a link: all of a round at once
 simulation.py    ranks, messages and background traffic as processes on a platform
 flows.py         messages in flight as fluid flows, whose rates change as others start and end
 fairness.py      max-min fair rates

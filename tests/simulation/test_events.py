@@ -16,7 +16,7 @@ from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import collectives
 from lib_dlhpc.schedules import COLLECTIVES, Schedule, messages, price, schedule
-from lib_dlhpc.simulation import rounds
+from lib_dlhpc.simulation import alone, rounds
 from lib_dlhpc.simulation.events import finish_times, simulate_schedules, start_schedules
 from lib_dlhpc.simulation.simulation import Simulation, Traffic
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
@@ -96,6 +96,46 @@ def test_without_sharing_both_fidelities_agree(algorithm, ranks, elements, data)
     by_rounds = rounds.finish_times(plan, network(ranks, 1), arrival=late)
     assert (apart <= by_rounds * (1 + 1e-9)).all()
     assert max(apart) >= max(late)
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from(ALGORITHMS),
+    st.integers(1, 9),
+    st.integers(1, 3),
+    st.sampled_from(["single-switch", "fat-tree", "torus", "rails"]),
+    st.integers(0, 2000),
+    st.booleans(),
+    st.sampled_from([0.0, 400.0]),
+    st.integers(0, 99),
+)
+def test_a_round_at_once_is_message_by_message_to_the_last_bit(
+    algorithm, nodes, g, topology, elements, sharing, eager, seed
+):
+    """Wherever it gives an answer, for ranks that are late and slow, in two schedules in a row."""
+    rng = np.random.default_rng(seed)
+    here = machine(topology=topology, nodes_per_switch=2, oversubscription=2.0)
+    plans = [allreduce(algorithm, nodes, g, elements), allreduce("ring", nodes, g, 50)]
+    arrivals, speed = rng.exponential(1e-5, (2, nodes * g)), rng.uniform(0.5, 1, nodes * g)
+    sim = Simulation(platform(here, nodes, g), speed, sharing, eager)
+    expected = start_schedules(sim, plans, 4, arrivals)
+    sim.run()
+    found = alone.finish_times(sim.platform, plans, 4, arrivals, speed, sharing, eager)
+    assert found is None or found.tobytes() == expected.tobytes()
+    assert found is not None or (sharing and (algorithm != "ring" or eager or topology != "torus"))
+
+
+def test_messages_that_may_meet_are_not_simulated_at_once():
+    def at_once(plan, eager=0.0):
+        found = alone.finish_times(platform(machine(), 5, 1), [plan], 4, 0.0, 1.0, True, eager)
+        return found is not None
+
+    assert at_once(allreduce("ring", 5, 1, 500))
+    assert not at_once(one_round(5, *((rank, 0, 100) for rank in range(1, 5))))
+    in_turn = [messages([rank], [1], 0, [100], False) for rank in (0, 2)]
+    plan = Schedule("in turn", 5, 0, lambda: in_turn)
+    assert at_once(plan)  # rank 2 waits until rank 1 is through with the first round
+    assert not at_once(plan, eager=1000.0)
 
 
 @settings(max_examples=40)
