@@ -19,6 +19,8 @@ from typing import Any
 
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 os.environ.update(THREADS)  # before numpy starts its threads
+os.environ.pop("OPENBLAS_CORETYPE", None)  # numpy at its best, too: the kernels of this CPU
+os.environ.pop("OPENBLAS_L2_SIZE", None)
 
 import numpy as np  # noqa: E402
 from _quick import add_quick  # noqa: E402

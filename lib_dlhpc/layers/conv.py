@@ -117,8 +117,9 @@ class Conv(Kind):
         for block, columns, _ in self._columns(saved, x.shape[-1], x.dtype, x):
             for matrix, columns_of, product in zip(matrices, columns, products, strict=True):
                 np.matmul(matrix, columns_of, out=product[:, block.positions])
-            if "bias" in weights:
-                y.reshape(self.outputs, -1)[:, block.positions] += weights["bias"][:, None]
+        if "bias" in weights:
+            rows = y.reshape(self.outputs, -1)
+            rows += weights["bias"][:, None]
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:

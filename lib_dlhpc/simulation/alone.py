@@ -57,7 +57,7 @@ def finish_times(
                 if sharing and not links.serve(hops, part):
                     return None
                 known[key] = _routes(on, part, hops, latency)
-            size: Floats = part.count * float(element_bytes)
+            size = np.asarray(part.count * float(element_bytes), np.float64)
             if sharing and eager and (size <= eager).any():
                 return None
             _advance(time, part, size, known[key], on.gamma, speed, eager)
