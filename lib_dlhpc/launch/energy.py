@@ -1,21 +1,16 @@
 """Joules of a run, from the counters that a machine has; else modeled as CPU time times a stated wattage.
 
-One reader a source: RAPL for processors and their memory (Linux powercap), NVML for NVIDIA devices, Slurm's accounting
-for all nodes of a job, and a log of nvidia-smi. Counters are of the whole machine: what else runs on it counts as well.
+One reader a source: RAPL for processors and their memory (Linux powercap), NVML for NVIDIA devices, and Slurm's accounting
+for all nodes of a job. Counters are of the whole machine: what else runs on it counts as well.
 """
 
-import csv
 import importlib
 from collections.abc import Mapping
-from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.spec.units import parse_quantity
 
 POWERCAP = Path("/sys/class/powercap")
 NO_VALUE = 2**64 - 2  # NO_VAL64 of <slurm/slurm.h>
@@ -90,27 +85,6 @@ def nvml(library: str = "pynvml") -> dict[str, Counter]:
     except lib.NVMLError:  # no driver, or devices before Volta
         return {}
     return {f"NVML device {n}": Counter(each / 1e3) for n, each in enumerate(milli)}
-
-
-def nvidia_smi_joules(text: str) -> dict[str, float]:
-    """Return the J of each device in a log of nvidia-smi, by the trapezoidal rule.
-
-    text: of `nvidia-smi --query-gpu=timestamp,index,power.draw --format=csv,noheader -l 1`. Raises SpecError otherwise.
-    """
-    samples: dict[str, list[tuple[float, float]]] = {}
-    for number, row in enumerate(csv.reader(text.splitlines()), 1):
-        try:
-            at, index, watts = (cell.strip() for cell in row)
-            seconds = datetime.strptime(at, "%Y/%m/%d %H:%M:%S.%f").timestamp()
-            samples.setdefault(index, []).append((seconds, parse_quantity(watts, "W")))
-        except (ValueError, SpecError):
-            raise SpecError(
-                f"nvidia-smi: line {number}, {','.join(row)!r}: expected timestamp, index, power."
-            ) from None
-    joules = {}
-    for index, each in samples.items():
-        joules[index] = sum((t1 - t0) * (w0 + w1) / 2 for (t0, w0), (t1, w1) in pairwise(each))
-    return joules
 
 
 def slurm_joules(text: str) -> float | None:

@@ -69,18 +69,12 @@ class FailureRuns:
 
 
 def simulate_failures(
-    experiment: Experiment,
-    runs: int = 1,
-    seed: int | None = None,
-    *,
-    step: float | None = None,
-    failures: Sequence[float] | None = None,
+    experiment: Experiment, runs: int = 1, seed: int | None = None, *, step: float | None = None
 ) -> FailureRuns:
     """Simulate an experiment from start to end with the failures of its nodes, `runs` times.
 
-    step: s of one training step; None: as simulated. failures: the times in s at which one
-    strikes, in every run, in place of random ones (machine.node_mtbf over the nodes, exponential). seed: of
-    these, by default run.seed; the same seed gives the same runs. Raises SpecError, also where no
+    step: s of one training step; None: as simulated. Failures strike at random: machine.node_mtbf over the nodes,
+    exponential. seed: of these, by default run.seed; the same seed gives the same runs. Raises SpecError, also where no
     headway is made.
     """
     if step is None:
@@ -99,7 +93,6 @@ def simulate_failures(
         float(experiment.machine.node_mtbf / nodes),
         runs=runs,
         seed=run.seed if seed is None else seed,
-        failures=failures,
         start=start,
         spares=int(experiment.machine.nodes) - nodes,
         repair=float(experiment.machine.repair_time),

@@ -6,7 +6,6 @@ The same numbers as `measure` of the rows of program_rounds.py. Memory does not 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lib_dlhpc.program import Path, Program, work_of
 from lib_dlhpc.simulation.conditions import Conditions, StepProgress
@@ -14,8 +13,6 @@ from lib_dlhpc.simulation.program_rounds import Report, bubble
 from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.timeline import Measured
 from lib_dlhpc.timeline.measure import WORK
-
-Floats = NDArray[np.float64]
 
 
 def measure_rounds(

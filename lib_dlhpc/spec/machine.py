@@ -261,9 +261,6 @@ def storage_tier(machine: Machine, tier: str) -> StorageTier:
     return machine.storage[tier]
 
 
-FIELDS = tuple(item.name for item in fields(Machine))
-
-
 def field_of(key: str, path: str = "intervals") -> Mapping[str, Any]:
     """Return the declaration of a field of Machine by dotted name: its unit and range.
 

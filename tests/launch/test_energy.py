@@ -5,11 +5,10 @@ import types
 
 import pytest
 
-from lib_dlhpc import SpecError, load
+from lib_dlhpc import load
 from lib_dlhpc.launch.energy import (
     Counter,
     energy_lines,
-    nvidia_smi_joules,
     nvml,
     rapl,
     run_energy,
@@ -74,18 +73,6 @@ def test_nvml(monkeypatch):
 
     library.nvmlInit = without_driver
     assert nvml("recorded_nvml") == nvml("no_such_library") == {}
-
-
-def test_a_log_of_nvidia_smi():
-    """Two devices, 2 s: 100 W, then up to 300 W; and 50 W throughout."""
-    log = (
-        "2024/05/02 10:00:00.000, 0, 100.00 W\n2024/05/02 10:00:00.000, 1, 50.00 W\n"
-        "2024/05/02 10:00:01.000, 0, 100.00 W\n2024/05/02 10:00:01.000, 1, 50.00 W\n"
-        "2024/05/02 10:00:02.000, 0, 300.00 W\n2024/05/02 10:00:02.000, 1, 50.00 W\n"
-    )
-    assert nvidia_smi_joules(log) == pytest.approx({"0": 300.0, "1": 100.0})
-    with pytest.raises(SpecError, match=r"line 1, '2024/05/02, 0, \[N/A\]': expected timestamp"):
-        nvidia_smi_joules("2024/05/02, 0, [N/A]\n")
 
 
 @pytest.mark.parametrize(

@@ -197,13 +197,11 @@ def linked(
     return Diagram((*boxes, *words), arrows, "; ".join([*said, *(word.text for word in words)]))
 
 
-def circle(
-    texts: Sequence[str], fill: str = BLUE, across: float = 0.62, wide: float = 0.17
-) -> dict[str, Node]:
+def circle(texts: Sequence[str], across: float = 0.62, wide: float = 0.17) -> dict[str, Node]:
     """Return boxes on a circle, from the top clockwise, by their texts."""
     around = [2 * pi * number / len(texts) for number in range(len(texts))]
     return {
-        text: Node(0.5 + across / 2 * sin(angle), 0.47 - 0.38 * cos(angle), text, fill, wide)
+        text: Node(0.5 + across / 2 * sin(angle), 0.47 - 0.38 * cos(angle), text, BLUE, wide)
         for text, angle in zip(texts, around, strict=True)
     }
 

@@ -10,7 +10,7 @@ import heapq
 import os
 import select
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -64,13 +64,7 @@ class Ports:
         return when
 
 
-def pass_on(
-    cables: Sequence[int],
-    addresses: Sequence[bytes],
-    ports: Ports,
-    until: int,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
+def pass_on(cables: Sequence[int], addresses: Sequence[bytes], ports: Ports, until: int) -> None:
     """Forward packets between cables until the descriptor `until` is readable or closed."""
     number = {address: port for port, address in enumerate(addresses)}
     source = {cable: port for port, cable in enumerate(cables)}
@@ -78,7 +72,7 @@ def pass_on(
     waiting: list[tuple[float, int, bool, int, float, bytes]] = []
     order, watched = count(), [*cables, until]
     while True:
-        pause = max(0.0, waiting[0][0] - clock()) if waiting else None
+        pause = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
         ready = select.select(watched, (), (), pause)[0]
         if until in ready:
             return
@@ -88,14 +82,14 @@ def pass_on(
                 target = number.get(packet[FIRST:LAST])
                 if target is None:
                     continue
-                now, latency = clock(), ports.latency(port, target)
+                now, latency = time.monotonic(), ports.latency(port, target)
                 if acknowledges(packet):
                     at = (now + latency, next(order), True, target, 0.0, packet)
                 else:
                     sent = ports.sent(port, target, len(packet), now)
                     at = (sent, next(order), False, target, latency, packet)
                 heapq.heappush(waiting, at)
-        now = clock()
+        now = time.monotonic()
         while waiting and waiting[0][0] <= now:
             when, _, here, target, latency, packet = heapq.heappop(waiting)
             if here:

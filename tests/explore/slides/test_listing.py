@@ -1,4 +1,4 @@
-"""Code on slides is the code that runs; diagrams of steps and of nodes are what schedules and the catalog say."""
+"""Code on slides is the code that runs; diagrams of steps are what schedules say."""
 
 import inspect
 from typing import Any
@@ -11,12 +11,10 @@ from lib_dlhpc.explore.allreduce.diagrams import SENT, SHOWN, bus, steps, textbo
 from lib_dlhpc.explore.course import PATH
 from lib_dlhpc.explore.slides.layout import SMALLEST, boxes
 from lib_dlhpc.explore.slides.listing import listed
-from lib_dlhpc.explore.slides.node import node_of
 from lib_dlhpc.explore.slides.notebook import notebook_text
 from lib_dlhpc.explore.slides.slide import CODE
 from lib_dlhpc.explore.slides.sources import titles_of
 from lib_dlhpc.schedules import ProofError, prove, ring_collectives, schedule
-from lib_dlhpc.spec.machine import load_machine
 
 ALLGATHER = "lib_dlhpc.schedules.ring_collectives:allgather"
 
@@ -78,11 +76,3 @@ def test_alpha_beta_through_two_points_is_too_fast_between_them():
     assert all(line > 0.1 and abs(line) > abs(protocols) for line, protocols in off[:5])
     assert all(abs(line) < 0.04 for line, _ in off[5:])
     assert "its error +40%" in bus().said
-
-
-def test_a_node_is_the_one_of_the_catalog():
-    machine, drawn = load_machine("h100-pod"), node_of("h100-pod")
-    assert sum(shape.text.startswith("GPU ") for shape in drawn.shapes) == machine.devices_per_node
-    for text in ("450 GB/s", "8 NICs of 50 GB/s", "85.5 GB", "3.35 TB/s"):
-        assert text in drawn.said
-    assert (machine.intra_node.bandwidth, machine.nics) == (450e9, 8)
