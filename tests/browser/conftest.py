@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lesson_page import commit
+from lesson_page import LessonPage
 from patience import PATIENCE, POLLING
 from patience import eventually as _eventually
 
@@ -169,7 +169,7 @@ def closed(
 ) -> Iterator[Any]:
     """The page of the test file's NOTEBOOK before any guess, with its number of QUESTIONS; `page` goes on with it."""
     file = request.module
-    page = open_lasting_page(f"{server[0]}voila/render/{file.NOTEBOOK}")
+    page = LessonPage(open_lasting_page(f"{server[0]}voila/render/{file.NOTEBOOK}"))
     there = "document.querySelectorAll('.dlhpc-question').length"
     try:
         page.wait_for_function(f"{there} === {file.QUESTIONS}", polling=POLLING)
@@ -190,7 +190,7 @@ def page(request: Any, closed: Any) -> Any:
     for number, guess in file.GUESSES.items():
         card = closed.locator(".dlhpc-question").nth(number)
         if card.get_attribute("data-final") is None:
-            commit(closed, number, guess)
+            closed.commit(number, guess)
     drawn = ".dlhpc-page .dlhpc-plot[data-serial] svg"
     there = f"document.querySelectorAll('{drawn}').length === {file.PLOTS}"
     closed.wait_for_function(there, polling=POLLING)

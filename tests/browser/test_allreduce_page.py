@@ -4,18 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lesson_page import (
-    MOST_MEMORY,
-    SHOWN,
-    commit,
-    every_control_moves,
-    everyone_can_use,
-    experiment,
-    has,
-    largest_kernel,
-    moves_meanwhile,
-    tells,
-)
+from lesson_page import MOST_MEMORY, SHOWN, everyone_can_use, has, largest_kernel, tells
 
 pytestmark = pytest.mark.browser
 
@@ -49,10 +38,10 @@ def changed(page: Any, index: int, act: Callable[[], Any], eventually: Any) -> N
     eventually(lambda: page.evaluate(SHOWN, index) != before, what="a change")
 
 
-def test_nothing_is_shown_before_a_guess_and_all_after(closed: Any, eventually: Any) -> None:
+def test_nothing_is_shown_before_a_guess_and_all_after(closed, eventually):
     covered = closed.locator(".dlhpc-stage.covered[inert]")
     has(covered, len(GUESSES))
-    commit(closed, 6, GUESSES[6])
+    closed.commit(6, GUESSES[6])
     has(covered, len(GUESSES) - 1)
     feedback = closed.locator(".dlhpc-question").nth(6).locator(".dlhpc-feedback")
     eventually(lambda: "it is 14 rounds" in feedback.first.inner_text())
@@ -60,16 +49,12 @@ def test_nothing_is_shown_before_a_guess_and_all_after(closed: Any, eventually: 
 
 
 @pytest.mark.parametrize("index", MOVES)
-def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
-    every_control_moves(page, eventually, index, MOVES[index])
+def test_every_control_is_seen_to_move_a_drawing(page, index):
+    page.every_control_moves(index, MOVES[index])
 
 
-def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
-    assert 0 < largest_kernel(server[1]) < MOST_MEMORY
-
-
-def test_chunks_play_step_and_drag_and_the_diagram_follows(page: Any, eventually: Any) -> None:
-    box = experiment(page, 1)
+def test_chunks_play_step_and_drag_and_the_diagram_follows(page, eventually):
+    box = page.experiment(1)
     chunks, plot = box.locator(".dlhpc-chunks"), box.locator(".dlhpc-plot")
     stage = chunks.locator(".stage")
     before = plot.locator("svg").evaluate("svg => svg.outerHTML")
@@ -88,18 +73,18 @@ def test_chunks_play_step_and_drag_and_the_diagram_follows(page: Any, eventually
     has(chunks.locator("g.all"), 64)
 
 
-def test_walls_say_why(page: Any, eventually: Any) -> None:
-    sizes, rounds, nodes = (experiment(page, i).locator(".dlhpc-walls") for i in range(3))
-    experiment(page, 0).get_by_role("slider", name="Message", exact=True).press("Home")
+def test_walls_say_why(page, eventually):
+    sizes, rounds, nodes = (page.experiment(i).locator(".dlhpc-walls") for i in range(3))
+    page.experiment(0).get_by_role("slider", name="Message", exact=True).press("Home")
     eventually(lambda: "The latency floor" in sizes.inner_text())
-    experiment(page, 1).get_by_role("slider", name="Elements", exact=True).press("Home")
+    page.experiment(1).get_by_role("slider", name="Elements", exact=True).press("Home")
     eventually(lambda: "messages are empty" in rounds.inner_text())
     tells(nodes, "recursive doubling")
-    experiment(page, 2).get_by_role("slider", name="Devices per node", exact=True).press("Home")
+    page.experiment(2).get_by_role("slider", name="Devices per node", exact=True).press("Home")
     eventually(lambda: "No algorithm floods" in nodes.inner_text())
 
 
-def test_a_wrong_algorithm_and_a_right_one_show_their_results(page: Any, eventually: Any) -> None:
+def test_a_wrong_algorithm_and_a_right_one_show_their_results(page, eventually):
     walls = page.locator(".dlhpc-walls")
     for words in (("Not an allreduce yet", "twice"), ("Proved: allreduce in 2 rounds",)):
         eventually(
@@ -112,13 +97,14 @@ def test_a_wrong_algorithm_and_a_right_one_show_their_results(page: Any, eventua
 
 
 def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_prediction(
-    page: Any, eventually: Any, server: tuple[str, int]
-) -> None:
+    page, eventually, server
+):
     run = page.get_by_role("button", name="Run on 4 MPI ranks")
-    moves_meanwhile(page, 0, "Message", run, "4 ranks are at work", server[1])
+    page.moves_meanwhile(0, "Message", run, "4 ranks are at work", server[1])
     eventually(lambda: page.get_by_text("How long does it take? (symbol: median").count() == 1)
     has(page.get_by_text("There is no network: messages are copies"))
 
 
-def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
-    everyone_can_use(page, eventually)
+def test_everyone_can_use_the_page_and_it_costs_little_memory(page, server):
+    everyone_can_use(page)
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY

@@ -1,23 +1,9 @@
 """The lesson on data parallelism as a learner uses it: guesses uncover, every control is seen to move something."""
 
 import json
-from typing import Any
 
 import pytest
-from lesson_page import (
-    MOST_MEMORY,
-    a_guess_uncovers,
-    choose,
-    every_control_moves,
-    everyone_can_use,
-    experiment,
-    has,
-    largest_kernel,
-    moves_meanwhile,
-    slider_moves,
-    tells,
-    wall,
-)
+from lesson_page import MOST_MEMORY, everyone_can_use, has, largest_kernel, tells
 
 from lib_dlhpc.explore.data_parallel.scaling import strong_gain
 
@@ -68,9 +54,7 @@ GUESSES = {
 }  # a number: that choice of a list
 
 
-def test_what_the_question_gives_away_is_drawn_and_its_answer_is_not(
-    closed: Any, eventually: Any
-) -> None:
+def test_what_the_question_gives_away_is_drawn_and_its_answer_is_not(closed, eventually):
     """The first chart has the bars of forward and backward; no other mark of the page's covered charts is seen."""
     seen = """() => [...document.querySelectorAll(".dlhpc-stage.covered .role-mark :is(path, text, line)")]
       .filter(node => getComputedStyle(node).visibility === "visible" && node.__data__?.datum)
@@ -79,11 +63,9 @@ def test_what_the_question_gives_away_is_drawn_and_its_answer_is_not(
     eventually(lambda: set(closed.evaluate(seen)) == known, what=lambda: closed.evaluate(seen))
 
 
-def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
-    closed: Any, eventually: Any
-) -> None:
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
     before = "256 GPUs over 32 times one node of 8"
-    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 11.1 ms", "a factor of 1.8")
+    closed.a_guess_uncovers(GUESSES, 0, before, "it is 11.1 ms", "a factor of 1.8")
 
 
 def test_what_to_try_takes_a_line_and_stays_beside_its_figure(closed: Any, eventually: Any) -> None:
@@ -100,8 +82,8 @@ def test_what_to_try_takes_a_line_and_stays_beside_its_figure(closed: Any, event
 
 
 def test_text_and_questions_begin_at_one_edge_and_an_introduction_stands_beside_its_card(
-    closed: Any, eventually: Any
-) -> None:
+    closed, eventually
+):
     edges = """() => ["h1", "h1 ~ p", ".dlhpc-question.step", "h2"].map(name => {
       const each = document.querySelector(`#rendered_cells ${name}`); return each.getBoundingClientRect().left; })"""
     eventually(lambda: len(set(closed.evaluate(edges))) == 1, what=lambda: closed.evaluate(edges))
@@ -110,79 +92,71 @@ def test_text_and_questions_begin_at_one_edge_and_an_introduction_stands_beside_
 
 
 @pytest.mark.parametrize("index", MOVES)
-def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
-    every_control_moves(page, eventually, index, MOVES[index])
+def test_every_control_is_seen_to_move_a_drawing(page, index):
+    page.every_control_moves(index, MOVES[index])
 
 
-def test_the_address_shows_a_figure_as_it_stands_and_another_one_sets_it(
-    page: Any, eventually: Any
-) -> None:
-    slider_moves(page, eventually, 0, "GPUs", "ArrowLeft")
+def test_the_address_shows_a_figure_as_it_stands_and_another_one_sets_it(page, eventually):
+    page.slider_moves(0, "GPUs", "ArrowLeft")
     eventually(lambda: "figure=buckets&gpus=" in page.evaluate("location.hash"))
     page.evaluate("location.hash = 'v1&figure=buckets&gpus=8&bucket=1 MB&ranks=2'")
-    controls = experiment(page, 0).locator(".dlhpc-controls")
+    controls = page.experiment(0).locator(".dlhpc-controls")
     tells(controls, "1 MB", "Not understood in the address: ranks = 2.")
     eventually(lambda: page.evaluate("location.hash").endswith("gpus=8&bucket=1%20MB"))
     page.evaluate("location.hash = 'v1&figure=buckets'")
     tells(controls, "25 MB")
 
 
-def test_a_control_restyles_its_experiment_and_not_the_page(
-    page: Any, eventually: Any, chromium: Any
-) -> None:
+def test_a_control_restyles_its_experiment_and_not_the_page(page, eventually, chromium):
     """A rule with :has() can have each change of a widget resolve the style of the whole page, in 20 ms or more."""
     everything = eventually(lambda: page.evaluate("document.querySelectorAll('*').length"))
-    chromium.start_tracing(page=page, categories=["devtools.timeline"])
+    chromium.start_tracing(page=page.page, categories=["devtools.timeline"])
     for key in ("ArrowRight", "ArrowLeft"):
-        slider_moves(page, eventually, 1, "Jitter", key)
+        page.slider_moves(1, "Jitter", key)
     events = json.loads(chromium.stop_tracing())["traceEvents"]
     styles = [event["args"] for event in events if event["name"] == "UpdateLayoutTree"]
     assert 0 < max(style.get("elementCount", 0) for style in styles) < everything / 3
 
 
-def test_a_slow_worker_makes_the_asynchronous_first(page: Any, eventually: Any) -> None:
-    choose(page, 2, "Slow worker", "a quarter as fast")
-    said = experiment(page, 2).locator(".dlhpc-verdict")
+def test_a_slow_worker_makes_the_asynchronous_first(page, eventually):
+    page.choose(2, "Slow worker", "a quarter as fast")
+    said = page.experiment(2).locator(".dlhpc-verdict")
     eventually(lambda: "Asynchronous is the first" in said.inner_text())
 
 
-def test_walls_say_why(page: Any, eventually: Any) -> None:
-    choose(page, 0, "Exchange", "after backward")
-    eventually(lambda: "Nothing is hidden" in wall(page, 0))
-    choose(page, 1, "One slow GPU", "half as fast")
-    eventually(lambda: "One slow GPU among 256" in wall(page, 1))
-    choose(page, 2, "Slow worker", "none")
-    experiment(page, 2).get_by_role("slider", name="Learning rate", exact=True).press("End")
-    eventually(lambda: "asynchronous diverges" in wall(page, 2))
-    handle = experiment(page, 3).get_by_role("slider", name="GPUs", exact=True)
+def test_walls_say_why(page, eventually):
+    page.choose(0, "Exchange", "after backward")
+    eventually(lambda: "Nothing is hidden" in page.wall(0))
+    page.choose(1, "One slow GPU", "half as fast")
+    eventually(lambda: "One slow GPU among 256" in page.wall(1))
+    page.choose(2, "Slow worker", "none")
+    page.experiment(2).get_by_role("slider", name="Learning rate", exact=True).press("End")
+    eventually(lambda: "asynchronous diverges" in page.wall(2))
+    handle = page.experiment(3).get_by_role("slider", name="GPUs", exact=True)
     handle.press("Home")
-    eventually(lambda: "Memory" in wall(page, 3))
+    eventually(lambda: "Memory" in page.wall(3))
     handle.press("End")
-    eventually(lambda: "less than one each" in wall(page, 3))
+    eventually(lambda: "less than one each" in page.wall(3))
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page, eventually):
     page.get_by_role("button", name="half the time", exact=True).click()
     eventually(lambda: page.get_by_text("Only the computation halves.").count() == 1)
     page.get_by_role("button", name=f"{1 / strong_gain(256, 512):.0%} of the time").click()
     eventually(lambda: page.get_by_text("Yes: the terms that do not shrink").count() == 1)
 
 
-def test_a_real_run_leaves_the_page_usable_and_can_be_cancelled(
-    page: Any, eventually: Any, server: tuple[str, int]
-) -> None:
+def test_a_real_run_leaves_the_page_usable_and_can_be_cancelled(page, eventually, server):
     run = page.get_by_role("button", name="Exchange on 4 MPI ranks")
     panel = page.locator(".dlhpc-results").filter(has=run).last
     cancel = panel.get_by_role("button", name="Cancel").click
-    moves_meanwhile(page, 0, "Bucket", run, "4 ranks are at work", server[1], then=cancel)
+    page.moves_meanwhile(0, "Bucket", run, "4 ranks are at work", server[1], then=cancel)
     tells(panel, "Cancelled.")
     eventually(run.is_enabled, what="another run")
 
 
-def test_whole_steps_train_on_real_ranks_and_stand_beside_their_prediction(
-    page: Any, eventually: Any
-) -> None:
-    panel = experiment(page, 4)
+def test_whole_steps_train_on_real_ranks_and_stand_beside_their_prediction(page, eventually):
+    panel = page.experiment(4)
     for ranks, said in ((1, "1 rank"), (2, "2 ranks")):
         panel.get_by_role("slider", name="Ranks", exact=True).press(
             "Home" if ranks == 1 else "ArrowRight"
@@ -195,17 +169,12 @@ def test_whole_steps_train_on_real_ranks_and_stand_beside_their_prediction(
     has(panel.locator(".dlhpc-plot svg"))
 
 
-def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
-    everyone_can_use(page, eventually)
-
-
-def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
+def test_everyone_can_use_the_page_and_it_costs_little_memory(page, server):
+    everyone_can_use(page)
     assert 0 < largest_kernel(server[1]) < MOST_MEMORY
 
 
-def test_a_term_has_its_definition_under_the_focus_inside_the_window(
-    page: Any, eventually: Any
-) -> None:
+def test_a_term_has_its_definition_under_the_focus_inside_the_window(page, eventually):
     page.set_viewport_size({"width": 390, "height": 844})
     terms = page.locator(".dlhpc-term")
     eventually(lambda: terms.count() >= 10, what="terms")

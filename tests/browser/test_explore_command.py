@@ -11,7 +11,7 @@ import psutil
 import pytest
 from axe import findings
 from class_room import class_served, free_port
-from lesson_page import commit, has, tells
+from lesson_page import LessonPage, has, tells
 from patience import PATIENCE
 
 from lib_dlhpc.classroom import classes, database
@@ -102,7 +102,7 @@ def test_a_learner_joins_goes_on_in_another_browser_and_takes_it_back(open_page,
     page.get_by_role("button", name="Keep my answers").click()
     tells(page.locator(".dlhpc-class"), "kept for this class, without a name")
     eventually(lambda: findings(page) == [], lambda: str(findings(page)))
-    commit(page, 0, "16")
+    LessonPage(page).commit(0, "16")
     tells(page.locator(".dlhpc-question"), "it is 8 ms")
     cookies = page.context.storage_state()["cookies"]
     other = open_page(address, storage_state={"cookies": cookies, "origins": []})
@@ -165,7 +165,7 @@ def test_a_page_whose_process_dies_while_it_is_drawn_or_later_comes_back_with_it
     page.goto(room.address)
     page.get_by_role("button", name="Keep my answers").click()
     tells(page.locator(".dlhpc-class"), "kept for this class")
-    commit(page, 0, "16")
+    LessonPage(page).commit(0, "16")
     tells(page.locator(".dlhpc-question"), "it is 8 ms")
     dies.touch()
     page.reload()

@@ -298,4 +298,4 @@ def test_a_kernel_dies_with_its_page(explorer: Any, chromium: Any, eventually: A
 
 
 def test_it_is_for_everybody_at_every_width(page: Any, eventually: Any) -> None:
-    everyone_can_use(page, eventually)
+    everyone_can_use(page)

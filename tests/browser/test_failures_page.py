@@ -3,22 +3,7 @@
 from typing import Any
 
 import pytest
-from lesson_page import (
-    DRAWN,
-    MOST_MEMORY,
-    a_guess_uncovers,
-    can_be_cancelled,
-    choose,
-    every_control_moves,
-    everyone_can_use,
-    experiment,
-    has,
-    largest_kernel,
-    passing,
-    slider,
-    tells,
-    wall,
-)
+from lesson_page import MOST_MEMORY, can_be_cancelled, everyone_can_use, has, largest_kernel, tells
 
 pytestmark = pytest.mark.browser
 
@@ -74,49 +59,47 @@ def versions(page: Any) -> Any:
     return page.locator(".dlhpc-versions button")
 
 
-def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
-    closed: Any, eventually: Any
-) -> None:
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
     before = "BLOOM, 720 checkpoints of 40 s in 90 days"
-    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 18.6 min", "a factor of 1.86")
+    closed.a_guess_uncovers(GUESSES, 0, before, "it is 18.6 min", "a factor of 1.86")
 
 
 @pytest.mark.parametrize("index", MOVES)
-def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
-    every_control_moves(page, eventually, index, MOVES[index])
+def test_every_control_is_seen_to_move_a_drawing(page, index):
+    page.every_control_moves(index, MOVES[index])
 
 
-def test_walls_say_why(page: Any, eventually: Any) -> None:
-    eventually(lambda: "makes progress" in wall(page, 0))
-    slider(page, 0, "Interval").press("End")
-    eventually(lambda: "Save more often" in wall(page, 0))
-    eventually(lambda: "Every copy fits" in wall(page, 1))
-    choose(page, 1, "Who writes", "the first node")
-    eventually(lambda: "let all nodes write" in wall(page, 1))
-    slider(page, 1, "File system").press("Home")
-    eventually(lambda: "training waits" in wall(page, 1))
+def test_walls_say_why(page, eventually):
+    eventually(lambda: "makes progress" in page.wall(0))
+    page.slider(0, "Interval").press("End")
+    eventually(lambda: "Save more often" in page.wall(0))
+    eventually(lambda: "Every copy fits" in page.wall(1))
+    page.choose(1, "Who writes", "the first node")
+    eventually(lambda: "let all nodes write" in page.wall(1))
+    page.slider(1, "File system").press("Home")
+    eventually(lambda: "training waits" in page.wall(1))
 
 
-def test_simulated_runs_stand_beside_the_formula(page: Any, eventually: Any) -> None:
-    before = page.evaluate(DRAWN, 0)
+def test_simulated_runs_stand_beside_the_formula(page, eventually):
+    before = page.drawn(0)
     page.get_by_role("button", name="Simulate 200 runs").click()
-    eventually(lambda: "of the formula at each of 5" in experiment(page, 0).inner_text())
-    eventually(lambda: page.evaluate(DRAWN, 0) != before)
+    eventually(lambda: "of the formula at each of 5" in page.experiment(0).inner_text())
+    eventually(lambda: page.drawn(0) != before)
 
 
-def test_a_version_is_clicked_and_continued(page: Any, eventually: Any) -> None:
-    panel, train = experiment(page, 3), page.get_by_role("button", name=GO)
+def test_a_version_is_clicked_and_continued(page, eventually):
+    panel, train = page.experiment(3), page.get_by_role("button", name=GO)
     eventually(lambda: versions(page).count() == 1)
     train.click()
     eventually(lambda: versions(page).count() == 5)
-    before = page.evaluate(DRAWN, 3)
-    choose(page, 3, "Train", "the last layer")
-    slider(page, 3, "Epochs").press("Home")
+    before = page.drawn(3)
+    page.choose(3, "Train", "the last layer")
+    page.slider(3, "Epochs").press("Home")
     eventually(lambda: "1 epoch, the last layer" in panel.inner_text())
     train.click()
     eventually(lambda: versions(page).count() == 6)
     eventually(lambda: "all of it" in panel.inner_text())
-    eventually(lambda: page.evaluate(DRAWN, 3) != before)
+    eventually(lambda: page.drawn(3) != before)
     versions(page).nth(2).click()
     eventually(
         lambda: "from version 3" in panel.inner_text() and "new branch" in panel.inner_text()
@@ -125,42 +108,39 @@ def test_a_version_is_clicked_and_continued(page: Any, eventually: Any) -> None:
     page.keyboard.press("Enter")  # no mouse is needed
     eventually(lambda: "from version 2" in panel.inner_text())
     eventually(lambda: versions(page).nth(1).get_attribute("aria-pressed") == "true")
-    choose(page, 3, "Train", "all layers")
-    slider(page, 3, "Rate").press("End")
+    page.choose(3, "Train", "all layers")
+    page.slider(3, "Rate").press("End")
     eventually(lambda: "rate 2" in panel.inner_text())
     train.click()
-    eventually(lambda: "has unlearned" in wall(page, 3))
+    eventually(lambda: "has unlearned" in page.wall(3))
     has(versions(page), 7)
     tells(panel, "branch-2")
 
 
 def test_a_run_that_is_killed_leaves_the_page_usable_and_ends_with_the_same_weights(
-    page: Any, eventually: Any
-) -> None:
-    panel = experiment(page, 5)
-    begins = passing(page, "First undisturbed")
+    page, eventually
+):
+    panel = page.experiment(5)
+    begins = page.passing("First undisturbed")
     panel.get_by_role("button", name="Let it fail").click()
     eventually(begins)
-    before = page.evaluate(DRAWN, 0)
-    slider(page, 0, "Interval").press("ArrowLeft")
-    eventually(lambda: page.evaluate(DRAWN, 0) != before)
+    before = page.drawn(0)
+    page.slider(0, "Interval").press("ArrowLeft")
+    eventually(lambda: page.drawn(0) != before)
     tells(panel, "Why they differ", "bitwise identical", "at its own speed", "measured", "error")
 
 
-def test_a_run_can_be_cancelled(page: Any) -> None:
-    can_be_cancelled(experiment(page, 5), "Let it fail")
+def test_a_run_can_be_cancelled(page):
+    can_be_cancelled(page.experiment(5), "Let it fail")
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page, eventually):
     page.get_by_role("button", name="are rare, so ignore them").click()
     eventually(lambda: page.get_by_text("one fails every thirteen hours").count() == 1)
     page.get_by_role("button", name="As long as a copy to the host takes").click()
     eventually(lambda: page.get_by_text("if the host has room").count() == 1)
 
 
-def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
-    everyone_can_use(page, eventually)
-
-
-def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
+def test_everyone_can_use_the_page_and_it_costs_little_memory(page, server):
+    everyone_can_use(page)
     assert 0 < largest_kernel(server[1]) < MOST_MEMORY

@@ -70,7 +70,7 @@ def test_a_point_leads_to_its_row(page: Any) -> None:
 
 def test_it_is_for_everybody_at_every_width(page: Any, eventually: Any) -> None:
     page.emulate_media(reduced_motion="reduce")
-    everyone_can_use(page, eventually)
+    everyone_can_use(page)
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         eventually(lambda: page.evaluate(OUTSIDE) == [], what=lambda: page.evaluate(OUTSIDE))

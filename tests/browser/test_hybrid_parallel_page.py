@@ -4,20 +4,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from lesson_page import (
-    DRAWN,
-    MOST_MEMORY,
-    a_guess_uncovers,
-    choose,
-    every_control_moves,
-    everyone_can_use,
-    experiment,
-    has,
-    largest_kernel,
-    slider,
-    tells,
-    wall,
-)
+from lesson_page import MOST_MEMORY, everyone_can_use, has, largest_kernel, tells
 
 pytestmark = pytest.mark.browser
 
@@ -60,7 +47,7 @@ DONE = {0: "per step:", 1: "layouts", 2: "fit", 3: "of a step waits"}
 
 
 def verdict(page: Any, index: int) -> str:
-    return str(experiment(page, index).locator(".dlhpc-results").inner_text())
+    return str(page.experiment(index).locator(".dlhpc-results").inner_text())
 
 
 def settled(page: Any, eventually: Any, index: int) -> None:
@@ -77,60 +64,58 @@ def drawn(page: Any, eventually: Any, index: int) -> str:
     looks = [""]
 
     def same() -> bool:
-        looks.append(page.evaluate(DRAWN, index))
+        looks.append(page.drawn(index))
         return looks[-1] == looks[-2]
 
     eventually(same, what=f"drawings of experiment {index} at rest")
     return looks[-1]
 
 
-def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
-    closed: Any, eventually: Any
-) -> None:
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
     before = "Oyama et al. 2019: cubes of 512³"
-    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 21.8 GB", "a factor of 2.18")
+    closed.a_guess_uncovers(GUESSES, 0, before, "it is 21.8 GB", "a factor of 2.18")
 
 
 @pytest.mark.parametrize("index", MOVES)
-def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
+def test_every_control_is_seen_to_move_a_drawing(page, eventually, index):
     rest = partial(drawn, page, eventually, index)
-    every_control_moves(page, eventually, index, MOVES[index], at_rest=rest)
+    page.every_control_moves(index, MOVES[index], at_rest=rest)
 
 
-def test_a_control_that_moves_ends_the_computation_in_progress(page: Any, eventually: Any) -> None:
-    handle = slider(page, 1, "Microbatch")
+def test_a_control_that_moves_ends_the_computation_in_progress(page):
+    handle = page.slider(1, "Microbatch")
     for _ in range(3):
         handle.press("ArrowRight")
     for _ in range(3):
         handle.press("ArrowLeft")
-    results = experiment(page, 1).locator(".dlhpc-results")
+    results = page.experiment(1).locator(".dlhpc-results")
     tells(results, "It took", "The published 8 × 12 × 4 would take")
 
 
-def test_walls_say_why(page: Any, eventually: Any) -> None:
-    slider(page, 0, "GPUs per sample").press("Home")
-    eventually(lambda: "Memory: a GPU needs" in wall(page, 0))
-    slider(page, 0, "GPUs per sample").press("End")
-    choose(page, 0, "Cubes are in", "GPFS, shared by all")
-    eventually(lambda: "Input: a batch is" in wall(page, 0))
-    choose(page, 1, "Run", MOVES[1]["Run"])  # the least to compute
-    slider(page, 1, "GPUs per node").press("Home")
-    eventually(lambda: "tensor groups of 8 span 8 nodes" in wall(page, 1))
-    eventually(lambda: "Memory: data alone needs" in wall(page, 2))
+def test_walls_say_why(page, eventually):
+    page.slider(0, "GPUs per sample").press("Home")
+    eventually(lambda: "Memory: a GPU needs" in page.wall(0))
+    page.slider(0, "GPUs per sample").press("End")
+    page.choose(0, "Cubes are in", "GPFS, shared by all")
+    eventually(lambda: "Input: a batch is" in page.wall(0))
+    page.choose(1, "Run", MOVES[1]["Run"])  # the least to compute
+    page.slider(1, "GPUs per node").press("Home")
+    eventually(lambda: "tensor groups of 8 span 8 nodes" in page.wall(1))
+    eventually(lambda: "Memory: data alone needs" in page.wall(2))
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page, eventually):
     page.get_by_role("button", name="Tensor: each GPU has less to compute").click()
     eventually(lambda: page.get_by_text("It allreduces in every layer.").count() == 1)
     page.get_by_role("button", name="Data", exact=True).click()
     eventually(lambda: page.get_by_text("Yes: one allreduce per step").count() == 1)
 
 
-def test_a_network_split_for_real_equals_one_rank(page: Any, eventually: Any) -> None:
-    panel = experiment(page, 4)
-    choose(page, 4, "Network", "GPT, tensor ranks")
+def test_a_network_split_for_real_equals_one_rank(page, eventually):
+    panel = page.experiment(4)
+    page.choose(4, "Network", "GPT, tensor ranks")
     for label in ("Stages", "Microbatches", "Microbatches"):
-        slider(page, 4, label).press("ArrowRight")
+        page.slider(4, label).press("ArrowRight")
     eventually(lambda: "= 4 ranks" in panel.inner_text())
     panel.get_by_role("button", name="Train").click()
     eventually(lambda: "It is the same run, split" in panel.inner_text())
@@ -138,10 +123,10 @@ def test_a_network_split_for_real_equals_one_rank(page: Any, eventually: Any) ->
     has(panel.locator(".dlhpc-plot svg"))
 
 
-def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
-    everyone_can_use(page, eventually)
+def test_everyone_can_use_the_page(page):
+    everyone_can_use(page)
 
 
-def test_a_learner_costs_little_memory(page: Any, eventually: Any, server: tuple[str, int]) -> None:
+def test_a_learner_costs_little_memory(page, eventually, server):
     settled(page, eventually, 1)
     assert 0 < largest_kernel(server[1]) < MOST_MEMORY

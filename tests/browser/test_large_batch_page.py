@@ -3,81 +3,64 @@
 from typing import Any
 
 import pytest
-from lesson_page import (
-    DRAWN,
-    MOST_MEMORY,
-    a_guess_uncovers,
-    can_be_cancelled,
-    choose,
-    every_control_moves,
-    everyone_can_use,
-    experiment,
-    largest_kernel,
-    passing,
-    slider,
-    tells,
-    wall,
-)
+from lesson_page import MOST_MEMORY, can_be_cancelled, everyone_can_use, largest_kernel, tells
 
 pytestmark = pytest.mark.browser
 
 NOTEBOOK = "06_large_batch_lars.ipynb"
 PLOTS = 5
 QUESTIONS = 21
-SLIDERS = {
-    0: ["Batch", "Rate ×", "Warm-up"],
-    1: ["Batch"],
-    2: ["GPUs", "Images per GPU", "Critical batch"],
+MOVES = {
+    0: {"Batch": "ArrowLeft", "Rate ×": "ArrowLeft", "Warm-up": "ArrowLeft", "Rule": "LARS"},
+    1: {"Batch": "ArrowLeft", "Compare": "LAMB", "with": "linear scaling"},
+    2: {
+        "GPUs": "ArrowLeft",
+        "Images per GPU": "ArrowLeft",
+        "Critical batch": "ArrowLeft",
+        "Machine": "abci, V100",
+    },
 }
-CHOICES = {
-    0: {"Rule": "LARS"},
-    1: {"Compare": "LAMB", "with": "linear scaling"},
-    2: {"Machine": "abci, V100"},
-}
+WORDED = ("Rule", "Compare", "with", "Machine")
 GUESSES = {0: "50", 6: "80", 11: "10", 14: "4"}  # a number: that choice of a list
 REAL = "Train on 4 MPI ranks"
 
 
 def press(page: Any, index: int, name: str) -> None:
-    experiment(page, index).get_by_role("button", name=name, exact=True).click()
+    page.experiment(index).get_by_role("button", name=name, exact=True).click()
 
 
-def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
-    closed: Any, eventually: Any
-) -> None:
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
     before = "How far did others get? ResNet-50"
-    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "Chance is 10%", "a factor of")
+    closed.a_guess_uncovers(GUESSES, 0, before, "Chance is 10%", "a factor of")
 
 
-@pytest.mark.parametrize("index", SLIDERS)
-def test_every_control_is_seen_to_move_something(page: Any, eventually: Any, index: int) -> None:
-    for label in SLIDERS[index]:
-        every_control_moves(page, eventually, index, {label: "ArrowLeft"})
-    every_control_moves(page, eventually, index, CHOICES[index], worded=CHOICES[index])
+@pytest.mark.parametrize("index", MOVES)
+def test_every_control_is_seen_to_move_something(page, index):
+    page.every_control_moves(index, MOVES[index], worded=WORDED)
 
 
-def test_walls_say_why(page: Any, eventually: Any) -> None:
-    eventually(lambda: "Linear scaling collapses" in wall(page, 1))
-    slider(page, 1, "Batch").press("Home")
-    eventually(lambda: "Linear scaling works" in wall(page, 1))
-    slider(page, 2, "GPUs").press("End")
-    eventually(lambda: "critical batch" in wall(page, 2))
-    slider(page, 2, "Images per GPU").press("End")
-    eventually(lambda: "Memory" in wall(page, 2))
+def test_walls_say_why(page, eventually):
+    eventually(lambda: "Linear scaling collapses" in page.wall(1))
+    page.slider(1, "Batch").press("Home")
+    eventually(lambda: "Linear scaling works" in page.wall(1))
+    page.slider(2, "GPUs").press("End")
+    eventually(lambda: "critical batch" in page.wall(2))
+    page.slider(2, "Images per GPU").press("End")
+    eventually(lambda: "Memory" in page.wall(2))
 
 
-def test_live_runs_break_are_repaired_and_differ_by_seed(page: Any, eventually: Any) -> None:
-    box, handle = experiment(page, 0), slider(page, 0, "Batch")
+def test_live_runs_break_are_repaired_and_differ_by_seed(page, eventually):
+    box, handle = page.experiment(0), page.slider(0, "Batch")
     for _ in range(2):
         handle.press("ArrowRight")
     # A key that comes while the kernel is busy waits in the page; the button's click would overtake it.
     eventually(lambda: "32 times the base batch" in box.inner_text())
     press(page, 0, "Train")
-    eventually(lambda: "Wall. linear 512" in wall(page, 0))
-    choose(page, 0, "Rule", "LARS")
+    eventually(lambda: "Wall. linear 512" in page.wall(0))
+    page.choose(0, "Rule", "LARS")
     press(page, 0, "Train")
-    eventually(lambda: "This run learned." in wall(page, 0))
-    slider(page, 0, "Seed").press("ArrowRight")
+    eventually(lambda: "This run learned." in page.wall(0))
+    page.slider(0, "Seed").press("ArrowRight")
     eventually(lambda: "seed 1" in box.inner_text())
     press(page, 0, "Train")
     eventually(lambda: "3: LARS 512" in box.inner_text())
@@ -85,52 +68,47 @@ def test_live_runs_break_are_repaired_and_differ_by_seed(page: Any, eventually: 
     eventually(lambda: "Nothing trained yet." in box.inner_text())
 
 
-def test_a_live_run_can_be_cancelled_while_the_page_lives(page: Any, eventually: Any) -> None:
-    choose(page, 0, "Rule", "linear scaling")
-    slider(page, 0, "Seed").press("Home")
-    eventually(lambda: "seed 0" in experiment(page, 0).inner_text())
-    slider(page, 0, "Batch").press("Home")  # the longest
-    eventually(lambda: "1 times the base batch of 16" in experiment(page, 0).inner_text())
-    trains = passing(page, "linear 16 is training")
+def test_a_live_run_can_be_cancelled_while_the_page_lives(page, eventually):
+    page.choose(0, "Rule", "linear scaling")
+    page.slider(0, "Seed").press("Home")
+    eventually(lambda: "seed 0" in page.experiment(0).inner_text())
+    page.slider(0, "Batch").press("Home")  # the longest
+    eventually(lambda: "1 times the base batch of 16" in page.experiment(0).inner_text())
+    trains = page.passing("linear 16 is training")
     press(page, 0, "Train")
-    cancel = experiment(page, 0).get_by_role("button", name="Cancel", exact=True)
+    cancel = page.experiment(0).get_by_role("button", name="Cancel", exact=True)
     eventually(trains, what="a run")  # even one that ends between two looks
-    before = page.evaluate(DRAWN, 1)
-    slider(page, 1, "Batch").press("ArrowRight")
-    eventually(lambda: page.evaluate(DRAWN, 1) != before)
+    before = page.drawn(1)
+    page.slider(1, "Batch").press("ArrowRight")
+    eventually(lambda: page.drawn(1) != before)
     cancel.evaluate("button => button.click()")  # nothing, if the run is over by now
-    said = experiment(page, 0).get_by_text("linear 16: ")
+    said = page.experiment(0).get_by_text("linear 16: ")
     eventually(lambda: said.first.is_visible() and "training" not in said.first.inner_text())
-    eventually(experiment(page, 0).get_by_role("button", name="Train", exact=True).is_enabled)
+    eventually(page.experiment(0).get_by_role("button", name="Train", exact=True).is_enabled)
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page, eventually):
     page.get_by_role("button", name="always works, with a warm-up", exact=True).click()
     eventually(lambda: page.get_by_text("helps at the start only").count() == 1)
     page.get_by_role("button", name="They are right", exact=True).click()
     eventually(lambda: page.get_by_text("All can agree on a wrong one").count() == 1)
 
 
-def test_a_real_run_is_drawn_live_and_shown_beside_its_prediction(
-    page: Any, eventually: Any
-) -> None:
-    at_work = passing(page, "4 ranks are at work")
+def test_a_real_run_is_drawn_live_and_shown_beside_its_prediction(page, eventually):
+    at_work = page.passing("4 ranks are at work")
     page.get_by_role("button", name=REAL).click()
     eventually(at_work)
-    slider(page, 2, "GPUs").press("ArrowRight")
+    page.slider(2, "GPUs").press("ArrowRight")
     eventually(lambda: page.get_by_text("times the prediction").count() == 1)
     card = page.locator(".dlhpc-card").filter(has_text="A bug:")
     tells(card, "1: 4 ranks", "2: one rank")
     tells(card.locator("table").first, "predicted", "simulated", "measured")
 
 
-def test_a_real_run_can_be_cancelled(page: Any) -> None:
+def test_a_real_run_can_be_cancelled(page):
     can_be_cancelled(page.locator(".dlhpc-card").filter(has_text="A bug:"), REAL)
 
 
-def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
-    everyone_can_use(page, eventually)
-
-
-def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
+def test_everyone_can_use_the_page_and_it_costs_little_memory(page, server):
+    everyone_can_use(page)
     assert 0 < largest_kernel(server[1]) < MOST_MEMORY

@@ -1,21 +1,7 @@
 """The lesson on memory as a learner uses it: guesses uncover, every control is seen to move something."""
 
-from typing import Any
-
 import pytest
-from lesson_page import (
-    DRAWN,
-    MOST_MEMORY,
-    commit,
-    every_control_moves,
-    everyone_can_use,
-    experiment,
-    has,
-    largest_kernel,
-    slider,
-    tells,
-    wall,
-)
+from lesson_page import MOST_MEMORY, everyone_can_use, largest_kernel, tells
 
 from lib_dlhpc.labs.fit_the_model.capped_run import available
 
@@ -50,47 +36,35 @@ MOVES = {
 GUESSES = {0: "1", 7: 1, 14: "50", 20: "9", 25: "40"}  # a number: that choice of a list
 
 
-def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
-    closed: Any, eventually: Any
-) -> None:
-    covered = closed.locator(".dlhpc-stage.covered[inert]")
-    has(covered, len(GUESSES))
-    has(closed.get_by_text("7.5 G weights, Adam, on each of 64 GPUs"))
-    commit(closed, 0, GUESSES[0])
-    has(covered, len(GUESSES) - 1)
-    feedback = closed.locator(".dlhpc-question").nth(0).locator(".dlhpc-feedback")
-    eventually(lambda: "it is 37.1 GB" in feedback.first.inner_text())
-    eventually(lambda: "a factor of 37.1" in closed.locator("table").last.inner_text())
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
+    before = "7.5 G weights, Adam, on each of 64 GPUs"
+    closed.a_guess_uncovers(GUESSES, 0, before, "it is 37.1 GB", "a factor of 37.1")
 
 
 @pytest.mark.parametrize("index", MOVES)
-def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
-    every_control_moves(page, eventually, index, MOVES[index])
+def test_every_control_is_seen_to_move_a_drawing(page, index):
+    page.every_control_moves(index, MOVES[index])
 
 
-def test_a_learner_costs_little_memory(page: Any, server: tuple[str, int]) -> None:
-    assert 0 < largest_kernel(server[1]) < MOST_MEMORY
+def test_walls_say_why(page, eventually):
+    eventually(lambda: "50% too much" in page.wall(0))
+    page.slider(0, "Batch").press("Home")
+    eventually(lambda: "It fits." in page.wall(0))
+    eventually(lambda: "The largest term is activations" in page.wall(1))
+    page.slider(1, "GPU memory").press("End")
+    eventually(lambda: "It fits as it is" in page.wall(1))
+    eventually(lambda: "are needed and 25 GB/s are there" in page.wall(2))
+    page.slider(2, "Host link").press("End")
+    eventually(lambda: "all transfers are hidden" in page.wall(2))
 
 
-def test_walls_say_why(page: Any, eventually: Any) -> None:
-    eventually(lambda: "50% too much" in wall(page, 0))
-    slider(page, 0, "Batch").press("Home")
-    eventually(lambda: "It fits." in wall(page, 0))
-    eventually(lambda: "The largest term is activations" in wall(page, 1))
-    slider(page, 1, "GPU memory").press("End")
-    eventually(lambda: "It fits as it is" in wall(page, 1))
-    eventually(lambda: "are needed and 25 GB/s are there" in wall(page, 2))
-    slider(page, 2, "Host link").press("End")
-    eventually(lambda: "all transfers are hidden" in wall(page, 2))
-
-
-def test_a_search_lists_what_fits(page: Any, eventually: Any) -> None:
+def test_a_search_lists_what_fits(page, eventually):
     page.get_by_role("button", name="Search", exact=True).click()
-    rows = experiment(page, 1).locator("table").last.locator("tbody tr")
+    rows = page.experiment(1).locator("table").last.locator("tbody tr")
     eventually(lambda: rows.count() == 5)
 
 
-def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually: Any) -> None:
+def test_a_check_answers_the_mistake_behind_a_wrong_answer(page, eventually):
     page.get_by_role("button", name="As many", exact=True).click()
     eventually(lambda: page.get_by_text("ZeRO 3 also all-gathers the weights").count() == 1)
     page.get_by_role("button", name="No, for memory: it costs time").click()
@@ -98,23 +72,22 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page: Any, eventually
 
 
 @pytest.mark.skipif(not available(), reason="this system reports no peak")
-def test_a_run_under_a_cap_leaves_the_page_usable_and_is_reported(
-    page: Any, eventually: Any
-) -> None:
-    panel = experiment(page, 3)
+def test_a_run_under_a_cap_leaves_the_page_usable_and_is_reported(page, eventually):
+    panel = page.experiment(3)
     panel.get_by_role("button", name="Train").click()
-    before = page.evaluate(DRAWN, 0)
-    slider(page, 0, "Batch").press("ArrowRight")
-    eventually(lambda: page.evaluate(DRAWN, 0) != before)
+    before = page.drawn(0)
+    page.slider(0, "Batch").press("ArrowRight")
+    eventually(lambda: page.drawn(0) != before)
     tells(panel, "Why they differ", "the system refused it", "bitwise identical")
     tells(panel, "measured peak", "calibrates")
 
 
-def test_everyone_can_use_the_page(page: Any, eventually: Any) -> None:
-    everyone_can_use(page, eventually)
+def test_everyone_can_use_the_page_and_it_costs_little_memory(page, server):
+    everyone_can_use(page)
+    assert 0 < largest_kernel(server[1]) < MOST_MEMORY
 
 
-def test_rows_of_a_wide_table_are_cards_on_a_phone(page: Any, eventually: Any) -> None:
+def test_rows_of_a_wide_table_are_cards_on_a_phone(page, eventually):
     page.set_viewport_size({"width": 390, "height": 844})
     tables = page.locator(".dlhpc-cards")
     eventually(tables.count, what="a wide table")  # of fine-tuning, and of a run if there was one

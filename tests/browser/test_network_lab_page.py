@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lesson_page import passing, slider_moves
+from lesson_page import LessonPage
 
 from lib_dlhpc.launch.network import available
 
@@ -37,12 +37,12 @@ def test_what_is_measured_is_drawn(
     eventually: Callable[..., Any],
 ) -> None:
     require(available() == "", available())
-    page = open_page(serve(notebook(tmp_path / "panel.ipynb", PANEL))[0])
+    page = LessonPage(open_page(serve(notebook(tmp_path / "panel.ipynb", PANEL))[0]))
     eventually(lambda: page.evaluate(LINES) >= 3, "lines of the textbook")
     eventually(lambda: page.evaluate(SYMBOLS) == 0)
-    slider_moves(page, eventually, 0, "Bandwidth", "End")  # where to measure takes the least time
-    slider_moves(page, eventually, 0, "Latency", "Home")
-    at_work = passing(page, "are at work behind these links")
+    page.slider_moves(0, "Bandwidth", "End")  # where to measure takes the least time
+    page.slider_moves(0, "Latency", "Home")
+    at_work = page.passing("are at work behind these links")
     page.get_by_role("button", name="Measure on 4 ranks").click()
     eventually(at_work)
     eventually(lambda: page.get_by_text("Ping-pong.").count(), "the measurement")

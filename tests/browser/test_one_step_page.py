@@ -1,23 +1,15 @@
 """The lesson on one step as a learner uses it: guesses uncover, controls move drawings, this machine is measured."""
 
-from typing import Any
-
 import pytest
 from lesson_page import (
     MOST_MEMORY,
-    a_guess_uncovers,
     can_be_cancelled,
-    choose,
     click_soon,
-    every_control_moves,
     everyone_can_use,
-    experiment,
     has,
     judged,
     largest_kernel,
-    slider,
     tells,
-    wall,
 )
 
 pytestmark = pytest.mark.browser
@@ -52,29 +44,27 @@ MOVES = {
 GUESSES = {0: "0.3", 7: "2", 13: "512", 19: "9", 24: "8", 28: "50"}
 
 
-def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(
-    closed: Any, eventually: Any
-) -> None:
+def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
     before = "This is the first module after"
-    a_guess_uncovers(closed, eventually, GUESSES, 0, before, "it is 42.3 µs", "a factor of 141")
+    closed.a_guess_uncovers(GUESSES, 0, before, "it is 42.3 µs", "a factor of 141")
 
 
 @pytest.mark.parametrize("index", MOVES)
-def test_every_control_is_seen_to_move_a_drawing(page: Any, eventually: Any, index: int) -> None:
-    every_control_moves(page, eventually, index, MOVES[index])
+def test_every_control_is_seen_to_move_a_drawing(page, index):
+    page.every_control_moves(index, MOVES[index])
 
 
-def test_walls_say_why_and_a_check_answers_the_mistake(page: Any, eventually: Any) -> None:
-    eventually(lambda: "Memory-bound: 33.6 MB are moved" in wall(page, 0))
-    slider(page, 0, "Width").press("Home")
-    eventually(lambda: "Launch-bound" in wall(page, 0))
-    slider(page, 0, "Width").press("End")
-    slider(page, 0, "Batch").press("End")
-    eventually(lambda: "✓ Compute-bound" in wall(page, 0))
-    choose(page, 1, "Network", "ResNet-50")
-    choose(page, 1, "Device", "V100, 16 bits")
-    slider(page, 1, "Batch").press("End")
-    eventually(lambda: "Wall. Memory" in wall(page, 1))
+def test_walls_say_why_and_a_check_answers_the_mistake(page, eventually):
+    eventually(lambda: "Memory-bound: 33.6 MB are moved" in page.wall(0))
+    page.slider(0, "Width").press("Home")
+    eventually(lambda: "Launch-bound" in page.wall(0))
+    page.slider(0, "Width").press("End")
+    page.slider(0, "Batch").press("End")
+    eventually(lambda: "✓ Compute-bound" in page.wall(0))
+    page.choose(1, "Network", "ResNet-50")
+    page.choose(1, "Device", "V100, 16 bits")
+    page.slider(1, "Batch").press("End")
+    eventually(lambda: "Wall. Memory" in page.wall(1))
     page.get_by_role("button", name="It is 8 times as fast").click()
     has(page.get_by_text("one FLOP per byte: it is memory-bound."))
     page.get_by_role("button", name="It takes as long as before").click()
@@ -82,9 +72,9 @@ def test_walls_say_why_and_a_check_answers_the_mistake(page: Any, eventually: An
 
 
 def test_a_measurement_can_be_cancelled_and_a_run_stands_beside_what_was_predicted(
-    page: Any, eventually: Any
-) -> None:
-    measured, run = experiment(page, 2), experiment(page, 5)
+    page, eventually
+):
+    measured, run = page.experiment(2), page.experiment(5)
     tells(measured, "not this machine")
     can_be_cancelled(measured, "Measure")
     tells(run, "Not measured on this page yet")
@@ -94,17 +84,15 @@ def test_a_measurement_can_be_cancelled_and_a_run_stands_beside_what_was_predict
     has(run.locator(".dlhpc-plot[data-serial] svg"))
 
 
-def test_passes_run_here_beside_what_was_predicted(page: Any, eventually: Any) -> None:
-    passes = experiment(page, 4)
-    slider(page, 4, "Array").press("Home")
+def test_passes_run_here_beside_what_was_predicted(page, eventually):
+    passes = page.experiment(4)
+    page.slider(4, "Array").press("Home")
     tells(passes, "8 passes over 1.05 MB")
     click_soon(passes.get_by_role("button", name="Run the passes"))
     eventually(lambda: "times as fast; predicted" in passes.inner_text(), what="the passes")
     has(passes.locator(".dlhpc-plot[data-serial] svg"))
 
 
-def test_everyone_can_use_the_page_and_it_costs_little_memory(
-    page: Any, eventually: Any, server: tuple[str, int]
-) -> None:
-    everyone_can_use(page, eventually)
+def test_everyone_can_use_the_page_and_it_costs_little_memory(page, server):
+    everyone_can_use(page)
     assert 0 < largest_kernel(server[1]) < MOST_MEMORY

@@ -53,12 +53,6 @@ def has(found: Any, count: int = 1) -> None:
     eventually(lambda: found.count() == count, what=lambda: f"{count} of {found}: {found.count()}")
 
 
-def passing(page: Any, words: str) -> Any:
-    """Return a function that returns whether the page has shown the words since, even briefly."""
-    page.evaluate(WATCH, words)
-    return lambda: page.evaluate("words => window.seen[words]", words)
-
-
 def click_soon(button: Any) -> None:
     """Click a button as soon as it is enabled."""
     button.evaluate(CLICK_SOON)
@@ -78,33 +72,6 @@ def can_be_cancelled(place: Any, name: str) -> None:
     eventually(run.is_enabled, what=f"{name} enabled again")
 
 
-def moves_meanwhile(
-    page: Any,
-    index: int,
-    label: str,
-    button: Any,
-    words: str,
-    server: int,
-    then: Callable[[], Any] = lambda: None,
-) -> None:
-    """Assert that a slider redraws its experiment while ranks work, as `words` show.
-
-    server: its process id. What launches the ranks is stopped until then: on a busy machine the run would end before
-    the redraw. then: done before it goes on.
-    """
-    button.click()
-    with ExitStack() as afterwards:
-        for each in eventually(lambda: launchers(server), "ranks"):
-            each.suspend()
-            afterwards.callback(each.resume)
-        tells(page.locator("body"), words)
-        before = page.evaluate(DRAWN, index)
-        slider(page, index, label).press("ArrowRight")
-        eventually(lambda: page.evaluate(DRAWN, index) != before, f"{label} moved")
-        tells(page.locator("body"), words)
-        then()
-
-
 def launchers(server: int) -> list[psutil.Process]:
     """Return each mpiexec that a kernel of a server (a process id) has started."""
     found = []
@@ -114,121 +81,10 @@ def launchers(server: int) -> list[psutil.Process]:
     return found
 
 
-def commit(page: Any, number: int, guess: str | int) -> None:
-    """Answer a question: a text to type, or the number of a choice, from 1."""
-    card = page.locator(".dlhpc-question").nth(number)
-    if isinstance(guess, int):
-        card.locator("select").first.select_option(index=guess)
-    else:
-        card.locator("input").first.fill(guess)
-    card.get_by_role("button", name="Check my guess").click()
-
-
-def experiment(page: Any, index: int) -> Any:
-    """Return an experiment of the page: controls and results."""
-    return page.locator(".dlhpc-page").nth(index)
-
-
-def slider(page: Any, index: int, label: str) -> Any:
-    """Return the handle of a slider."""
-    return experiment(page, index).get_by_role("slider", name=label, exact=True)
-
-
-def choose(page: Any, index: int, label: str, choice: str) -> None:
-    """Choose from a list."""
-    listed(page, index, label).select_option(label=choice)
-
-
-def listed(page: Any, index: int, label: str) -> Any:
-    """Return a list of choices."""
-    return experiment(page, index).locator(f".widget-dropdown:has(label:text-is('{label}')) select")
-
-
-def slider_moves(page: Any, eventually: Any, index: int, label: str, key: str) -> None:
-    """Assert that a slider has an accessible name, and that the key redraws its experiment."""
-    handle = slider(page, index, label)
-    eventually(lambda: handle.count() == 1, what=f"a name for {label}")
-    before = page.evaluate(DRAWN, index)
-    handle.press(key)
-    eventually(lambda: page.evaluate(DRAWN, index) != before, f"a change by {label}")
-
-
-def choice_moves(
-    page: Any, eventually: Any, index: int, label: str, choice: str, look: str = SHOWN
-) -> None:
-    """Assert that a choice of a list changes what its experiment shows. look: SHOWN or DRAWN."""
-    before = page.evaluate(look, index)
-    choose(page, index, label, choice)
-    eventually(lambda: page.evaluate(look, index) != before, f"a change by {label}")
-
-
-def every_control_moves(
-    page: Any,
-    eventually: Any,
-    index: int,
-    moves: Mapping[str, str],
-    worded: Container[str] = (),
-    at_rest: Callable[[], str] | None = None,
-) -> None:
-    """Assert that each control of an experiment moves a drawing, and bring all back to where they were.
-
-    moves: the key of each slider, or the choice of each list, by label. worded: lists that may move words alone.
-    at_rest: waits until a drawing that comes in parts is whole, and returns it; that, too, has to be another one.
-    """
-    back, seen = [], at_rest and at_rest()
-    for label, move in moves.items():
-        if move in KEYS:
-            handle = slider(page, index, label)
-            at = eventually(
-                lambda h=handle: h.get_attribute("aria-valuenow"), f"a name for {label}"
-            )
-            slider_moves(page, eventually, index, label, move)
-            back.append(lambda h=handle, at=at: slide_to(h, at))
-        else:
-            select = listed(page, index, label)
-            was = select.evaluate("select => select.selectedIndex")
-            choice_moves(page, eventually, index, label, move, SHOWN if label in worded else DRAWN)
-            back.append(lambda s=select, was=was: s.select_option(index=was))
-        if at_rest:
-            before, seen = seen, at_rest()
-            assert seen != before, label
-    for control in reversed(back):
-        control()
-
-
 def slide_to(handle: Any, place: str) -> None:
     """Bring a slider to a place, as `aria-valuenow` says it."""
     while (now := float(handle.get_attribute("aria-valuenow"))) != float(place):
         handle.press("ArrowLeft" if now > float(place) else "ArrowRight")
-
-
-def a_guess_uncovers(
-    closed: Any,
-    eventually: Any,
-    guesses: Mapping[int, str | int],
-    number: int,
-    before: str,
-    answer: str,
-    compared: str,
-) -> None:
-    """Assert that a page shows `before` and covered experiments, and that guess `number` uncovers one.
-
-    answer: text below the question. compared: its row in the table of guesses at the end.
-    """
-    covered = closed.locator(".dlhpc-stage.covered[inert]")
-    has(covered, len(guesses))
-    has(closed.get_by_text(before))
-    window = closed.viewport_size
-    closed.set_viewport_size({"width": 390, "height": 844})
-    eventually(lambda: closed.evaluate(OVER) == 0, what="controls that leave covered charts alone")
-    closed.set_viewport_size(window)
-    commit(closed, number, guesses[number])
-    has(covered, len(guesses) - 1)
-    focus = "document.activeElement.className"
-    eventually(lambda: closed.evaluate(focus) == "dlhpc-feedback", what="a place for the keyboard")
-    told = closed.locator(".dlhpc-question").nth(number).locator(".dlhpc-feedback")
-    eventually(lambda: answer in told.first.inner_text())
-    eventually(lambda: compared in closed.locator("table").last.inner_text())
 
 
 # What a window of this width makes wrong: a page, charts or legends that are wider, charts without a drawing, words of
@@ -259,24 +115,19 @@ WRONG = """width => [...document.querySelectorAll(".dlhpc-plot")].filter(plot =>
 WIDTHS = (1280, 1920, 800, 390)  # first the one that is there
 
 
-def everyone_can_use(page: Any, eventually: Any) -> None:
+def everyone_can_use(page: Any) -> None:
     """Assert that axe finds nothing serious in light and dark, and that no width scrolls or cuts words of charts."""
     for width in WIDTHS:
-        is_as_wide_as_its_window(page, eventually, width)
+        is_as_wide_as_its_window(page, width)
     for scheme, look in (("dark", low_contrast), ("light", findings)):
         page.emulate_media(color_scheme=scheme)
         eventually(lambda look=look: look(page) == [], lambda look=look: str(look(page)))
 
 
-def is_as_wide_as_its_window(page: Any, eventually: Any, width: int) -> None:
+def is_as_wide_as_its_window(page: Any, width: int) -> None:
     """Assert that a window of that width needs no scrolling sideways, and that no chart is wider or cuts its words."""
     page.set_viewport_size({"width": width, "height": 900})
     eventually(lambda: page.evaluate(WRONG, width) == [], lambda: page.evaluate(WRONG, width))
-
-
-def wall(page: Any, index: int) -> str:
-    """Return the limit that an experiment reports."""
-    return str(experiment(page, index).locator(".dlhpc-walls").inner_text())
 
 
 def kernels(server: int) -> list[psutil.Process]:
@@ -291,3 +142,150 @@ def largest_kernel(server: int) -> int:
         with suppress(psutil.Error):
             used.append(kernel.memory_full_info().uss)
     return max(used)
+
+
+class LessonPage:
+    """A lesson in a browser; what is not here is the Playwright page's own."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.page, name)
+
+    def drawn(self, index: int) -> str:
+        """Return a sum of the drawings of an experiment."""
+        return str(self.page.evaluate(DRAWN, index))
+
+    def passing(self, words: str) -> Any:
+        """Return a function that returns whether the page has shown the words since, even briefly."""
+        self.page.evaluate(WATCH, words)
+        return lambda: self.page.evaluate("words => window.seen[words]", words)
+
+    def moves_meanwhile(
+        self,
+        index: int,
+        label: str,
+        button: Any,
+        words: str,
+        server: int,
+        then: Callable[[], Any] = lambda: None,
+    ) -> None:
+        """Assert that a slider redraws its experiment while ranks work, as `words` show.
+
+        server: its process id. What launches the ranks is stopped until then: on a busy machine the run would end
+        before the redraw. then: done before it goes on.
+        """
+        button.click()
+        with ExitStack() as afterwards:
+            for each in eventually(lambda: launchers(server), "ranks"):
+                each.suspend()
+                afterwards.callback(each.resume)
+            tells(self.page.locator("body"), words)
+            before = self.drawn(index)
+            self.slider(index, label).press("ArrowRight")
+            eventually(lambda: self.drawn(index) != before, f"{label} moved")
+            tells(self.page.locator("body"), words)
+            then()
+
+    def commit(self, number: int, guess: str | int) -> None:
+        """Answer a question: a text to type, or the number of a choice, from 1."""
+        card = self.page.locator(".dlhpc-question").nth(number)
+        if isinstance(guess, int):
+            card.locator("select").first.select_option(index=guess)
+        else:
+            card.locator("input").first.fill(guess)
+        card.get_by_role("button", name="Check my guess").click()
+
+    def experiment(self, index: int) -> Any:
+        """Return an experiment of the page: controls and results."""
+        return self.page.locator(".dlhpc-page").nth(index)
+
+    def slider(self, index: int, label: str) -> Any:
+        """Return the handle of a slider."""
+        return self.experiment(index).get_by_role("slider", name=label, exact=True)
+
+    def choose(self, index: int, label: str, choice: str) -> None:
+        """Choose from a list."""
+        self.listed(index, label).select_option(label=choice)
+
+    def listed(self, index: int, label: str) -> Any:
+        """Return a list of choices."""
+        return self.experiment(index).locator(
+            f".widget-dropdown:has(label:text-is('{label}')) select"
+        )
+
+    def slider_moves(self, index: int, label: str, key: str) -> None:
+        """Assert that a slider has an accessible name, and that the key redraws its experiment."""
+        handle = self.slider(index, label)
+        eventually(lambda: handle.count() == 1, what=f"a name for {label}")
+        before = self.drawn(index)
+        handle.press(key)
+        eventually(lambda: self.drawn(index) != before, f"a change by {label}")
+
+    def choice_moves(self, index: int, label: str, choice: str, look: str = SHOWN) -> None:
+        """Assert that a choice of a list changes what its experiment shows. look: SHOWN or DRAWN."""
+        before = self.page.evaluate(look, index)
+        self.choose(index, label, choice)
+        eventually(lambda: self.page.evaluate(look, index) != before, f"a change by {label}")
+
+    def every_control_moves(
+        self,
+        index: int,
+        moves: Mapping[str, str],
+        worded: Container[str] = (),
+        at_rest: Callable[[], str] | None = None,
+    ) -> None:
+        """Assert that each control of an experiment moves a drawing, and bring all back to where they were.
+
+        moves: the key of each slider, or the choice of each list, by label. worded: lists that may move words alone.
+        at_rest: waits until a drawing that comes in parts is whole, and returns it; that, too, has to be another one.
+        """
+        back, seen = [], at_rest and at_rest()
+        for label, move in moves.items():
+            if move in KEYS:
+                handle = self.slider(index, label)
+                at = eventually(
+                    lambda h=handle: h.get_attribute("aria-valuenow"), f"a name for {label}"
+                )
+                self.slider_moves(index, label, move)
+                back.append(lambda h=handle, at=at: slide_to(h, at))
+            else:
+                select = self.listed(index, label)
+                was = select.evaluate("select => select.selectedIndex")
+                self.choice_moves(index, label, move, SHOWN if label in worded else DRAWN)
+                back.append(lambda s=select, was=was: s.select_option(index=was))
+            if at_rest:
+                before, seen = seen, at_rest()
+                assert seen != before, label
+        for control in reversed(back):
+            control()
+
+    def a_guess_uncovers(
+        self, guesses: Mapping[int, str | int], number: int, before: str, answer: str, compared: str
+    ) -> None:
+        """Assert that a page shows `before` and covered experiments, and that guess `number` uncovers one.
+
+        answer: text below the question. compared: its row in the table of guesses at the end.
+        """
+        covered = self.page.locator(".dlhpc-stage.covered[inert]")
+        has(covered, len(guesses))
+        has(self.page.get_by_text(before))
+        window = self.page.viewport_size
+        self.page.set_viewport_size({"width": 390, "height": 844})
+        eventually(
+            lambda: self.page.evaluate(OVER) == 0, what="controls that leave covered charts alone"
+        )
+        self.page.set_viewport_size(window)
+        self.commit(number, guesses[number])
+        has(covered, len(guesses) - 1)
+        focus = "document.activeElement.className"
+        found = "dlhpc-feedback"
+        eventually(lambda: self.page.evaluate(focus) == found, what="a place for the keyboard")
+        told = self.page.locator(".dlhpc-question").nth(number).locator(".dlhpc-feedback")
+        eventually(lambda: answer in told.first.inner_text())
+        eventually(lambda: compared in self.page.locator("table").last.inner_text())
+
+    def wall(self, index: int) -> str:
+        """Return the limit that an experiment reports."""
+        return str(self.experiment(index).locator(".dlhpc-walls").inner_text())

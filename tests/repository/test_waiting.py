@@ -15,7 +15,7 @@ from patience import PATIENCE
 READS = {
     *("inner_text", "text_content", "all_inner_texts", "all_text_contents", "inner_html", "count"),
     *("evaluate", "is_enabled", "is_disabled", "is_visible", "is_checked", "input_value"),
-    *("get_attribute", "bounding_box", "content", "title", "screenshot"),
+    *("get_attribute", "bounding_box", "content", "title", "screenshot", "drawn", "wall"),
 }
 # What takes a number of seconds after which it gives up.
 WAITS = {"wait", "wait_for", "wait_procs", "join", "communicate", "run", "check_output"}
