@@ -65,6 +65,7 @@ def test_walls_say_why(page, eventually):
     eventually(lambda: "within the budget" in page.wall(1))
     page.slider(1, "Time").press("Home")
     eventually(lambda: "no layout on up to 64 GPUs" in page.wall(1))
+    page.choose(3, "Schedule", "GPipe")
     eventually(lambda: "In GPipe" in page.wall(3))
     page.choose(3, "Schedule", "1F1B")
     page.slider(3, "Stages").press("Home")

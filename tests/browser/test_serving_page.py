@@ -98,6 +98,7 @@ def test_walls_say_why(page, eventually):
     page.slider(4, "Shared").press("End")
     page.slider(4, "Prefixes").press("End")
     eventually(lambda: "are evicted" in page.wall(4))
+    page.choose(5, "Weights", "fp8, 1 byte")
     page.slider(5, "Sequences").press("End")
     page.slider(5, "GPUs per replica").press("Home")
     eventually(lambda: "wait in the queue" in page.wall(5))

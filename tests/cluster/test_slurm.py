@@ -16,23 +16,16 @@ from patience import PATIENCE, eventually, living
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, Site, attach, start, submit, submit_sweep
 from lib_dlhpc.launch.jobs import ENDS, TICKET, read_ticket
-from lib_dlhpc.spec.experiment import dump, loads
+from lib_dlhpc.spec.experiment import Experiment, dump
 
-SHORT = loads("""
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-batch = 50
-[storage]
-tier = "ssd"
-[run]
-epochs = 2
-""")
+SHORT = Experiment(
+    model="mlp-digits",
+    dataset="digits",
+    machine="laptop",
+    strategy={"devices_per_node": 2, "batch": 50},
+    storage={"tier": "ssd"},
+    run={"epochs": 2},
+)
 LONG = SHORT.set({"run.epochs": 10_000})
 OFTEN = SHORT.set({"run.checkpoint_interval": 1e-9})
 SLOW = """

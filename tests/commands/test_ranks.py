@@ -8,21 +8,15 @@ from lib_dlhpc.commands.experiment import ranks_of
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import start
 from lib_dlhpc.launch.folder import ranks_held
-from lib_dlhpc.spec.experiment import dump, loads
+from lib_dlhpc.spec.experiment import Experiment, dump
 
-RUN = loads("""
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-batch = 50
-[run]
-epochs = 1
-""")
+RUN = Experiment(
+    model="mlp-digits",
+    dataset="digits",
+    machine="laptop",
+    strategy={"devices_per_node": 2, "batch": 50},
+    run={"epochs": 1},
+)
 SPLIT = {"strategy.devices_per_node": 4, "strategy.pipeline": 4, "strategy.microbatches": 2}
 
 

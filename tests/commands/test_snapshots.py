@@ -6,25 +6,19 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.cli import main
-from lib_dlhpc.spec.experiment import load, loads
+from lib_dlhpc.spec.experiment import Experiment, load
 from lib_dlhpc.storage.snapshots import SnapshotStore, open_snapshots
 from lib_dlhpc.storage.snapshots.plan import Plan, read_plan, write_plan
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
-EXPERIMENT = loads("""
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 1
-batch = 200
-[run]
-epochs = 2
-""")
+EXPERIMENT = Experiment(
+    model="mlp-digits",
+    dataset="digits",
+    machine="laptop",
+    strategy={"devices_per_node": 1, "batch": 200},
+    run={"epochs": 2},
+)
 
 
 @pytest.fixture

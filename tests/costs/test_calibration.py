@@ -6,21 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs import scale_of
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.strategy import ALLREDUCES
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-[strategy]
-nodes = 4
-""")
+RUN = Experiment(model="resnet50", dataset="imagenet", machine="summit", strategy={"nodes": 4})
 
 
 @pytest.mark.parametrize("allreduce", ALLREDUCES)

@@ -3,30 +3,24 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs.checkpoints import HASH_RATE, checkpoint_bytes, saving
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.run import CHECKPOINTS
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-[machine.storage.fast]
-scope = "node"
-bandwidth = "2 GB/s"
-write_bandwidth = "1 GB/s"
-[machine.storage.slow]
-bandwidth = "200 MB/s"
-[strategy]
-nodes = 4
-[storage]
-tier = "fast"
-local = "fast"
-""")
+RUN = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine={
+        "name": "summit",
+        "storage": {
+            "fast": {"scope": "node", "bandwidth": "2 GB/s", "write_bandwidth": "1 GB/s"},
+            "slow": {"bandwidth": "200 MB/s"},
+        },
+    },
+    strategy={"nodes": 4},
+    storage={"tier": "fast", "local": "fast"},
+)
 SIZE = checkpoint_bytes(RUN.model, "fp32", "momentum")
 SHARED = RUN.set({"storage.tier": "slow"})
 

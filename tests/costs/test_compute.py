@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs.compute import (
     BYTES,
     STATE,
@@ -23,16 +23,7 @@ from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.machine import PRECISIONS, read_device
 from lib_dlhpc.spec.strategy import OPTIMIZERS, TRAINING_PRECISIONS
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-[strategy]
-nodes = 4
-""")
+RUN = Experiment(model="resnet50", dataset="imagenet", machine="summit", strategy={"nodes": 4})
 RESNET = read_model("resnet50")
 DEVICES = [read_device(name) for name in catalog.names("devices")]
 

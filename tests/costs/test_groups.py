@@ -2,20 +2,13 @@
 
 import pytest
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment
 from lib_dlhpc.costs import groups
 from lib_dlhpc.costs.network import network_of
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "selene"
-[strategy]
-nodes = 4
-""")  # 32 devices, 8 a node, 8 NICs
+RUN = Experiment(
+    model="resnet50", dataset="imagenet", machine="selene", strategy={"nodes": 4}
+)  # 32 devices, 8 a node, 8 NICs
 
 
 def net(kind, **split):

@@ -5,20 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment
 from lib_dlhpc.costs.length import steps
 from lib_dlhpc.spec.dataset import read_dataset
 from lib_dlhpc.training.data import MADE, REAL, global_batches
 
-RUN = loads("""
-[model]
-family = "mlp"
-widths = [64, 10]
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-""")
+RUN = Experiment(model={"family": "mlp", "widths": [64, 10]}, dataset="digits", machine="laptop")
 
 
 @given(

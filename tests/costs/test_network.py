@@ -5,22 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment
 from lib_dlhpc.costs.network import all_to_all_congestion, congestion, network_of
 from lib_dlhpc.prediction import predict
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-nodes_per_switch = 4
-[strategy]
-nodes = 16
-allreduce = "ring"
-""")
+RUN = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine={"name": "summit", "nodes_per_switch": 4},
+    strategy={"nodes": 16, "allreduce": "ring"},
+)
 SENSITIVE = ("recursive_doubling", "rabenseifner", "parameter_server")
 
 

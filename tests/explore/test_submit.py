@@ -16,21 +16,15 @@ from lib_dlhpc.explore.submit.found import at_site
 from lib_dlhpc.explore.submit.page import Submitted, run_folder, submitted
 from lib_dlhpc.launch import JobError, Site, attach
 from lib_dlhpc.launch.mpi import mpiexec
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 
-SHORT = loads("""
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-batch = 50
-[run]
-epochs = 2
-""")
+SHORT = Experiment(
+    model="mlp-digits",
+    dataset="digits",
+    machine="laptop",
+    strategy={"devices_per_node": 2, "batch": 50},
+    run={"epochs": 2},
+)
 LONG = SHORT.set({"run.epochs": 10_000})
 
 

@@ -12,23 +12,17 @@ from patience import PATIENCE
 from lib_dlhpc.cli import main
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, start
-from lib_dlhpc.spec.experiment import dump, loads
+from lib_dlhpc.spec.experiment import Experiment, dump
 from lib_dlhpc.storage.snapshots import open_snapshots
 from lib_dlhpc.storage.snapshots.plan import Plan, read_plan
 
-SHORT = loads("""
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-batch = 50
-[run]
-epochs = 2
-""")  # 1438 samples: 15 steps an epoch
+SHORT = Experiment(
+    model="mlp-digits",
+    dataset="digits",
+    machine="laptop",
+    strategy={"devices_per_node": 2, "batch": 50},
+    run={"epochs": 2},
+)  # 1438 samples: 15 steps an epoch
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -23,24 +23,17 @@ from lib_dlhpc.launch.mpi import Overdue
 from lib_dlhpc.launch.schedulers import ask
 from lib_dlhpc.launch.systems import NAMES, Answer, system
 from lib_dlhpc.launch.task import failed
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 
 PATIENCE = 180  # s; all of it is taken on a very busy machine only
-SHORT = loads("""
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-batch = 50
-[storage]
-tier = "ssd"
-[run]
-epochs = 2
-""")
+SHORT = Experiment(
+    model="mlp-digits",
+    dataset="digits",
+    machine="laptop",
+    strategy={"devices_per_node": 2, "batch": 50},
+    storage={"tier": "ssd"},
+    run={"epochs": 2},
+)
 ONE = SHORT.set({"run.epochs": 1})
 LONG = SHORT.set({"run.epochs": 10_000})
 HERE = "jobs of this machine need POSIX"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs.compute import update_time
 from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.prediction import predict, what_if
@@ -13,20 +13,12 @@ from lib_dlhpc.prediction.memory import server_bytes
 from lib_dlhpc.prediction.report import as_dict, as_text
 from lib_dlhpc.spec.strategy import ALLREDUCES
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-topology = "single-switch"
-jitter = 0.0
-[strategy]
-nodes = 4
-devices_per_node = 1
-update = "asynchronous"
-""")
+RUN = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine={"name": "summit", "topology": "single-switch", "jitter": 0.0},
+    strategy={"nodes": 4, "devices_per_node": 1, "update": "asynchronous"},
+)
 LINK = RUN.machine.inter_node
 BETA = 1 / (LINK.bandwidth * LINK.efficiency * RUN.machine.nics)
 SIZE = 4 * RUN.model.parameters

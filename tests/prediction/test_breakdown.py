@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc import SpecError, load, loads
+from lib_dlhpc import Experiment, SpecError, load
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.dataset import Dataset
@@ -17,29 +17,20 @@ from lib_dlhpc.spec.run import Run
 from lib_dlhpc.spec.storage import Storage
 from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, UPDATES, Strategy
 
-BASE = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-topology = "fat-tree"
-nodes_per_switch = 2
-oversubscription = 2.0
-[strategy]
-nodes = 4
-allreduce = "rabenseifner"
-[storage]
-tier = "nvme"
-[calibration]
-rate = 1200.0
-devices = 6
-batch = 32
-[run]
-epochs = 90
-checkpoint_interval = "10 min"
-""")
+BASE = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine={
+        "name": "summit",
+        "topology": "fat-tree",
+        "nodes_per_switch": 2,
+        "oversubscription": 2.0,
+    },
+    strategy={"nodes": 4, "allreduce": "rabenseifner"},
+    storage={"tier": "nvme"},
+    calibration={"rate": 1200.0, "devices": 6, "batch": 32},
+    run={"epochs": 90, "checkpoint_interval": "10 min"},
+)
 OUTPUTS = (
     *("compute_scale", "forward", "backward", "update", "straggler_wait", "exposed_communication"),
     *("input_time", "input_stall", "checkpoint", "step_time", "start_time", "compute"),

@@ -2,26 +2,23 @@
 
 import pytest
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.fit import ways_to_fit
 
-LONG = loads("""
-[model]
-name = "llama3-8b"
-sequence = 131072
-[dataset]
-name = "webtext"
-[machine]
-name = "h100-pod"
-[strategy]
-nodes = 4
-batch = 1
-precision = "bf16"
-optimizer = "adam"
-zero = 3
-recompute = "full"
-""")
+LONG = Experiment(
+    model={"name": "llama3-8b", "sequence": 131_072},
+    dataset="webtext",
+    machine="h100-pod",
+    strategy={
+        "nodes": 4,
+        "batch": 1,
+        "precision": "bf16",
+        "optimizer": "adam",
+        "zero": 3,
+        "recompute": "full",
+    },
+)
 
 
 @pytest.mark.parametrize("way", ["heads", "ring"])

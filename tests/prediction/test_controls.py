@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.accuracy import accuracy_lines
 from lib_dlhpc.spec.dataset import Dataset
@@ -28,30 +28,20 @@ from lib_dlhpc.spec.strategy import (
     Strategy,
 )
 
-BASE = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-topology = "fat-tree"
-nodes_per_switch = 2
-oversubscription = 2.0
-[strategy]
-nodes = 4
-allreduce = "rabenseifner"
-overlap = false
-[storage]
-tier = "nvme"
-[calibration]
-rate = 1200.0
-devices = 6
-batch = 32
-[run]
-epochs = 90
-checkpoint_interval = "10 min"
-""")
+BASE = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine={
+        "name": "summit",
+        "topology": "fat-tree",
+        "nodes_per_switch": 2,
+        "oversubscription": 2.0,
+    },
+    strategy={"nodes": 4, "allreduce": "rabenseifner", "overlap": False},
+    storage={"tier": "nvme"},
+    calibration={"rate": 1200.0, "devices": 6, "batch": 32},
+    run={"epochs": 90, "checkpoint_interval": "10 min"},
+)
 TABLES = {
     "strategy": Strategy,
     "storage": Storage,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs.energy import device_watts, idle_watts, step_energy
 from lib_dlhpc.costs.power import EXCHANGE, MEMORY, clock
 from lib_dlhpc.parallel import program
@@ -16,17 +16,12 @@ from lib_dlhpc.prediction.report import as_dict, as_text
 from lib_dlhpc.program import Mix, mixes_of
 from lib_dlhpc.spec.units import format_quantity
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-switch_power = 0.0
-[strategy]
-nodes = 4
-""")
+RUN = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine={"name": "summit", "switch_power": 0.0},
+    strategy={"nodes": 4},
+)
 BY_HAND = RUN.set(
     {
         "machine.device.busy_power": 300,

@@ -2,33 +2,26 @@
 
 import pytest
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import read_model
 
 GPT = {"family": "gpt", "layers": 4, "hidden": 512, "heads": 8, "sequence": 256, "vocabulary": 1024}
-RUN = loads("""
-[model]
-family = "gpt"
-layers = 4
-hidden = 512
-heads = 8
-sequence = 256
-vocabulary = 1024
-experts = 16
-chosen = 2
-[dataset]
-name = "webtext"
-[machine]
-name = "selene"
-jitter = 0.0
-[strategy]
-nodes = 2
-batch = 8
-precision = "fp16"
-optimizer = "adam"
-overlap = false
-""")
+RUN = Experiment(
+    model={
+        "family": "gpt",
+        "layers": 4,
+        "hidden": 512,
+        "heads": 8,
+        "sequence": 256,
+        "vocabulary": 1024,
+        "experts": 16,
+        "chosen": 2,
+    },
+    dataset="webtext",
+    machine={"name": "selene", "jitter": 0.0},
+    strategy={"nodes": 2, "batch": 8, "precision": "fp16", "optimizer": "adam", "overlap": False},
+)
 
 
 def test_a_network_with_experts_is_counted():

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment, loads
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.prediction.fit import Search
@@ -16,18 +16,13 @@ from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.strategy import ALLREDUCES
 from lib_dlhpc.spec.units import format_quantity
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-[strategy]
-nodes = 4
-[storage]
-tier = "nvme"
-""")
+RUN = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine="summit",
+    strategy={"nodes": 4},
+    storage={"tier": "nvme"},
+)
 
 
 def inputs_of(run, part):

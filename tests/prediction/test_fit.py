@@ -5,29 +5,24 @@ from functools import cache
 
 import pytest
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError, loads
 from lib_dlhpc.cli import main
 from lib_dlhpc.prediction import fit, predict
 from lib_dlhpc.prediction.fit import Search, ways_to_fit
 
-TOO_LARGE = loads("""
-[model]
-family = "gpt"
-layers = 24
-hidden = 2048
-heads = 16
-sequence = 1024
-vocabulary = 51200
-[dataset]
-name = "webtext"
-[machine]
-name = "dlperf-v100"
-[strategy]
-nodes = 1
-batch = 8
-precision = "fp16"
-optimizer = "adam"
-""")
+TOO_LARGE = Experiment(
+    model={
+        "family": "gpt",
+        "layers": 24,
+        "hidden": 2048,
+        "heads": 16,
+        "sequence": 1024,
+        "vocabulary": 51200,
+    },
+    dataset="webtext",
+    machine="dlperf-v100",
+    strategy={"nodes": 1, "batch": 8, "precision": "fp16", "optimizer": "adam"},
+)
 
 
 @cache
@@ -63,22 +58,19 @@ def test_every_kind_of_way_is_among_them():
         assert kind in words, kind
 
 
-WORDS = loads("""
-[model]
-family = "gpt"
-layers = 4
-hidden = 256
-heads = 4
-sequence = 64
-vocabulary = 64
-[dataset]
-name = "words"
-[machine]
-name = "laptop"
-[strategy]
-batch = 32
-optimizer = "adam"
-""")
+WORDS = Experiment(
+    model={
+        "family": "gpt",
+        "layers": 4,
+        "hidden": 256,
+        "heads": 4,
+        "sequence": 64,
+        "vocabulary": 64,
+    },
+    dataset="words",
+    machine="laptop",
+    strategy={"batch": 32, "optimizer": "adam"},
+)
 
 
 @pytest.mark.parametrize("devices", [1, 4])

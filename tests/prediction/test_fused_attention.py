@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc import loads, simulate
+from lib_dlhpc import Experiment, loads, simulate
 from lib_dlhpc.costs.compute import layer_times
 from lib_dlhpc.layout.parts import parts
 from lib_dlhpc.prediction import predict
@@ -14,22 +14,12 @@ from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.experiment import dumps, read_experiment
 from lib_dlhpc.timeline import breakdown
 
-RUN = loads("""
-[model]
-name = "llama2-7b"
-layers = 2
-[dataset]
-name = "webtext"
-[machine]
-name = "h100-pod"
-[machine.device]
-fused_attention = false
-[strategy]
-devices_per_node = 2
-batch = 2
-precision = "bf16"
-optimizer = "adam"
-""")
+RUN = Experiment(
+    model={"name": "llama2-7b", "layers": 2},
+    dataset="webtext",
+    machine={"name": "h100-pod", "device": {"fused_attention": False}},
+    strategy={"devices_per_node": 2, "batch": 2, "precision": "bf16", "optimizer": "adam"},
+)
 ON = {"strategy.fused_attention": "on"}
 WAYS = [
     {},

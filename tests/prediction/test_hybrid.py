@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError, loads
 from lib_dlhpc.parallel import KINDS
 from lib_dlhpc.prediction import predict, sweep
 from lib_dlhpc.prediction.hybrid import split_step
@@ -15,36 +15,25 @@ from lib_dlhpc.prediction.ledger import moments, peak
 from lib_dlhpc.prediction.report import as_text
 from lib_dlhpc.spec.strategy import ALLREDUCES, SCHEDULES, SPLIT_BACKWARD
 
-PLAIN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-jitter = 0.1
-[strategy]
-nodes = 4
-""")
-GPT = loads("""
-[model]
-family = "gpt"
-layers = 12
-hidden = 768
-heads = 12
-sequence = 512
-vocabulary = 4096
-[dataset]
-name = "webtext"
-[machine]
-name = "selene"
-jitter = 0.0
-[strategy]
-nodes = 3
-batch = 24
-precision = "fp16"
-optimizer = "adam"
-""")
+PLAIN = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine={"name": "summit", "jitter": 0.1},
+    strategy={"nodes": 4},
+)
+GPT = Experiment(
+    model={
+        "family": "gpt",
+        "layers": 12,
+        "hidden": 768,
+        "heads": 12,
+        "sequence": 512,
+        "vocabulary": 4096,
+    },
+    dataset="webtext",
+    machine={"name": "selene", "jitter": 0.0},
+    strategy={"nodes": 3, "batch": 24, "precision": "fp16", "optimizer": "adam"},
+)
 SPLITS = {
     "tensor": {"strategy.tensor": 4},
     "sequence": {"strategy.tensor": 4, "strategy.sequence_parallel": True},

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError, loads
 from lib_dlhpc.costs.input import input_time, loading_time
 from lib_dlhpc.costs.reading import LIMITS, limits, reader_time
 from lib_dlhpc.prediction import predict
@@ -20,36 +20,31 @@ from lib_dlhpc.prediction.io import (
     volumes,
 )
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-samples = 1_000_000
-bytes = "100 GB"
-files = 1_000_000
-directories = 1000
-[machine]
-name = "summit"
-[machine.storage.fast]
-scope = "node"
-bandwidth = "2 GB/s"
-write_bandwidth = "1 GB/s"
-capacity = "60 GB"
-read_latency = "100 us"
-[machine.storage.far]
-bandwidth = "20 GB/s"
-metadata_rate = "30 kop/s"
-operation_latency = "1 ms"
-read_latency = "5 ms"
-reader_bandwidth = "100 MB/s"
-[strategy]
-nodes = 4
-[storage]
-tier = "far"
-local = "fast"
-workers = 2
-decode = "2 ms"
-""")
+RUN = Experiment(
+    model="resnet50",
+    dataset={"samples": 1_000_000, "bytes": "100 GB", "files": 1_000_000, "directories": 1000},
+    machine={
+        "name": "summit",
+        "storage": {
+            "fast": {
+                "scope": "node",
+                "bandwidth": "2 GB/s",
+                "write_bandwidth": "1 GB/s",
+                "capacity": "60 GB",
+                "read_latency": "100 us",
+            },
+            "far": {
+                "bandwidth": "20 GB/s",
+                "metadata_rate": "30 kop/s",
+                "operation_latency": "1 ms",
+                "read_latency": "5 ms",
+                "reader_bandwidth": "100 MB/s",
+            },
+        },
+    },
+    strategy={"nodes": 4},
+    storage={"tier": "far", "local": "fast", "workers": 2, "decode": "2 ms"},
+)
 NODES = {"storage.access": "cooperative"}
 
 

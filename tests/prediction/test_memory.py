@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment, loads
 from lib_dlhpc.costs.checkpoints import checkpoint_bytes
 from lib_dlhpc.costs.state import state_each
 from lib_dlhpc.prediction import predict
@@ -17,16 +17,7 @@ from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.strategy import OPTIMIZERS, TRAINING_PRECISIONS
 from lib_dlhpc.spec.units import format_plain
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "dlperf-v100"
-[strategy]
-nodes = 2
-""")
+RUN = Experiment(model="resnet50", dataset="imagenet", machine="dlperf-v100", strategy={"nodes": 2})
 P = 25_557_032  # parameters of ResNet-50
 
 

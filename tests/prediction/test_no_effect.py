@@ -2,29 +2,24 @@
 
 import pytest
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment, loads
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.prediction.report import as_dict, as_text
 
-RUN = loads("""
-[model]
-family = "gpt"
-layers = 8
-hidden = 256
-heads = 8
-sequence = 64
-vocabulary = 64
-[dataset]
-name = "words"
-[machine]
-name = "h100-pod"
-[strategy]
-nodes = 2
-batch = 64
-microbatches = 8
-fused_attention = "off"
-""")
+RUN = Experiment(
+    model={
+        "family": "gpt",
+        "layers": 8,
+        "hidden": 256,
+        "heads": 8,
+        "sequence": 64,
+        "vocabulary": 64,
+    },
+    dataset="words",
+    machine="h100-pod",
+    strategy={"nodes": 2, "batch": 64, "microbatches": 8, "fused_attention": "off"},
+)
 PIPE = {"strategy.pipeline": 4}
 ONE = {"strategy.data": 1, "strategy.tensor": 8, "strategy.pipeline": 2}
 WHOLE = {"strategy.nodes": 1, "strategy.devices_per_node": 1}

@@ -5,30 +5,25 @@ from math import inf
 
 import pytest
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs.offload import OffloadLink, OffloadTraffic
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.offload import PAGE_FAULT, in_a_pass, need, paged_time, with_the_update
 from lib_dlhpc.spec.machine import Link, read_link
 
-RUN = loads("""
-[model]
-family = "gpt"
-layers = 12
-hidden = 1024
-heads = 16
-sequence = 1024
-vocabulary = 8192
-[dataset]
-name = "webtext"
-[machine]
-name = "dlperf-v100"
-[strategy]
-nodes = 1
-batch = 4
-precision = "fp16"
-optimizer = "adam"
-""")
+RUN = Experiment(
+    model={
+        "family": "gpt",
+        "layers": 12,
+        "hidden": 1024,
+        "heads": 16,
+        "sequence": 1024,
+        "vocabulary": 8192,
+    },
+    dataset="webtext",
+    machine="dlperf-v100",
+    strategy={"nodes": 1, "batch": 4, "precision": "fp16", "optimizer": "adam"},
+)
 KEPT = ("weights", "master weights", "gradients", "optimizer state", "activations")
 OUT = {word: RUN.set({"strategy.offload": word}) for word in ("activations", "all")}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.on_ranks import (
     check_fits,
@@ -13,17 +13,12 @@ from lib_dlhpc.prediction.on_ranks import (
     result_lines,
 )
 
-RUN = loads("""
-model = { family = "mlp", widths = [64, 512, 512, 512, 512, 512, 512, 512, 10] }
-machine = "laptop"
-[dataset]
-name = "digits"
-samples = 600
-[strategy]
-devices_per_node = 1
-batch = 32
-optimizer = "adam"
-""")
+RUN = Experiment(
+    model={"family": "mlp", "widths": [64, 512, 512, 512, 512, 512, 512, 512, 10]},
+    machine="laptop",
+    dataset={"name": "digits", "samples": 600},
+    strategy={"devices_per_node": 1, "batch": 32, "optimizer": "adam"},
+)
 RESERVED = RUN.machine.device.reserved_memory
 
 

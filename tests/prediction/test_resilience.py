@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment
 from lib_dlhpc.costs.checkpoints import Saving, saving
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.explain import explain
@@ -21,29 +21,19 @@ def resilience(run):
     return predict(run).resilience
 
 
-RUN = loads("""
-[model]
-name = "gpt2-1.5b"
-[dataset]
-name = "webtext"
-[machine]
-name = "summit"
-node_mtbf = "300 h"
-restart_time = "5 min"
-local_survival = 0.6
-[strategy]
-nodes = 128
-optimizer = "adam"
-precision = "fp16"
-batch = 1
-[storage]
-tier = "gpfs"
-local = "nvme"
-[run]
-epochs = 5
-checkpoint_interval = "20 min"
-checkpoint_writers = "all"
-""")
+RUN = Experiment(
+    model="gpt2-1.5b",
+    dataset="webtext",
+    machine={
+        "name": "summit",
+        "node_mtbf": "300 h",
+        "restart_time": "5 min",
+        "local_survival": 0.6,
+    },
+    strategy={"nodes": 128, "optimizer": "adam", "precision": "fp16", "batch": 1},
+    storage={"tier": "gpfs", "local": "nvme"},
+    run={"epochs": 5, "checkpoint_interval": "20 min", "checkpoint_writers": "all"},
+)
 FAILING = {"run.checkpoint_writers": "first", "machine.storage.gpfs.write_bandwidth": 1e9}
 
 
@@ -251,32 +241,29 @@ def test_a_run_of_more_than_ten_thousand_years_is_never_done_either():
         assert "never done" in as_text(predict(RUN.set({"machine.node_mtbf": 20.0})), True)
 
 
-BLOOM = loads("""
-[model]
-family = "gpt"
-layers = 70
-hidden = 14336
-heads = 112
-sequence = 2048
-vocabulary = 250880
-[dataset]
-name = "webtext"
-[machine]
-name = "jeanzay"
-[strategy]
-nodes = 48
-tensor = 4
-pipeline = 12
-microbatches = 256
-batch = 256
-optimizer = "adam"
-precision = "bf16"
-[storage]
-tier = "gpfs"
-[run]
-checkpoint_interval = "3 h"
-checkpoint_writers = "all"
-""")
+BLOOM = Experiment(
+    model={
+        "family": "gpt",
+        "layers": 70,
+        "hidden": 14336,
+        "heads": 112,
+        "sequence": 2048,
+        "vocabulary": 250_880,
+    },
+    dataset="webtext",
+    machine="jeanzay",
+    strategy={
+        "nodes": 48,
+        "tensor": 4,
+        "pipeline": 12,
+        "microbatches": 256,
+        "batch": 256,
+        "optimizer": "adam",
+        "precision": "bf16",
+    },
+    storage={"tier": "gpfs"},
+    run={"checkpoint_interval": "3 h", "checkpoint_writers": "all"},
+)
 
 
 def test_blooms_checkpoints_take_40_s_and_a_third_of_a_percent():

@@ -6,23 +6,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment
 from lib_dlhpc.prediction import predict, sensitivity
 from lib_dlhpc.prediction.sensitivity import PARTS
 from lib_dlhpc.spec.strategy import ALLREDUCES
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-[strategy]
-nodes = 64
-[storage]
-tier = "nvme"
-""")
+RUN = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine="summit",
+    strategy={"nodes": 64},
+    storage={"tier": "nvme"},
+)
 
 
 @settings(max_examples=60)

@@ -5,20 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.prediction import predict, sweep, what_if
 from lib_dlhpc.prediction import sweep as sweep_function
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-[strategy]
-nodes = 4
-""")
+RUN = Experiment(model="resnet50", dataset="imagenet", machine="summit", strategy={"nodes": 4})
 CALIBRATION = {"calibration.rate": 1200.0, "calibration.devices": 6, "calibration.batch": 32}
 AXES = [
     {"strategy.nodes": [1, 2, 3, 64]},

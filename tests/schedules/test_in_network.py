@@ -17,7 +17,7 @@ from lib_dlhpc.schedules.rounds import COMBINE, MULTICAST, STREAM, one_by_one
 from lib_dlhpc.simulation import rounds, simulate
 from lib_dlhpc.simulation.events import finish_times
 from lib_dlhpc.simulation.simulation import Traffic
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import IN_NETWORK, Device, Link, Machine
 from lib_dlhpc.timeline import breakdown
 
@@ -25,17 +25,9 @@ NAMES = ("sharp", "nvls", "nvls_sharp")
 DEVICE = Device({"fp32": 1e13}, 1e10, 9e11, 100.0, 300.0)
 INSIDE, BETWEEN = Link(2e-6, 100e9), Link(5e-6, 12.5e9)
 LEVELS = [(1, 1), (1, 2), (1, 16), (8, 1), (2, 2), (3, 4), (8, 3), (4, 16)]
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-[strategy]
-nodes = 16
-overlap = false
-""")
+RUN = Experiment(
+    model="resnet50", dataset="imagenet", machine="summit", strategy={"nodes": 16, "overlap": False}
+)
 every_name = pytest.mark.parametrize("name", NAMES)
 
 

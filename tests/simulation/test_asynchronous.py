@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.asynchronous import asynchronous_sgd, serve_experiment
@@ -74,26 +74,17 @@ def test_errors_name_what_is_wrong():
 
 # --- of an experiment ---
 
-RUN = loads("""
-[model]
-name = "resnet18"
-[dataset]
-samples = 1_000_000
-bytes = "100 GB"
-files = 1_000_000
-[machine]
-name = "summit"
-topology = "single-switch"
-jitter = 0.0
-[machine.storage.fast]
-scope = "node"
-bandwidth = "2 GB/s"
-write_bandwidth = "1 GB/s"
-[strategy]
-nodes = 6
-devices_per_node = 1
-update = "asynchronous"
-""")
+RUN = Experiment(
+    model="resnet18",
+    dataset={"samples": 1_000_000, "bytes": "100 GB", "files": 1_000_000},
+    machine={
+        "name": "summit",
+        "topology": "single-switch",
+        "jitter": 0.0,
+        "storage": {"fast": {"scope": "node", "bandwidth": "2 GB/s", "write_bandwidth": "1 GB/s"}},
+    },
+    strategy={"nodes": 6, "devices_per_node": 1, "update": "asynchronous"},
+)
 
 
 def cycle(experiment, steps=40, **options):

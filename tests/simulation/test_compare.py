@@ -12,7 +12,7 @@ from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.compare import NOTABLE, why
 from lib_dlhpc.simulation.simulation import Traffic
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import ALLREDUCES
 from lib_dlhpc.timeline import breakdown
 
@@ -142,20 +142,11 @@ def test_a_mistake_prints_one_line_and_exits_2(arguments, words, capsys):
 
 
 def test_why_a_split_network_differs():
-    run = loads(
-        """
-        [model]
-        name = "lenet5"
-        [dataset]
-        name = "mnist-5k"
-        [machine]
-        name = "laptop"
-        jitter = 0.0
-        [strategy]
-        devices_per_node = 2
-        pipeline = 2
-        microbatches = 4
-        """
+    run = Experiment(
+        model="lenet5",
+        dataset="mnist-5k",
+        machine={"name": "laptop", "jitter": 0.0},
+        strategy={"devices_per_node": 2, "pipeline": 2, "microbatches": 4},
     )
     rounds, predicted = breakdown(simulate(run)).terms, predict(run).terms
     assert not why(run, "rounds", rounds, predicted)

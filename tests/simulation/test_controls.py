@@ -4,53 +4,40 @@ import dataclasses
 
 import pytest
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.spec.run_only import TABLES
 
-BASE = loads("""
-[model]
-family = "gpt"
-layers = 2
-hidden = 32
-heads = 4
-sequence = 16
-vocabulary = 64
-[dataset]
-name = "words"
-files = 1000
-[machine]
-name = "laptop"
-nodes = 8
-devices_per_node = 4
-jitter = 0.1
-progress = true
-[machine.device.peak]
-fp16 = "400 GFLOP/s"
-[machine.intra_node]
-latency = "1 us"
-bandwidth = "10 GB/s"
-[machine.inter_node]
-latency = "1 us"
-bandwidth = "1 GB/s"
-[machine.host_link]
-latency = "1 us"
-bandwidth = "10 MB/s"
-[machine.storage.near]
-scope = "node"
-bandwidth = "1 MB/s"
-[machine.storage.far]
-scope = "shared"
-bandwidth = "100 kB/s"
-[strategy]
-nodes = 2
-devices_per_node = 4
-batch = 8
-[run]
-epochs = 10
-""")
+BASE = Experiment(
+    model={
+        "family": "gpt",
+        "layers": 2,
+        "hidden": 32,
+        "heads": 4,
+        "sequence": 16,
+        "vocabulary": 64,
+    },
+    dataset={"name": "words", "files": 1000},
+    machine={
+        "name": "laptop",
+        "nodes": 8,
+        "devices_per_node": 4,
+        "jitter": 0.1,
+        "progress": True,
+        "device": {"peak": {"fp16": "400 GFLOP/s"}},
+        "intra_node": {"latency": "1 us", "bandwidth": "10 GB/s"},
+        "inter_node": {"latency": "1 us", "bandwidth": "1 GB/s"},
+        "host_link": {"latency": "1 us", "bandwidth": "10 MB/s"},
+        "storage": {
+            "near": {"scope": "node", "bandwidth": "1 MB/s"},
+            "far": {"scope": "shared", "bandwidth": "100 kB/s"},
+        },
+    },
+    strategy={"nodes": 2, "devices_per_node": 4, "batch": 8},
+    run={"epochs": 10},
+)
 READ = {"storage.tier": "near", "machine.storage.near.bandwidth": 1e4}
 FILES = {"storage.tier": "near", "machine.storage.near.metadata_rate": 10.0}
 READERS = {"storage.tier": "near", "storage.workers": 2, "machine.storage.near.read_latency": 0.05}

@@ -3,22 +3,16 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import energy_of, measure, power_over_time, simulate, simulate_terms
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-jitter = 0.0
-[strategy]
-nodes = 2
-batch = 32
-""")
+RUN = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine={"name": "summit", "jitter": 0.0},
+    strategy={"nodes": 2, "batch": 32},
+)
 SPLITS = {
     "plain": {},
     "limited": {"strategy.power_limit": 150.0},

@@ -5,36 +5,28 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs.checkpoints import Checks, Saving
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.intervals import expected_cycle
 from lib_dlhpc.simulation.failures import KINDS, simulate_failures, simulate_runs
 from lib_dlhpc.spec.run import CHECKPOINTS
 
-RUN = loads("""
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-jitter = 0.0
-node_mtbf = "20 min"
-restart_time = "20 s"
-local_survival = 0.6
-[machine.storage.slow]
-bandwidth = "50 MB/s"
-[strategy]
-nodes = 4
-overlap = false
-[storage]
-tier = "slow"
-local = "nvme"
-[run]
-epochs = 1
-checkpoint_interval = "1 min"
-""")
+RUN = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine={
+        "name": "summit",
+        "jitter": 0.0,
+        "node_mtbf": "20 min",
+        "restart_time": "20 s",
+        "local_survival": 0.6,
+        "storage": {"slow": {"bandwidth": "50 MB/s"}},
+    },
+    strategy={"nodes": 4, "overlap": False},
+    storage={"tier": "slow", "local": "nvme"},
+    run={"epochs": 1, "checkpoint_interval": "1 min"},
+)
 
 
 def saved(blocked, background=0.0, restart=0.0, survived=0.0, local=0.0):

@@ -5,33 +5,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.spec.strategy import ALLREDUCES
 from lib_dlhpc.timeline import breakdown, span
 
-RUN = loads("""
-[model]
-name = "resnet18"
-[dataset]
-samples = 1_000_000
-bytes = "100 GB"
-files = 1_000_000
-[machine]
-name = "summit"
-topology = "single-switch"
-jitter = 0.0
-[machine.storage.fast]
-scope = "node"
-bandwidth = "2 GB/s"
-write_bandwidth = "1 GB/s"
-[strategy]
-nodes = 3
-bucket = "10 MB"
-update = "local"
-""")
+RUN = Experiment(
+    model="resnet18",
+    dataset={"samples": 1_000_000, "bytes": "100 GB", "files": 1_000_000},
+    machine={
+        "name": "summit",
+        "topology": "single-switch",
+        "jitter": 0.0,
+        "storage": {"fast": {"scope": "node", "bandwidth": "2 GB/s", "write_bandwidth": "1 GB/s"}},
+    },
+    strategy={"nodes": 3, "bucket": "10 MB", "update": "local"},
+)
 PLAIN = {"strategy.devices_per_node": 1}  # where predict's parameter server is that of the schedule
 
 

@@ -4,26 +4,23 @@ import time
 
 import pytest
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.size import MOST_RANKS, MOST_STEPS, check_size, rows_of_a_step
 
-RUN = loads("""
-[model]
-family = "gpt"
-layers = 8
-hidden = 64
-heads = 8
-sequence = 32
-vocabulary = 64
-[dataset]
-name = "words"
-[machine]
-name = "h100-pod"
-nodes = 10_000_000
-[strategy]
-batch = 16
-""")
+RUN = Experiment(
+    model={
+        "family": "gpt",
+        "layers": 8,
+        "hidden": 64,
+        "heads": 8,
+        "sequence": 32,
+        "vocabulary": 64,
+    },
+    dataset="words",
+    machine={"name": "h100-pod", "nodes": 10_000_000},
+    strategy={"batch": 16},
+)
 SPLITS = [
     {},
     {"strategy.nodes": 4},

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc import SpecError, loads
+from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay
@@ -24,24 +24,16 @@ from lib_dlhpc.timeline.table import COLUMNS
 
 GOYAL = replay("goyal-2017").experiment
 QUIET = GOYAL.set({"machine.jitter": 0.0})
-SMALL = loads("""
-[model]
-name = "resnet18"
-[dataset]
-samples = 1_000_000
-bytes = "100 GB"
-files = 1_000_000
-[machine]
-name = "summit"
-jitter = 0.0
-[machine.storage.fast]
-scope = "node"
-bandwidth = "2 GB/s"
-write_bandwidth = "1 GB/s"
-[strategy]
-nodes = 2
-bucket = "10 MB"
-""")
+SMALL = Experiment(
+    model="resnet18",
+    dataset={"samples": 1_000_000, "bytes": "100 GB", "files": 1_000_000},
+    machine={
+        "name": "summit",
+        "jitter": 0.0,
+        "storage": {"fast": {"scope": "node", "bandwidth": "2 GB/s", "write_bandwidth": "1 GB/s"}},
+    },
+    strategy={"nodes": 2, "bucket": "10 MB"},
+)
 
 
 def allreduce_of(experiment, size=25e6):

@@ -4,22 +4,15 @@ import dataclasses
 
 import pytest
 
-from lib_dlhpc import loads
+from lib_dlhpc import Experiment
 from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.comparison.text import title
 from lib_dlhpc.spec.run_only import TABLES, notes, run_only, unpriced, warnings
 from lib_dlhpc.spec.schema import LEARNING
 
-RUN = loads("""
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 1
-""")
+RUN = Experiment(
+    model="mlp-digits", dataset="digits", machine="laptop", strategy={"devices_per_node": 1}
+)
 # A value off the default of each run-only field.
 OFF = {
     "training.rate": 0.3,

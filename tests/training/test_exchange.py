@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lib_dlhpc import parallel
 from lib_dlhpc.layout import Part, Place
 from lib_dlhpc.program import Compute
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.exchange import Exchange, exchange_of
 from lib_dlhpc.training.groups import Groups
 from lib_dlhpc.training.network import Network
@@ -16,14 +16,7 @@ from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.synchronous import does
 
-EXPERIMENT = loads("""
-[model]
-name = "cnn-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-""")
+EXPERIMENT = Experiment(model="cnn-digits", dataset="digits", machine="laptop")
 ALONE = SingleRank()
 GROUPS = Groups(ALONE, Place(0, 0, 0, 0), ALONE, ALONE, ALONE, ALONE)
 

@@ -10,33 +10,28 @@ import pytest
 from patience import PATIENCE
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
-IMAGES = loads("""
-[model]
-family = "sequential"
-input = [1, 6, 5]
-layers = [
-    { kind = "conv", channels = 3, kernel = 3, padding = 1 }, { kind = "relu" }, { kind = "flatten" },
-    { kind = "dropout", rate = 0.3 }, { kind = "dense", features = 5 },
-]
-[dataset]
-name = "waves"
-samples = 59
-bytes = 59
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 1
-batch = 20
-precision = "fp64"
-[run]
-epochs = 2
-[training]
-rate = 0.05
-""")
+IMAGES = Experiment(
+    model={
+        "family": "sequential",
+        "input": [1, 6, 5],
+        "layers": [
+            {"kind": "conv", "channels": 3, "kernel": 3, "padding": 1},
+            {"kind": "relu"},
+            {"kind": "flatten"},
+            {"kind": "dropout", "rate": 0.3},
+            {"kind": "dense", "features": 5},
+        ],
+    },
+    dataset={"name": "waves", "samples": 59, "bytes": 59},
+    machine="laptop",
+    strategy={"devices_per_node": 1, "batch": 20, "precision": "fp64"},
+    run={"epochs": 2},
+    training={"rate": 0.05},
+)
 NORMALIZED = {
     "model.layers": [
         {"kind": "conv", "channels": 3, "kernel": 3},

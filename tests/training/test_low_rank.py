@@ -3,24 +3,20 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.low_rank import Factored
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.single_rank import SingleRank
 
-RUN = loads("""
-model = { name = "mlp-digits" }
-dataset = { name = "digits" }
-machine = { name = "laptop" }
-[strategy]
-devices_per_node = 1
-batch = 64
-[run]
-epochs = 20
-[training]
-rate = 0.05
-""")
+RUN = Experiment(
+    model="mlp-digits",
+    dataset="digits",
+    machine="laptop",
+    strategy={"devices_per_node": 1, "batch": 64},
+    run={"epochs": 20},
+    training={"rate": 0.05},
+)
 
 
 def exchange(rank):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import breakdown, span
 from lib_dlhpc.training import rank, trainer
 from lib_dlhpc.training.data import Data, load
@@ -16,22 +16,14 @@ from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.stage import Stage
 from lib_dlhpc.training.trainer import train
 
-DIGITS = loads("""
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-samples = 250
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 1
-batch = 30
-[storage]
-tier = "ssd"
-[training]
-rate = 0.05
-""")
+DIGITS = Experiment(
+    model="mlp-digits",
+    dataset={"name": "digits", "samples": 250},
+    machine="laptop",
+    strategy={"devices_per_node": 1, "batch": 30},
+    storage={"tier": "ssd"},
+    training={"rate": 0.05},
+)
 
 
 def run(changes=(), folder=None):

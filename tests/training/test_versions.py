@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment, loads
 from lib_dlhpc.storage.snapshots import SnapshotError, SnapshotStore, open_snapshots
 from lib_dlhpc.storage.snapshots.plan import (
     Plan,
@@ -17,20 +17,13 @@ from lib_dlhpc.storage.snapshots.plan import (
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
-EXPERIMENT = loads("""
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 1
-batch = 200
-optimizer = "adam"
-[run]
-epochs = 2
-""")  # 1438 samples: 8 steps an epoch
+EXPERIMENT = Experiment(
+    model="mlp-digits",
+    dataset="digits",
+    machine="laptop",
+    strategy={"devices_per_node": 1, "batch": 200, "optimizer": "adam"},
+    run={"epochs": 2},
+)  # 1438 samples: 8 steps an epoch
 SHARED = EXPERIMENT.set({"strategy.microbatches": 2})  # takes the path of partitioned networks
 LOCAL = EXPERIMENT.set({"strategy.update": "local", "strategy.local_steps": 3})
 

@@ -2,25 +2,23 @@
 
 import json
 import sys
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, click, fills, words
+from experiment_page import Now, click, words
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs.network import flat
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.allreduce import drawings as allreduce_drawings
 from lib_dlhpc.explore.allreduce import measured as here
 from lib_dlhpc.explore.allreduce.charts import LINES
 from lib_dlhpc.explore.allreduce.chunks import Chunks
 from lib_dlhpc.explore.allreduce.messages import messages_chart
 from lib_dlhpc.explore.allreduce.nodes import TWO_LEVELS, Nodes, buffers_out, nodes_and_nics
-from lib_dlhpc.explore.allreduce.panel import measured_chart, result_words, run_here
+from lib_dlhpc.explore.allreduce.panel import result_words, run_here
 from lib_dlhpc.explore.allreduce.rounds import Example
 from lib_dlhpc.explore.allreduce.sizes import (
     BANDWIDTHS,
@@ -35,7 +33,6 @@ from lib_dlhpc.explore.allreduce.sizes import (
     winners,
 )
 from lib_dlhpc.explore.allreduce.try_out import try_out
-from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.schedules import COLLECTIVES, schedule
@@ -54,22 +51,6 @@ ROWS = [
 ]
 CLUSTER = Nodes(32, 8, 1, 12.5e9, 150e9, 64e6)
 RING = Example("ring", 4, 8).plan
-
-
-@cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        **message_sizes.view(Flat(32, 1e-5, 2.5e8, 1e9, 1e3)).charts,
-        **nodes_and_nics.view(CLUSTER).charts,
-        "messages": messages_chart(RING, 2),
-        "measured": measured_chart(ROWS),
-    }
-
-
-@pytest.mark.parametrize("name", drawings_of(allreduce_drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, states()[name])
 
 
 def test_no_two_lines_look_alike_without_color() -> None:
@@ -128,7 +109,7 @@ def test_only_those_that_flood_the_nics_meet_the_wall() -> None:
     assert buffers_out("recursive_doubling", 32, 8) == 8 * np.log2(32)
     assert "recursive doubling" in nodes_and_nics.view(CLUSTER).wall
     assert nodes_and_nics.view(CLUSTER._replace(devices=1, nodes=4)).wall == ""
-    times = states()["nics"][0]["sums"]["stop"]
+    times = nodes_and_nics.view(CLUSTER).charts["nics"][0]["sums"]["stop"]
     assert times == sorted(times)
 
 
@@ -151,7 +132,7 @@ def test_the_animation_ends_with_every_contribution_once(
 
 
 def test_every_message_is_a_line_from_its_rank_and_round_to_the_next() -> None:
-    data, summary = states()["messages"]
+    data, summary = messages_chart(RING, 2)
     arrows, rounds = data["arrows"], list(RING)
     assert len(arrows["from"]) == sum(map(len, rounds))
     assert {b - a for a, b in zip(arrows["from"], arrows["to"], strict=True)} == {1}

@@ -1,32 +1,27 @@
 """The lesson on data parallelism: every control moves something, walls stand where they say, laws hold."""
 
 import json
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, click, each_position_shows_its_own, fills, words
+from experiment_page import Now, click, words
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.explore.allreduce.measured import MpiMissing
-from lib_dlhpc.explore.blocks.drawing import drawings_of
-from lib_dlhpc.explore.data_parallel import drawings as data_parallel_drawings
 from lib_dlhpc.explore.data_parallel import here as data_parallel_here
 from lib_dlhpc.explore.data_parallel.bowl import most_stale_rate
 from lib_dlhpc.explore.data_parallel.buckets import (
     BUCKETS,
-    Step,
     bucket_count,
     bucket_wall,
     goyal,
-    one_step,
     step_of,
 )
 from lib_dlhpc.explore.data_parallel.drawings import LINES
 from lib_dlhpc.explore.data_parallel.race import LASTS, Race, courses, the_race
-from lib_dlhpc.explore.data_parallel.real import exchange_chart, exchange_here, exchange_words
+from lib_dlhpc.explore.data_parallel.real import exchange_here, exchange_words
 from lib_dlhpc.explore.data_parallel.scaling import (
     GPUS,
     Scaling,
@@ -58,31 +53,6 @@ RUN = {"ranks": 4, "alpha": 1e-5, "beta": 1e-9, "gamma": 1e-10, "rows": ROWS}
 SETTING = Scaling()
 
 
-@cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        **one_step.view(Step()).charts,
-        **the_slowest.view(Ranks(slow=2.0)).charts,
-        **the_race.view(Race()).charts,
-        **weak_and_strong.view(SETTING).charts,
-        "step_exchange": exchange_chart(ROWS),
-    }
-
-
-EXPERIMENTS = {
-    "one step": one_step,
-    "slowest": the_slowest,
-    "race": the_race,
-    "scaling": weak_and_strong,
-}
-
-
-@pytest.mark.parametrize("name", drawings_of(data_parallel_drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, states()[name])
-
-
 @pytest.mark.parametrize(
     "together",
     [
@@ -94,11 +64,6 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
 def test_no_two_lines_of_a_chart_look_alike_without_color(together: tuple[str, ...]) -> None:
     assert len({json.dumps(LINES[name][1]) for name in together}) == len(together)
     assert len({LINES[name][2] for name in together}) == len(together)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
-    each_position_shows_its_own(EXPERIMENTS[name]())
 
 
 # one step -------------------------------------------------------------------------------------------

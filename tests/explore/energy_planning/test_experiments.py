@@ -1,24 +1,16 @@
 """The lesson on energy and planning: every control moves something, fronts are fronts, a run reports its outcome."""
 
 import json
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button, each_position_shows_its_own, fills, result_text
+from experiment_page import Now, button, result_text
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.drawing import drawings_of
-from lib_dlhpc.explore.energy_planning import drawings, here, swings
+from lib_dlhpc.explore.energy_planning import here, swings
 from lib_dlhpc.explore.energy_planning.best_size import Setting as Size
-from lib_dlhpc.explore.energy_planning.best_size import (
-    best,
-    found_sizes,
-    size_lines,
-    size_view,
-    the_size,
-)
+from lib_dlhpc.explore.energy_planning.best_size import best, found_sizes, size_lines, size_view
 from lib_dlhpc.explore.energy_planning.budget import (
     HOUR,
     KWH,
@@ -27,7 +19,6 @@ from lib_dlhpc.explore.energy_planning.budget import (
     cost_of,
     front_lines,
     planned,
-    the_budget,
     within,
 )
 from lib_dlhpc.explore.energy_planning.charts import CAUSES, LINES, PLACES, SIZES
@@ -59,36 +50,10 @@ from lib_dlhpc.explore.energy_planning.to_accuracy import (
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.planner.sizes import LAYERS
 
-
-@cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        **the_map.view(Run()).charts,
-        **budget_view(Setting()).charts,
-        **size_view(Size()).charts,
-        **the_slack.view(Pipe()).charts,
-        **swings.the_swings.view(swings.Setting()).charts,
-    }
-
-
-EXPERIMENTS = {
-    "map": the_map,
-    "budget": the_budget,
-    "size": the_size,
-    "slack": the_slack,
-    "swings": swings.the_swings,
-    "here": two_plans,
-}
 ONE, OTHER = (
     Ran(10_000.0, seconds, accuracy, 7 * seconds, "modeled")
     for seconds, accuracy in ((1.2, 0.91), (2.4, 0.89))
 )
-
-
-@pytest.mark.parametrize("name", drawings_of(drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, states()[name])
 
 
 def test_nothing_is_said_by_color_alone() -> None:
@@ -96,11 +61,6 @@ def test_nothing_is_said_by_color_alone() -> None:
     assert len({shape for *_, shape in LINES.values()}) == len(LINES)
     assert len({json.dumps(look[1:]) for look in SIZES.values()}) == len(SIZES)
     assert set(CAUSES) == set(by_cause(Run())) and set(PLACES) == set(runs(0.76).named)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
-    each_position_shows_its_own(EXPERIMENTS[name]())
 
 
 # swings ----------------------------------------------------------------------------------------------

@@ -3,26 +3,16 @@
 import json
 import re
 import threading
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import (
-    Now,
-    button,
-    click,
-    controls,
-    each_position_shows_its_own,
-    fills,
-    result_text,
-)
+from experiment_page import Now, button, click, controls, result_text
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.blocks.runner import Cancelled
-from lib_dlhpc.explore.failures import drawings as failures_drawings
 from lib_dlhpc.explore.failures import machine as failures_machine
 from lib_dlhpc.explore.failures.charts import PHASES, TICKS
 from lib_dlhpc.explore.failures.drawings import LINES
@@ -33,7 +23,6 @@ from lib_dlhpc.explore.failures.interval import (
     Setting,
     found,
     interval_wall,
-    loss_view,
     phases_view,
     shares_at,
     simulated_points,
@@ -43,42 +32,13 @@ from lib_dlhpc.explore.failures.live import Outcome, fail_here, mtbf_of, rows_of
 from lib_dlhpc.explore.failures.losses import RUNS, simulated_words
 from lib_dlhpc.explore.failures.machine import Alone, Leg, Survived
 from lib_dlhpc.explore.failures.machine import Setting as Machine
-from lib_dlhpc.explore.failures.network import Trunk
 from lib_dlhpc.explore.failures.questions import ask
-from lib_dlhpc.explore.failures.silent import Setting as Checking
-from lib_dlhpc.explore.failures.silent import checks_view, found_view, the_checks
-from lib_dlhpc.explore.failures.spares import Setting as Spared
-from lib_dlhpc.explore.failures.spares import spares_or_fewer, spares_view
-from lib_dlhpc.explore.failures.versions import written_view
-from lib_dlhpc.explore.failures.ways import (
-    BEST,
-    WAYS,
-    WORDS,
-    costs_view,
-    four_ways,
-    ways_view,
-    ways_walls,
-)
+from lib_dlhpc.explore.failures.ways import BEST, WAYS, WORDS, ways_view, ways_walls
 from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.explore.failures.ways import found as saved
 from lib_dlhpc.launch.local import JobError
 
 HUGE = Setting(131072, 30 * DAY)
-
-
-@cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        "failures_loss": loss_view(Setting(), simulated_points(Setting())),
-        "failures_phases": phases_view(Setting()),
-        "failures_checks": checks_view(Checking(), [(3600.0, 0.2, 0.1, 0.3, 0.2)]),
-        "failures_found": found_view(Checking()),
-        "failures_spares": spares_view(Spared()),
-        "failures_costs": costs_view(Saved()),
-        "failures_ways": ways_view(Saved()),
-        "failures_written": written_view(Trunk()),
-    }
 
 
 ALONE = Alone(1.0, 10.0, 0.5, 0.01, 1000, b"weights", 0.9)
@@ -91,21 +51,11 @@ OWN = Survived(LEGS, 15.0, b"weights")
 OUTCOME = Outcome(Machine(4.0, 100, 2, 0), ALONE, OWN)
 
 
-@pytest.mark.parametrize("name", drawings_of(failures_drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, states()[name])
-
-
 def test_nothing_is_said_by_color_alone() -> None:
     assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     assert len({shape for *_, shape in LINES.values()}) == len(LINES)
     drawn = {kind: look[1:] for kind, look in PHASES.items() if kind != "wait"}
     assert len(set(drawn.values())) == len(drawn)
-
-
-@pytest.mark.parametrize("page", [the_interval, four_ways, spares_or_fewer, the_checks])
-def test_every_position_of_every_control_shows_something_of_its_own(page: Any) -> None:
-    each_position_shows_its_own(page())
 
 
 # the interval ---------------------------------------------------------------------------------------

@@ -2,17 +2,14 @@
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import pytest
-from experiment_page import Now, each_position_shows_its_own, fills, shown
+from experiment_page import Now, each_position_shows_its_own, shown
 
-from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.question import Later
 from lib_dlhpc.explore.hybrid_parallel import deep, domain
-from lib_dlhpc.explore.hybrid_parallel import drawings as hybrid_parallel_drawings
 from lib_dlhpc.explore.hybrid_parallel import map as ways
 from lib_dlhpc.explore.hybrid_parallel.background import aside
 from lib_dlhpc.explore.hybrid_parallel.charts import (
@@ -22,9 +19,7 @@ from lib_dlhpc.explore.hybrid_parallel.charts import (
     Way,
     best_of,
     held_by,
-    memory_state,
     parts_of,
-    terms_state,
 )
 from lib_dlhpc.explore.hybrid_parallel.cosmos import (
     SLABS,
@@ -33,7 +28,6 @@ from lib_dlhpc.explore.hybrid_parallel.cosmos import (
     cubes_wall,
     finer,
     published_step,
-    scaling_view,
     slowness,
     step_of,
     the_cubes,
@@ -45,18 +39,6 @@ from lib_dlhpc.prediction import predict
 FITS = Way(4, 2, 1, 8, 2.0, 10e9, 16e9, "", (1.0,) * len(TERMS), (2e9,) * len(HELD))
 WALL = Way(1, 2, 1, 32, 1.0, 20e9, 16e9, "", (0.5,) * len(TERMS), (4e9,) * len(HELD))
 NEVER = Way(8, 2, 1, 0, illegal="64 GPUs are no multiple")
-
-
-@cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        "hybrid_terms": terms_state({"yours": parts_of(step_of(Cubes()))}),
-        "hybrid_memory": memory_state({"yours": held_by(step_of(Cubes()))}, 16e9),
-        "hybrid_scaling": scaling_view(Cubes()),
-        "hybrid_domain": domain.shares_state(domain.Setting()),
-        "hybrid_map": ways.cells_state([FITS, WALL, NEVER], (1, 2)),
-    }
 
 
 def some(setting: Any) -> Iterator[Way]:
@@ -83,21 +65,14 @@ def some(setting: Any) -> Iterator[Way]:
 
 
 EXPERIMENTS: dict[str, Any] = {
-    "cubes": the_cubes,
     "map": lambda: ways.the_map(some, Now),
     "deep": lambda: deep.the_deep(some, Now),
-    "domain": domain.the_domain,
 }
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lib_dlhpc.explore.hybrid_parallel.background.REST", 0.0)
-
-
-@pytest.mark.parametrize("name", drawings_of(hybrid_parallel_drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, states()[name])
 
 
 @pytest.mark.parametrize("looks", [TERMS, HELD])

@@ -1,23 +1,13 @@
 """The lesson on input: every control moves something, walls stand where they say, figures are the library's."""
 
-import functools
 import json
-from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import controls, each_position_shows_its_own, fills, result_text
+from experiment_page import controls, result_text
 
-from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.io_bottleneck import batch, cache, nodes, writes
-from lib_dlhpc.explore.io_bottleneck import drawings as io_bottleneck_drawings
-from lib_dlhpc.explore.io_bottleneck.charts import (
-    LINES,
-    WORDS,
-    limits_state,
-    measured_state,
-    spread_labels,
-)
+from lib_dlhpc.explore.io_bottleneck.charts import LINES, WORDS, limits_state, spread_labels
 from lib_dlhpc.explore.io_bottleneck.limits import (
     IMAGENET,
     SIZES,
@@ -36,33 +26,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.caching import best, least_recently_used
 from lib_dlhpc.prediction.validate import results
 
-
-@functools.cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        **the_hours.view(Setting()).charts,
-        **cache.the_cache.view(cache.Setting()).charts,
-        **nodes.fanstore.view(nodes.Setting()).charts,
-        **batch.the_batch.view(batch.Setting()).charts,
-        **writes.the_checkpoint.view(writes.Setting()).charts,
-        "io_measured": measured_state({"folder": (1000.0, 950.0, 900.0)}),
-    }
-
-
-EXPERIMENTS = {
-    "hours": the_hours,
-    "cache": cache.the_cache,
-    "nodes": nodes.fanstore,
-    "batch": batch.the_batch,
-    "writes": writes.the_checkpoint,
-}
 V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"
-
-
-@pytest.mark.parametrize("name", drawings_of(io_bottleneck_drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name):
-    fills(name, states()[name])
 
 
 def test_lines_of_a_chart_differ_in_dash_and_symbol():
@@ -70,13 +34,6 @@ def test_lines_of_a_chart_differ_in_dash_and_symbol():
     for names in (ways, ("cached fraction", "hit rate"), ("read", "sent")):
         assert len({json.dumps(LINES[name][1]) for name in names}) == len(names)
         assert len({LINES[name][2] for name in names}) == len(names)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_position_of_every_control_shows_something_of_its_own(name):
-    page = EXPERIMENTS[name]()
-    assert 3 <= len(controls(page)) <= 6
-    each_position_shows_its_own(page)
 
 
 def test_labels_of_lines_that_end_together_are_apart():

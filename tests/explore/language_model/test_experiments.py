@@ -1,18 +1,15 @@
 """The lesson on language models: every control moves something, causes add up, walls say why, a run reports itself."""
 
 import json
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button, each_position_shows_its_own, fills, result_text
+from experiment_page import Now, button, result_text
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.language_model import (
     bubbles,
-    drawings,
     experts,
     here,
     layout,
@@ -39,43 +36,12 @@ from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.explore.language_model.sequences import curves, the_sequence
 
 
-@cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        **the_layout.view(Layout()).charts,
-        **the_sequence.view(Long()).charts,
-        **rollouts.post_training.view(rollouts.Setting()).charts,
-        "llm_bubbles": bubbles.bubbles_state(Pipe()),
-    }
-
-
-EXPERIMENTS = {
-    "layout": layout.the_layout,
-    "bubble": bubbles.the_bubble,
-    "sequence": sequences.the_sequence,
-    "experts": experts.the_experts,
-    "rollouts": rollouts.post_training,
-    "here": layouts_here,
-}
-
-
-@pytest.mark.parametrize("name", drawings_of(drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, states()[name])
-
-
 def test_nothing_is_said_by_color_alone() -> None:
     assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     plain = [color for cause, color in CAUSES.items() if cause not in HATCHED]
     assert len(set(plain)) == len(plain)
     plain = [color for part, color in rollouts.PARTS.items() if part not in rollouts.HATCHED]
     assert len(set(plain)) == len(plain)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
-    each_position_shows_its_own(EXPERIMENTS[name]())
 
 
 # a layout -------------------------------------------------------------------------------------------

@@ -1,18 +1,15 @@
 """The lesson on large batches: every control moves something, walls stand where they say, runs can be cancelled."""
 
 import threading
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button, controls, each_position_shows_its_own, fills, words
+from experiment_page import Now, button, controls, words
 from patience import PATIENCE, eventually
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.blocks.runner import Cancelled
-from lib_dlhpc.explore.large_batch import drawings as large_batch_drawings
 from lib_dlhpc.explore.large_batch.charts import Curve, runs_state
 from lib_dlhpc.explore.large_batch.live import (
     EPOCHS,
@@ -29,47 +26,24 @@ from lib_dlhpc.explore.large_batch.real import RANKS, curve_of, experiment, resu
 from lib_dlhpc.explore.large_batch.rules import (
     BATCHES,
     NAMES,
-    accuracy_view,
     base,
     batch_wall,
     compared,
     growth_table,
-    how_far,
     lars_step,
     mean,
     published,
-    published_error,
     times_base,
-    tuning_view,
 )
 from lib_dlhpc.explore.large_batch.time import (
     Cost,
     saved,
     seconds_to_accuracy,
-    steps_measured,
     steps_to_accuracy,
-    time_to_accuracy,
     time_wall,
 )
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.spec.experiment import load
-
-CURVES = [Curve("LARS 512", [0, 1, 2], [0.1, 0.5, 0.9]), Curve("SGD 512", [0, 1], [0.1, 0.5])]
-
-
-@cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        "published_error": (published_error().data, published_error().summary),
-        "batch_accuracy": accuracy_view(1024),
-        "tuning": tuning_view(1024),
-        "rate_schedule": asked_view(Setting()).charts["rate_schedule"],
-        "live_runs": runs_state(CURVES, 40, (0.9, "the base")),
-        "arrival": (steps_measured().children[0].data, steps_measured().children[0].summary),
-        "time_to_accuracy": time_to_accuracy.view(Cost()).charts["time_to_accuracy"],
-    }
-
 
 RESULT = {"accuracy": 0.93, "terms": {"forward": 0.01, "backward": 0.02}}
 
@@ -96,18 +70,6 @@ class FakeJob:
 
     def cancel(self) -> None:
         self.cancelled = True
-
-
-@pytest.mark.parametrize("name", drawings_of(large_batch_drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, states()[name])
-
-
-@pytest.mark.parametrize("make", [how_far, break_and_repair, time_to_accuracy])
-def test_every_control_moves_something_at_each_of_its_values(make: Any) -> None:
-    page = make()
-    assert 3 <= len(controls(page)) <= 6
-    each_position_shows_its_own(page)
 
 
 def test_the_published_figure_is_flat_then_breaks_for_linear_scaling_alone() -> None:

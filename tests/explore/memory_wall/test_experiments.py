@@ -1,29 +1,17 @@
 """The lesson on memory: every control moves something, walls stand where they say, a run reports its outcome."""
 
 import json
-from functools import cache
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button, each_position_shows_its_own, fills, result_text
+from experiment_page import Now, button, result_text
 from patience import PATIENCE
 
-from lib_dlhpc.explore.blocks.drawing import drawings_of
-from lib_dlhpc.explore.memory_wall import drawings as memory_wall_drawings
 from lib_dlhpc.explore.memory_wall import live as memory_wall_live
 from lib_dlhpc.explore.memory_wall import ways as memory_wall_ways
-from lib_dlhpc.explore.memory_wall.charts import (
-    HIGH,
-    KINDS,
-    LABEL,
-    LETTER,
-    LINES,
-    WIDE,
-    memory_state,
-    thinned,
-)
+from lib_dlhpc.explore.memory_wall.charts import HIGH, KINDS, LABEL, LETTER, LINES, WIDE, thinned
 from lib_dlhpc.explore.memory_wall.ledger import Setting, fullest, in_time, the_ledger
 from lib_dlhpc.explore.memory_wall.live import (
     Outcome,
@@ -35,61 +23,24 @@ from lib_dlhpc.explore.memory_wall.live import (
 )
 from lib_dlhpc.explore.memory_wall.live import Setting as Live
 from lib_dlhpc.explore.memory_wall.live import experiment as live_experiment
-from lib_dlhpc.explore.memory_wall.outside import (
-    RATES,
-    curves,
-    link_wall,
-    needed,
-    out_of_core,
-    seconds,
-)
+from lib_dlhpc.explore.memory_wall.outside import RATES, curves, link_wall, needed, seconds
 from lib_dlhpc.explore.memory_wall.outside import Setting as Away
 from lib_dlhpc.explore.memory_wall.questions import ask
 from lib_dlhpc.explore.memory_wall.ways import Setting as Step
-from lib_dlhpc.explore.memory_wall.ways import (
-    fitting,
-    four_ways,
-    search_html,
-    ways,
-    ways_view,
-    ways_wall,
-)
+from lib_dlhpc.explore.memory_wall.ways import fitting, search_html, ways, ways_view, ways_wall
 from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.prediction import predict
 
-
-@cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        **the_ledger.view(Setting()).charts,
-        **ways_view(Step()).charts,
-        **out_of_core.view(Away()).charts,
-        "memory": memory_state({"weights": 1e9, "activations": 9e9}, 16e9),
-    }
-
-
-EXPERIMENTS = {"ledger": the_ledger, "ways": four_ways, "out of core": out_of_core}
 DONE = CappedRun("", 84e6, 0.2, "0x1p0", "abc")
 AWAY = CappedRun("", 20e6, 0.25, "0x1p0", "abc")
 OUTCOME = Outcome(CappedRun("no room"), DONE, AWAY, (4e9, 4e9))
-
-
-@pytest.mark.parametrize("name", drawings_of(memory_wall_drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, states()[name])
 
 
 def test_nothing_is_said_by_color_alone() -> None:
     assert len({shape for _, shape in KINDS.values()}) == len(KINDS)
     assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     assert len({shape for *_, shape in LINES.values()}) == len(LINES)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
-    each_position_shows_its_own(EXPERIMENTS[name]())
 
 
 # the ledger -----------------------------------------------------------------------------------------

@@ -2,20 +2,17 @@
 
 import json
 import re
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, click, controls, each_position_shows_its_own, fills, result_text
+from experiment_page import Now, click, controls, result_text
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs import layer_times
-from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.blocks.live_run import one_step, with_rate
 from lib_dlhpc.explore.blocks.three_ways import terms_html
-from lib_dlhpc.explore.model_parallel import cuts as stages_of
 from lib_dlhpc.explore.model_parallel import drawings as model_parallel_drawings
 from lib_dlhpc.explore.model_parallel import live
 from lib_dlhpc.explore.model_parallel.cuts import (
@@ -26,7 +23,6 @@ from lib_dlhpc.explore.model_parallel.cuts import (
     cut_wall,
     layer_names,
     stages,
-    where_to_cut,
 )
 from lib_dlhpc.explore.model_parallel.cuts import experiment as of_cut
 from lib_dlhpc.explore.model_parallel.cuts import seconds as cut_seconds
@@ -49,7 +45,6 @@ from lib_dlhpc.explore.model_parallel.pipeline import (
     a_pipeline,
     alone,
     bubble_of,
-    bubble_view,
     formula,
     memory_view,
     pipeline,
@@ -64,7 +59,6 @@ from lib_dlhpc.explore.model_parallel.products import (
     bytes_sent,
     products,
     products_wall,
-    split_products,
 )
 from lib_dlhpc.explore.model_parallel.products import seconds as product_seconds
 from lib_dlhpc.explore.model_parallel.published import published_table
@@ -75,26 +69,6 @@ from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
-
-
-@cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        **split_products.view(Products(gpus=4)).charts,
-        "pipeline_memory": memory_view(Pipe(batch=128)),
-        "pipeline_bubble": bubble_view(Pipe()),
-        "stage_times": stages_of.stages_view(Cut()),
-        "cut_bytes": stages_of.bytes_view(Cut()),
-    }
-
-
-EXPERIMENTS = {"products": split_products, "pipeline": a_pipeline, "cuts": where_to_cut}
-
-
-@pytest.mark.parametrize("name", drawings_of(model_parallel_drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, states()[name], {"middle", "half"})  # the drawing makes these from others
 
 
 @pytest.mark.parametrize(
@@ -108,14 +82,6 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
 def test_no_two_lines_of_a_chart_look_alike_without_color(together: dict[str, Any]) -> None:
     assert len({json.dumps(dash) for _, dash, _ in together.values()}) == len(together)
     assert len({symbol for _, _, symbol in together.values()}) == len(together)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
-    page = EXPERIMENTS[name]()
-    if name == "cuts":  # equal time and equal work are the same cuts of ResNet-50 in four
-        page.children[0].children[0].value = "ResNet-1001"
-    each_position_shows_its_own(page)
 
 
 def test_the_published_table_holds_four_rows_with_an_error_each() -> None:

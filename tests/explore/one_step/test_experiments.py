@@ -239,12 +239,6 @@ def test_a_batch_that_does_not_fit_is_a_wall_and_is_hatched(mine):
 # kernels ----------------------------------------------------------------------------------------------
 
 
-def test_every_position_of_the_kernels_shows_something_of_its_own():
-    page = kernels.step_by_kernels()
-    assert len(controls(page)) == 6
-    each_position_shows_its_own(page)
-
-
 @pytest.mark.parametrize("attention", kernels.ATTENTIONS.values())
 @pytest.mark.parametrize("model", kernels.MODELS.values())
 def test_eager_classes_are_all_of_the_step_that_is_predicted(model, attention):

@@ -1,17 +1,14 @@
 """The lesson on serving: every control moves something, numbers are the engines', a run reports its outcome."""
 
 import json
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import Now, button, each_position_shows_its_own, fills, result_text
+from experiment_page import Now, button, result_text
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.serving import (
-    drafts,
     drawings,
     here,
     lengths,
@@ -56,40 +53,6 @@ FOUND = {
 }
 
 
-@cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        **phases.two_phases.view(Phases()).charts,
-        **memory.sequences_fit.view(Room()).charts,
-        **lengths.long_sequences.view(lengths.Setting()).charts,
-        **load.busy_service.view(Busy()).charts,
-        **prefixes.begin_alike.view(Alike()).charts,
-        **replicas.one_or_eight.view(Eight()).charts,
-        **pools.two_pools.view(Two()).charts,
-        **drafts.small_and_large.view(drafts.Setting()).charts,
-        "serving_here": here.here_state(Here(), FOUND),
-    }
-
-
-EXPERIMENTS = {
-    "phases": phases.two_phases,
-    "memory": memory.sequences_fit,
-    "lengths": lengths.long_sequences,
-    "load": load.busy_service,
-    "prefixes": prefixes.begin_alike,
-    "replicas": replicas.one_or_eight,
-    "pools": pools.two_pools,
-    "drafts": drafts.small_and_large,
-    "here": here.decode_here,
-}
-
-
-@pytest.mark.parametrize("name", drawings_of(drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, states()[name])
-
-
 def test_nothing_is_said_by_color_alone() -> None:
     for styles in (
         drawings.ATTENTION,
@@ -105,11 +68,6 @@ def test_nothing_is_said_by_color_alone() -> None:
         assert len({shape for *_, shape in styles.values()}) == len(styles)
     assert set(drawings.WAYS) == set(BATCHINGS) and set(drawings.REPLICAS) == set(SHAPES.values())
     assert set(TERMS) == set(StepTime().terms) and len(COLORS) == len(TERMS)
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
-    each_position_shows_its_own(EXPERIMENTS[name]())
 
 
 # lengths --------------------------------------------------------------------------------------------

@@ -2,26 +2,14 @@
 
 import json
 import re
-from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
-from experiment_page import click, controls, each_position_shows_its_own, fills, result_text
+from experiment_page import click, controls, result_text
 
-from lib_dlhpc.explore.blocks.drawing import drawings_of
-from lib_dlhpc.explore.traces import drawings as traces_drawings
 from lib_dlhpc.explore.traces import puzzle as traces_puzzle
 from lib_dlhpc.explore.traces import waits as traces
-from lib_dlhpc.explore.traces.charts import (
-    LOOKS,
-    bars_of,
-    coupled_state,
-    efficiency_state,
-    rank_parts,
-    ranks_state,
-    trace_state,
-)
+from lib_dlhpc.explore.traces.charts import LOOKS, bars_of, rank_parts, trace_state
 from lib_dlhpc.explore.traces.panel import TracePanel
 from lib_dlhpc.explore.traces.puzzle import (
     MISTAKES,
@@ -34,28 +22,11 @@ from lib_dlhpc.explore.traces.puzzle import (
     the_finding,
 )
 from lib_dlhpc.explore.traces.questions import ask
-from lib_dlhpc.explore.traces.waits import IN_TURN, NOBODY, Setting, analyzed, read_it, trace
+from lib_dlhpc.explore.traces.waits import IN_TURN, NOBODY, Setting, analyzed, trace
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyze
 
-
-@cache
-def states() -> dict[str, Any]:
-    """Return what each drawing gets, by its name; made where it is looked at, not when tests are collected."""
-    return {
-        "traces_gantt": trace_state(trace(Setting()), analyzed(Setting()).findings[0].where),
-        "traces_ranks": ranks_state(analyzed(Setting())),
-        "traces_efficiency": efficiency_state(analyzed(Setting())),
-        "traces_coupled": coupled_state({"1 + 1": {"simulate": 1.0, "idle": 0.5}}, "1 + 1"),
-    }
-
-
 SETTINGS = [Setting(), Setting(how="sends late"), Setting(how="reads slowly"), Setting(IN_TURN)]
-
-
-@pytest.mark.parametrize("name", drawings_of(traces_drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
-    fills(name, states()[name])
 
 
 def test_nothing_is_said_by_color_alone() -> None:
@@ -100,7 +71,7 @@ def test_a_window_shows_what_lies_in_it_and_no_more() -> None:
     data, _ = trace_state(trace(Setting()), window=(0.1, 0.2))
     bars = data["bars"]
     assert min(bars["start"]) >= 0.1 and max(bars["stop"]) <= 0.2
-    assert len(bars["start"]) < len(states()["traces_gantt"][0]["bars"]["start"]) / 2
+    assert len(bars["start"]) < len(trace_state(trace(Setting()))[0]["bars"]["start"]) / 2
 
 
 def test_a_click_on_a_finding_marks_its_place_and_another_shows_all_again() -> None:
@@ -114,10 +85,6 @@ def test_a_click_on_a_finding_marks_its_place_and_another_shows_all_again() -> N
     assert found[0].sentence.split(",")[0] in panel.said.value
     panel.buttons.children[0].click()
     assert panel.trace.data["room"]["x"] == whole and panel.trace.data["mark"]["x"] == []
-
-
-def test_every_position_of_every_control_shows_something_of_its_own() -> None:
-    each_position_shows_its_own(read_it())
 
 
 def test_walls_say_what_no_network_helps_against_and_where_it_would() -> None:

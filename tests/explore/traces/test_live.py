@@ -25,7 +25,6 @@ from lib_dlhpc.explore.traces.coupled import (
     Setting,
     best,
     costs,
-    couple,
     number_of,
     pace_wall,
     ways,
@@ -231,10 +230,6 @@ def test_for_real_a_late_rank_is_planted_in_an_unmodified_program_and_seen_in_it
 
 
 # the coupled workflow -------------------------------------------------------------------------------
-
-
-def test_every_position_of_every_control_shows_something_of_its_own() -> None:
-    each_position_shows_its_own(couple())
 
 
 def test_bars_are_all_placements_and_the_quickest_is_named() -> None:

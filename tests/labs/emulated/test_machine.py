@@ -7,7 +7,7 @@ import pytest
 from lib_dlhpc.labs.emulated.machine import hidden_share, machine_of, seconds_of, watch
 from lib_dlhpc.labs.findings import seed_of
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import breakdown
 
 LAB = "02_overlap"
@@ -52,14 +52,7 @@ def test_on_every_machine_there_is_something_to_gain_and_a_size_to_choose(checks
 
 
 def test_without_communication_nothing_is_exposed():
-    alone = loads("""
-        [model]
-        name = "mlp-digits"
-        [dataset]
-        name = "digits"
-        [machine]
-        name = "laptop"
-        [strategy]
-        devices_per_node = 1
-    """)
+    alone = Experiment(
+        model="mlp-digits", dataset="digits", machine="laptop", strategy={"devices_per_node": 1}
+    )
     assert hidden_share(simulate(alone)) == 1

@@ -8,7 +8,7 @@ import pytest
 
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.input.readers import AHEAD, Readers
 from lib_dlhpc.training.input.sample_files import SampleFiles
@@ -16,28 +16,18 @@ from lib_dlhpc.training.input.source import readers_of
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
-RUN = loads("""
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-samples = 50
-bytes = "50 kB"
-files = 50
-[machine]
-name = "laptop"
-jitter = 0.0
-[machine.storage.slow]
-scope = "node"
-bandwidth = "1 TB/s"
-[strategy]
-devices_per_node = 1
-batch = 10
-[storage]
-tier = "slow"
-[run]
-epochs = 2
-""")
+RUN = Experiment(
+    model="mlp-digits",
+    dataset={"name": "digits", "samples": 50, "bytes": "50 kB", "files": 50},
+    machine={
+        "name": "laptop",
+        "jitter": 0.0,
+        "storage": {"slow": {"scope": "node", "bandwidth": "1 TB/s"}},
+    },
+    strategy={"devices_per_node": 1, "batch": 10},
+    storage={"tier": "slow"},
+    run={"epochs": 2},
+)
 X = np.random.default_rng(0).random((40, 64), np.float32)
 
 

@@ -5,35 +5,32 @@ import pytest
 
 from lib_dlhpc.costs.reading import cached_share, limits, remote_share
 from lib_dlhpc.simulation.storage import Way
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.input.throttle import Throttle
 from lib_dlhpc.training.single_rank import SingleRank
 
-RUN = loads("""
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-samples = 100
-bytes = "1 MB"
-files = 100
-[machine]
-name = "laptop"
-nodes = 4
-devices_per_node = 1
-[machine.storage.far]
-scope = "shared"
-bandwidth = "10 MB/s"
-metadata_rate = "3 kop/s"
-operation_latency = "2 ms"
-read_latency = "5 ms"
-reader_bandwidth = "5 MB/s"
-read_rate = "2 kop/s"
-[storage]
-tier = "far"
-[run]
-epochs = 1
-""")
+RUN = Experiment(
+    model="mlp-digits",
+    dataset={"name": "digits", "samples": 100, "bytes": "1 MB", "files": 100},
+    machine={
+        "name": "laptop",
+        "nodes": 4,
+        "devices_per_node": 1,
+        "storage": {
+            "far": {
+                "scope": "shared",
+                "bandwidth": "10 MB/s",
+                "metadata_rate": "3 kop/s",
+                "operation_latency": "2 ms",
+                "read_latency": "5 ms",
+                "reader_bandwidth": "5 MB/s",
+                "read_rate": "2 kop/s",
+            }
+        },
+    },
+    storage={"tier": "far"},
+    run={"epochs": 1},
+)
 COOPERATIVE = {"storage.access": "cooperative", "storage.local": "ssd", "strategy.nodes": 4}
 
 
