@@ -93,6 +93,7 @@ def test_walls_say_why(page, eventually):
     eventually(lambda: "Memory" in page.wall(1))
     page.slider(2, "Tokens").press("End")
     eventually(lambda: "Memory: full attention" in page.wall(2))
+    page.choose(3, "Batching", "continuous")
     page.slider(3, "Requests/s").press("End")
     eventually(lambda: "9 of 10 users" in page.wall(3))
     page.slider(4, "Shared").press("End")
