@@ -120,6 +120,31 @@ def require() -> Callable[[object, str], None]:
     return require
 
 
+@pytest.fixture(scope="session")
+def ranks_can_start(require: Callable[[object, str], None]) -> None:
+    """Skips, or fails if told to, where no MPI ranks can be started."""
+    from lib_dlhpc.errors import SpecError
+    from lib_dlhpc.launch.mpi import mpiexec
+
+    try:
+        mpiexec()
+    except SpecError as error:
+        require(False, str(error))
+
+
+@pytest.fixture
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's calibration and list of jobs are not the test's."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_state: None) -> None:
+    """Nor is the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 def _refuse_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
     if require_all() and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr

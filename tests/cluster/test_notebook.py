@@ -10,14 +10,7 @@ from lib_dlhpc.launch import attach
 
 PATIENCE = 180  # s; all of it is taken on a very busy machine only
 
-pytestmark = pytest.mark.usefixtures("slurm", "own_place")
-
-
-@pytest.fixture
-def own_place(tmp_path, monkeypatch):
-    """The lists of jobs and the calibration that this user has are the test's own."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+pytestmark = pytest.mark.usefixtures("slurm", "own_state")
 
 
 def executed(cells, folder):

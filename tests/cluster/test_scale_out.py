@@ -1,7 +1,9 @@
 """Chunks as a job array of a real Slurm: the result of one process; what a killed task leaves is done again."""
 
 import os
+from pathlib import Path
 
+import lost_chunk
 import pytest
 
 from lib_dlhpc.errors import SpecError
@@ -17,26 +19,8 @@ AXES = {
     "strategy.allreduce": ["ring", "hierarchical"],
     "strategy.batch": range(16, 65, 16),
 }
-LOST = """
-import os, signal
-from pathlib import Path
-import numpy as np
-
-def chunk(arguments, number):
-    once = Path(arguments["once"])
-    if number == 2 and not once.exists():
-        once.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return {"square": np.array(number**2)}
-"""
 
 pytestmark = pytest.mark.usefixtures("slurm", "own_state")
-
-
-@pytest.fixture
-def own_state(tmp_path, monkeypatch):
-    """The list of jobs that this user has is the test's own."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -82,16 +66,13 @@ def test_a_plan_as_a_job_array_is_the_plan_of_one_process(tmp_path, monkeypatch,
 def test_a_killed_task_is_reported_and_its_chunks_are_done_by_the_next_call(
     tmp_path, monkeypatch, array
 ):
-    (tmp_path / "modules").mkdir()
-    (tmp_path / "modules" / "lost_chunk.py").write_text(LOST)
-    paths = [str(tmp_path / "modules"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(Path(lost_chunk.__file__).parent), os.environ.get("PYTHONPATH", "")]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     work = Work("lost_chunk:chunk", {"once": str(tmp_path / "once")}, 5)
     with pytest.raises(LostError, match="1 of 2 jobs failed"):
         list(results(work, array))
     held = sorted(path.name for path in (tmp_path / "work").glob("chunk*"))
     assert held == [f"chunk-00000{number}.npz" for number in (0, 1, 3)]
-    monkeypatch.syspath_prepend(tmp_path / "modules")
     assert [int(each["square"]) for each in results(work, array)] == [0, 1, 4, 9, 16]
 
 

@@ -9,23 +9,15 @@ import subprocess
 import sys
 
 import numpy as np
-import psutil
 import pytest
 from patience import PATIENCE, eventually, living
+from short_runs import SHORT, ended
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, Site, attach, start, submit, submit_sweep
-from lib_dlhpc.launch.jobs import ENDS, TICKET, read_ticket
-from lib_dlhpc.spec.experiment import Experiment, dump
+from lib_dlhpc.launch.jobs import TICKET, read_ticket
+from lib_dlhpc.spec.experiment import dump
 
-SHORT = Experiment(
-    model="mlp-digits",
-    dataset="digits",
-    machine="laptop",
-    strategy={"devices_per_node": 2, "batch": 50},
-    storage={"tier": "ssd"},
-    run={"epochs": 2},
-)
 LONG = SHORT.set({"run.epochs": 10_000})
 OFTEN = SHORT.set({"run.checkpoint_interval": 1e-9})
 SLOW = """
@@ -40,12 +32,6 @@ Dense.backward = slow
 SLURM = Site(name="here", ranks_per_node=2)
 
 pytestmark = pytest.mark.usefixtures("slurm", "overdue", "own_state")
-
-
-@pytest.fixture
-def own_state(tmp_path, monkeypatch):
-    """The list of jobs that this user has is the test's own."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def mischievous(folder, monkeypatch, program):
@@ -100,22 +86,6 @@ def control(*words):
 
 def until(holds, job):
     eventually(holds, what=lambda: (job.state, job.why()))
-
-
-def ended(job):
-    """Wait until the job has ended and none of its processes is left; return the state."""
-    until(lambda: job.state in ENDS and not left(job.folder), job)
-    return job.state
-
-
-def left(folder):
-    """The processes of the run in a folder."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        line = process.info["cmdline"] or []
-        if str(folder) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process.pid)
-    return found
 
 
 def ranks_of(job):

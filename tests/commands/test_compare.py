@@ -6,21 +6,13 @@ from pathlib import Path
 import pytest
 
 from lib_dlhpc.cli import main
-from lib_dlhpc.errors import SpecError
 
 DIGITS = str(Path(__file__).parents[2] / "labs" / "experiments" / "digits.toml")
 
 
 @pytest.fixture(autouse=True)
-def _alone(tmp_path, monkeypatch, require):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def _alone(own_state, ranks_can_start, monkeypatch):
     monkeypatch.setattr("lib_dlhpc.comparison.comparison.too_busy", lambda *given: "")
-    from lib_dlhpc.launch.mpi import mpiexec
-
-    try:
-        mpiexec()
-    except SpecError as error:
-        require(False, str(error))
 
 
 def test_it_prints_a_table_of_all_ways(capsys):

@@ -10,6 +10,8 @@ from small_workflow import TEXT
 from lib_dlhpc.cli import main
 from lib_dlhpc.launch import coupled
 
+pytestmark = pytest.mark.usefixtures("ranks_can_start")
+
 
 @pytest.fixture
 def file(tmp_path) -> Path:
@@ -17,18 +19,6 @@ def file(tmp_path) -> Path:
     path = tmp_path / "workflow.toml"
     path.write_text(TEXT.replace('point = "10 ns"', 'point = "10 us"'), encoding="utf-8")
     return path
-
-
-@pytest.fixture(autouse=True)
-def ranks_can_start(require):
-    from lib_dlhpc.errors import SpecError
-    from lib_dlhpc.launch.mpi import mpiexec
-
-    try:
-        found = mpiexec()
-    except SpecError:
-        found = ""
-    require(found, "no mpiexec")
 
 
 def test_three_engines_who_waits_and_the_better_placement(file, capsys, tmp_path):

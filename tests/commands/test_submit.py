@@ -5,42 +5,19 @@ import sys
 
 import pytest
 from patience import eventually
+from short_runs import SHORT
 
 from lib_dlhpc.cli import main
-from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import attach
 from lib_dlhpc.launch.jobs import ENDS
-
-SHORT = """
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-batch = 50
-[storage]
-tier = "ssd"
-[run]
-epochs = 2
-"""
+from lib_dlhpc.spec.experiment import dump
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX")
 
 
 @pytest.fixture(autouse=True)
-def _alone(tmp_path, monkeypatch, require):
-    from lib_dlhpc.launch.mpi import mpiexec
-
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "e.toml").write_text(SHORT)
-    try:
-        mpiexec()
-    except SpecError as error:
-        require(False, str(error))
+def _alone(tmp_path, own_place, ranks_can_start):
+    dump(SHORT, tmp_path / "e.toml")
 
 
 def test_submit_waits_for_a_job_and_reports_it_as_a_run(tmp_path, capsys):

@@ -5,7 +5,6 @@ from datetime import date
 
 import pytest
 
-from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.host import host_class, versions
 from lib_dlhpc.spec.machine import load_machine
@@ -59,13 +58,3 @@ def quick_probes(tmp_path, monkeypatch):
     )
     (tmp_path / "sitecustomize.py").write_text("\n".join(lines))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-
-
-@pytest.fixture
-def mpi(require):
-    from lib_dlhpc.launch.mpi import mpiexec
-
-    try:
-        mpiexec()
-    except SpecError as error:
-        require(False, str(error))

@@ -40,7 +40,7 @@ def _compared(experiment, steps=12, factor=1.0):
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_every_way_has_the_same_terms(mpi, digits, calibrated, quick_probes, split):
+def test_every_way_has_the_same_terms(ranks_can_start, digits, calibrated, quick_probes, split):
     two = digits.set({"strategy.devices_per_node": 2, **SPLITS[split]})
     begin = start_beside if split in PROBED else start
     found = compare(two, machine=calibrated, steps=12, begin=begin)
@@ -59,7 +59,9 @@ def test_every_way_has_the_same_terms(mpi, digits, calibrated, quick_probes, spl
     assert all(name in text for name in found.terms)
 
 
-def test_the_run_folder_is_stored_where_requested_and_removed_otherwise(mpi, digits, tmp_path):
+def test_the_run_folder_is_stored_where_requested_and_removed_otherwise(
+    ranks_can_start, digits, tmp_path
+):
     folders = []
     compare(digits, steps=4, look=lambda job: folders.append(job.folder))
     assert folders and not folders[0].exists()
@@ -70,7 +72,7 @@ def test_the_run_folder_is_stored_where_requested_and_removed_otherwise(mpi, dig
         compare(digits, steps=4, folder=tmp_path / "run")
 
 
-def test_a_look_can_end_the_run(mpi, digits):
+def test_a_look_can_end_the_run(ranks_can_start, digits):
     jobs = []
 
     def look(job):
@@ -110,7 +112,7 @@ def test_a_look_sees_a_queued_run(digits, tmp_path):
     assert seen == ["queued", "queued", "running"]
 
 
-def test_a_run_that_fails_reports_why(mpi, digits):
+def test_a_run_that_fails_reports_why(ranks_can_start, digits):
     with pytest.raises(JobError, match="not finite"):
         compare(digits.set({"training.rate": 1e30}), steps=20)
 
@@ -297,7 +299,7 @@ def test_predictions_and_simulations_are_for_the_slowdown_factors_of_the_moment(
     assert found.step["measured"] == pytest.approx(plain.step["measured"])
 
 
-def test_ranks_measure_the_slowdown_on_a_calibrated_machine(mpi, digits, calibrated):
+def test_ranks_measure_the_slowdown_on_a_calibrated_machine(ranks_can_start, digits, calibrated):
     found = compare(digits, machine=calibrated, steps=8)
     assert min(found.slowdown) > 0
     assert compare(digits, steps=8).slowdown is None

@@ -12,7 +12,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.host import cores
 
 
-def test_several_axes_are_a_grid(mpi, digits, calibrated, monkeypatch):
+def test_several_axes_are_a_grid(ranks_can_start, digits, calibrated, monkeypatch):
     monkeypatch.setattr("lib_dlhpc.comparison.comparison.too_busy", lambda *given: "")
     axes = {"strategy.batch": [16, 32], "ranks": [1, cores() + 1]}
     found = sweep(digits, axes, machine=calibrated, steps=4)
@@ -27,7 +27,7 @@ def test_several_axes_are_a_grid(mpi, digits, calibrated, monkeypatch):
     assert [row["oversubscribed"] for row in rows] == [False, True] * 2
 
 
-def test_repeated_runs_of_settings_are_interleaved(mpi, digits, tmp_path):
+def test_repeated_runs_of_settings_are_interleaved(ranks_can_start, digits, tmp_path):
     found = sweep(digits, {"strategy.batch": [16, 32]}, steps=6, folder=tmp_path, repeats=2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1-1", "1-2", "2-1", "2-2"]
     begun = [(tmp_path / name / "log.txt").stat().st_mtime for name in ("1-1", "2-1", "1-2", "2-2")]
@@ -35,7 +35,7 @@ def test_repeated_runs_of_settings_are_interleaved(mpi, digits, tmp_path):
     assert [row.comparison.steps for row in found.rows] == [10, 10]
 
 
-def test_a_setting_that_cannot_be_is_a_row_that_reports_why(mpi, digits):
+def test_a_setting_that_cannot_be_is_a_row_that_reports_why(ranks_can_start, digits):
     found = sweep(digits, {"strategy.allreduce": ["ring", "rong"]}, steps=4)
     good, bad = found.rows
     assert good.comparison is not None
@@ -72,14 +72,14 @@ def test_columns_are_aligned_and_a_short_row_ends_with_words():
     assert lines == [" a  long head  c", " 1          2  3", "22  words that say why"]
 
 
-def test_errors_are_of_those_that_are_known(mpi, digits):
+def test_errors_are_of_those_that_are_known(ranks_can_start, digits):
     (row,) = sweep(digits, {"ranks": [1]}, steps=4).rows
     assert errors([row.comparison], "predicted") == [abs(row.comparison.error("predicted"))]
     assert inside([row.comparison]) == (0, 0)  # nothing was measured, so there is no band
 
 
 @pytest.mark.parametrize("part", ["data", "tensor", "pipeline"])
-def test_devices_follow_the_parts_of_a_network(mpi, digits, part):
+def test_devices_follow_the_parts_of_a_network(ranks_can_start, digits, part):
     found = sweep(digits, {f"strategy.{part}": [1, 2]}, steps=4)
     assert [row.problem for row in found.rows] == ["", ""]
     assert [row.comparison.placed.ranks for row in found.rows] == [1, 2]

@@ -71,7 +71,7 @@ def test_prediction_and_simulation_have_the_same_rows():
     assert "weight gradients 2" in passes(each["predicted"])[0]
 
 
-def test_so_has_a_run_and_all_are_in_one_chart(mpi):
+def test_so_has_a_run_and_all_are_in_one_chart(ranks_can_start):
     found = compare(loads(HYBRID), steps=5)
     each = found.timelines()
     assert passes(each["measured"]) == passes(each["predicted"])

@@ -10,8 +10,6 @@ from types import SimpleNamespace
 import pytest
 
 import lib_dlhpc
-from lib_dlhpc.errors import SpecError
-from lib_dlhpc.launch.mpi import mpiexec
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TEXT = (DOCS / "recipes.md").read_text(encoding="utf-8")
@@ -27,17 +25,12 @@ def build():
 
 
 @pytest.mark.parametrize("title", RECIPES)
-def test_a_recipe_runs(title, tmp_path, monkeypatch, require):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def test_a_recipe_runs(title, request, own_place, monkeypatch):
     if "to_frame" in RECIPES[title]:  # the lock has neither pandas nor polars
         fake = SimpleNamespace(DataFrame=dict)
         monkeypatch.setattr("lib_dlhpc.results.frames.import_module", lambda library: fake)
     if "compare(" in RECIPES[title]:
-        try:
-            mpiexec()
-        except SpecError as error:
-            require(False, str(error))
+        request.getfixturevalue("ranks_can_start")
     exec(compile(RECIPES[title], f"recipes.md: {title}", "exec"), {"__name__": "__main__"})
 
 

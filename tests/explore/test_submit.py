@@ -15,7 +15,6 @@ from lib_dlhpc.explore.compare.charts import ROWS
 from lib_dlhpc.explore.submit.found import at_site
 from lib_dlhpc.explore.submit.page import Submitted, run_folder, submitted
 from lib_dlhpc.launch import JobError, Site, attach
-from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.spec.experiment import Experiment
 
 SHORT = Experiment(
@@ -28,15 +27,7 @@ SHORT = Experiment(
 LONG = SHORT.set({"run.epochs": 10_000})
 
 
-@pytest.fixture(autouse=True)
-def _own(tmp_path: Path, monkeypatch: Any, require: Any) -> None:
-    """A calibration and a list of jobs of the user's are not this test's."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    try:
-        mpiexec()
-    except SpecError as reason:
-        require(False, str(reason))
+pytestmark = pytest.mark.usefixtures("own_state", "ranks_can_start")
 
 
 def test_one_call_runs_it_and_shows_every_way(tmp_path: Path) -> None:

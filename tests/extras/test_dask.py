@@ -15,18 +15,6 @@ AXES = {
     "strategy.allreduce": ["ring", "hierarchical"],
     "strategy.batch": range(16, 65, 16),
 }
-LOST = """
-import os, signal
-from pathlib import Path
-import numpy as np
-
-def chunk(arguments, number):
-    once = Path(arguments["once"])
-    if number == 2 and not once.exists():
-        once.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return {"square": np.array(number**2)}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +74,7 @@ def test_a_plan_and_many_seeds_have_the_result_of_one_process(cluster, goyal, mo
     assert simulate_seeds(goyal, 20, where=cluster).columns == simulate_seeds(goyal, 20).columns
 
 
-def test_the_chunk_of_a_killed_worker_is_done_again(tmp_path, monkeypatch):
-    (tmp_path / "lost_chunk.py").write_text(LOST)
-    monkeypatch.syspath_prepend(tmp_path)
+def test_the_chunk_of_a_killed_worker_is_done_again(tmp_path):
     work = Work("lost_chunk:chunk", {"once": str(tmp_path / "once")}, 5)
     found = list(results(work, place("dask:1")))
     assert [int(each["square"]) for each in found] == [0, 1, 4, 9, 16]

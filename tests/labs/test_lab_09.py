@@ -43,7 +43,6 @@ from lib_dlhpc.labs.predict_your_cluster.laws import (
     target_finding,
 )
 from lib_dlhpc.labs.predict_your_cluster.tables import check_layout
-from lib_dlhpc.launch.mpi import mpiexec
 
 LAB = "09_predict_your_cluster"
 SURPRISES = (NIC, JITTER, CONTENTION)
@@ -349,18 +348,12 @@ def run_checks(own, *words):
 
 
 @pytest.fixture
-def there(own, require, monkeypatch, tmp_path):
-    """The lab's folder for a machine that is there, empty; a user's calibration and jobs are not this test's."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def there(own, own_state, ranks_can_start, monkeypatch, tmp_path):
+    """The lab's folder for a machine that is there, empty."""
     monkeypatch.setattr(own, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(real_cluster, "SECONDS", 0.5)
     monkeypatch.setattr(real_cluster, "PATIENCE", 180.0)
     monkeypatch.setattr(real_cluster, "EPOCHS", 5)
-    try:
-        mpiexec()
-    except SpecError as reason:
-        require(False, str(reason))
     return own
 
 

@@ -19,10 +19,12 @@ from lib_dlhpc.launch.engines import Engines, engines
 from lib_dlhpc.launch.engines_job import WORD, accept, read
 from lib_dlhpc.launch.folder import errors
 from lib_dlhpc.launch.jobs import ENDS
-from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.launch.task import program
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX")
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX"),
+    pytest.mark.usefixtures("own_place", "ranks_can_start"),
+]
 
 CELLS = (
     "from lib_dlhpc.launch.engines import engines; crew = engines(2, folder='run')",
@@ -33,16 +35,6 @@ CELLS = (
     "pathlib.Path('told.json').write_text(json.dumps(crew.client[:].pull('output', block=True)))",
     "import os; os.kill(os.getpid(), 9)",
 )
-
-
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch, require):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    try:
-        mpiexec()
-    except SpecError as error:
-        require(False, str(error))
 
 
 def of(folder):

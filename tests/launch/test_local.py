@@ -16,47 +16,24 @@ import numpy as np
 import psutil
 import pytest
 from patience import PATIENCE, eventually
+from short_runs import SHORT, ended, left
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, start
-from lib_dlhpc.spec.experiment import dump, loads
+from lib_dlhpc.spec.experiment import dump
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.timeline.store import load as load_timeline
 from lib_dlhpc.training import probe_steps
 from lib_dlhpc.training.probe_steps import WARM_UP, experiments, tiny
 
-SHORT = """
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-batch = 50
-[storage]
-tier = "ssd"
-[run]
-epochs = 2
-"""
+pytestmark = pytest.mark.usefixtures("ranks_can_start")
 # Saved after every step: what is lost is less than one.
 EVERY_STEP = {"run.checkpoint_interval": 1e-9}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _needs_mpi(require):
-    from lib_dlhpc.launch.mpi import mpiexec
-
-    try:
-        mpiexec()
-    except SpecError as error:
-        require(False, str(error))
-
-
 @pytest.fixture
 def experiment():
-    return loads(SHORT)
+    return SHORT
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +43,7 @@ def straight(tmp_path_factory):
     @cache
     def run(epochs=2):
         folder = tmp_path_factory.mktemp("straight") / "run"
-        return start(loads(SHORT).set({"run.epochs": epochs}), 2, folder).wait(), folder
+        return start(SHORT.set({"run.epochs": epochs}), 2, folder).wait(), folder
 
     return run
 
@@ -84,25 +61,6 @@ def mischief(tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(folder))
 
     yield mischief
-
-
-def ended(job):
-    """Wait until the run has ended and none of its processes is left; return the state."""
-    eventually(
-        lambda: job.state != "running" and not left(job.folder),
-        what=lambda: (job.state, left(job.folder)),
-    )
-    return job.state
-
-
-def left(folder):
-    """The processes of the run in a folder."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        line = process.info["cmdline"] or []
-        if str(folder) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process.pid)
-    return found
 
 
 def until_there(path, job):

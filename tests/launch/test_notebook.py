@@ -13,7 +13,6 @@ from patience import eventually
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, submit_task
 from lib_dlhpc.launch.jobs import ENDS
-from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.launch.notebook import notebook, read_notebook, with_parameters
 from lib_dlhpc.launch.task import printed
 
@@ -45,16 +44,6 @@ def living(pid):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
-
-
-@pytest.fixture
-def own_place(tmp_path, monkeypatch, require):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    try:
-        mpiexec()
-    except SpecError as error:
-        require(False, str(error))
 
 
 @settings(max_examples=40)
@@ -101,7 +90,9 @@ def test_what_is_no_notebook_is_refused(tmp_path):
 
 
 @POSIX
-def test_a_partial_notebook_is_returned_and_the_failed_cell_is_named(tmp_path, own_place):
+def test_a_partial_notebook_is_returned_and_the_failed_cell_is_named(
+    tmp_path, own_place, ranks_can_start
+):
     path = written(
         tmp_path / "a b.ipynb",
         "word, ranks = '', 1\nranks = 1\nword = ''",
@@ -127,7 +118,9 @@ def test_a_partial_notebook_is_returned_and_the_failed_cell_is_named(tmp_path, o
 
 
 @POSIX
-def test_cancelled_in_a_cell_it_leaves_nothing_of_what_it_started(tmp_path, own_place):
+def test_cancelled_in_a_cell_it_leaves_nothing_of_what_it_started(
+    tmp_path, own_place, ranks_can_start
+):
     program = tmp_path / "waits.py"
     program.write_text(
         "import os, pathlib, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

@@ -25,18 +25,11 @@ SHORT = Experiment(
 )  # 1438 samples: 15 steps an epoch
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _needs_mpi(require):
-    from lib_dlhpc.launch.mpi import mpiexec
-
-    try:
-        mpiexec()
-    except SpecError as error:
-        require(False, str(error))
+pytestmark = pytest.mark.usefixtures("ranks_can_start")
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory, _needs_mpi):
+def whole(tmp_path_factory, ranks_can_start):
     """An undisturbed run of two ranks: its folder, with versions of steps 4, 8, ..., 28 and 30."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     start(SHORT, 2, folder, snapshot_every=4).wait()

@@ -9,48 +9,30 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
+from short_runs import SHORT, ended
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import BatchJob, JobError, Site, attach, start, submit
 from lib_dlhpc.launch import jobs as jobs_module
 from lib_dlhpc.launch.batch import Stop, wait_for_ranks
-from lib_dlhpc.launch.jobs import ENDS, STATES, TICKET, remembered
+from lib_dlhpc.launch.jobs import STATES, TICKET, remembered
 from lib_dlhpc.launch.local import Job
 from lib_dlhpc.launch.mpi import Overdue
 from lib_dlhpc.launch.schedulers import ask
 from lib_dlhpc.launch.systems import NAMES, Answer, system
 from lib_dlhpc.launch.task import failed
-from lib_dlhpc.spec.experiment import Experiment
 
 PATIENCE = 180  # s; all of it is taken on a very busy machine only
-SHORT = Experiment(
-    model="mlp-digits",
-    dataset="digits",
-    machine="laptop",
-    strategy={"devices_per_node": 2, "batch": 50},
-    storage={"tier": "ssd"},
-    run={"epochs": 2},
-)
 ONE = SHORT.set({"run.epochs": 1})
 LONG = SHORT.set({"run.epochs": 10_000})
 HERE = "jobs of this machine need POSIX"
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason=HERE)
-
-
-@pytest.fixture(autouse=True)
-def _own_state(tmp_path, monkeypatch, require):
-    from lib_dlhpc.launch.mpi import mpiexec
-
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    try:
-        mpiexec()
-    except SpecError as error:
-        require(False, str(error))
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason=HERE),
+    pytest.mark.usefixtures("own_place", "ranks_can_start"),
+]
 
 
 def until(holds, job):
@@ -58,21 +40,6 @@ def until(holds, job):
     while not holds():
         assert time.monotonic() < end, (job.state, job.why())
         time.sleep(0.02)
-
-
-def left(folder):
-    """The processes of the run in a folder."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        line = process.info["cmdline"] or []
-        if str(folder) in line and process.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(process.pid)
-    return found
-
-
-def ended(job):
-    until(lambda: job.state in ENDS and not left(job.folder), job)
-    return job.state
 
 
 def test_a_job_of_this_machine_has_the_face_of_a_run(tmp_path):

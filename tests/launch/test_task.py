@@ -6,9 +6,7 @@ import stat
 import pytest
 
 from lib_dlhpc.cli import main
-from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, attach, submit_task
-from lib_dlhpc.launch.mpi import mpiexec
 from lib_dlhpc.launch.task import TASK, printed, program
 
 WORDS = ["; touch x", "$(touch x)", "a\nb", "'", '"', "`touch x`", "--set", ""]
@@ -29,17 +27,10 @@ if MPI.COMM_WORLD.rank == 1:
 MPI.COMM_WORLD.recv(source=1)
 """
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX")
-
-
-@pytest.fixture(autouse=True)
-def _own_place(tmp_path, monkeypatch, require):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
-    try:
-        mpiexec()
-    except SpecError as error:
-        require(False, str(error))
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX"),
+    pytest.mark.usefixtures("own_place", "ranks_can_start"),
+]
 
 
 def test_words_arrive_as_they_were_typed_on_every_rank(tmp_path):

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from short_runs import SHORT
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import JobError, start
 from lib_dlhpc.launch.network import NetworkError, available, crossover, network
-from lib_dlhpc.spec.experiment import loads
 
 WORKER = str(Path(__file__).with_name("network_worker.py"))
 PATIENCE = 180  # s
@@ -167,35 +167,16 @@ def test_the_command_names_mistakes(words, named, capfd):
     assert named in told and told.count("\n") == 1  # "Measuring ..." is not printed before
 
 
-EXPERIMENT = """
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-batch = 50
-[storage]
-tier = "ssd"
-[run]
-epochs = 2
-"""
-
-
 def test_an_experiment_trains_in_it_as_it_does_outside():
-    experiment = loads(EXPERIMENT)
     with network(2, "200 Mb/s", "0.5 ms") as net:
-        inside = start(experiment, 2, place=net).wait()
-    outside = start(experiment, 2).wait()
+        inside = start(SHORT, 2, place=net).wait()
+    outside = start(SHORT, 2).wait()
     assert inside["ranks"] == 2 and inside["loss"] == outside["loss"]
 
 
 def test_a_run_in_it_can_be_cancelled():
-    long = loads(EXPERIMENT.replace("epochs = 2", "epochs = 10000"))
     with network(2, "10 Mb/s", "5 ms") as net:
-        job = start(long, 2, place=net)
+        job = start(SHORT.set({"run.epochs": 10_000}), 2, place=net)
         while not job.metrics():
             assert job.state == "running", job.why()
         job.cancel()

@@ -1,8 +1,10 @@
 """Chunks in any place: results in order, and what a lost worker leaves."""
 
 import os
+from pathlib import Path
 
 import numpy as np
+import lost_chunk
 import pytest
 
 from lib_dlhpc.launch.systems import NAMES
@@ -10,31 +12,12 @@ from lib_dlhpc.scale_out import LostError, Progress, Work, jobs, place, progress
 from lib_dlhpc.scale_out.places import BATCH
 from lib_dlhpc.scale_out.work import open_folder
 
-LOST = """
-import os, signal
-from pathlib import Path
-import numpy as np
-
-def chunk(arguments, number):
-    once = Path(arguments["once"])
-    if number == 2 and not once.exists():
-        once.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return {"square": np.array(number**2)}
-"""
-
 
 @pytest.fixture
-def lost(tmp_path, monkeypatch):
+def lost(tmp_path, monkeypatch, own_state):
     """Five chunks, of which the third kills its process, the first time."""
-    (tmp_path / "modules").mkdir()
-    (tmp_path / "modules" / "lost_chunk.py").write_text(LOST)
-    monkeypatch.syspath_prepend(
-        tmp_path / "modules"
-    )  # which processes inherit; jobs read the variable
-    paths = [str(tmp_path / "modules"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(Path(lost_chunk.__file__).parent), os.environ.get("PYTHONPATH", "")]  # for jobs
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return Work("lost_chunk:chunk", {"once": str(tmp_path / "once")}, 5)
 
 
