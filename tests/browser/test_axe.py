@@ -44,13 +44,13 @@ def of_alike_cells(page: Any, more: str) -> Any:
     return page
 
 
-def test_texts_that_can_be_read_are_no_finding(page: Any, eventually: Any) -> None:
+def test_texts_that_can_be_read_are_no_finding(page, eventually):
     of_alike_cells(page, "<p>words</p>")
     eventually(lambda: findings(page) == [], lambda: str(findings(page)))
 
 
 @pytest.mark.parametrize("place", HARD)
-def test_one_place_that_cannot_be_read_is_found(page: Any, eventually: Any, place: str) -> None:
+def test_one_place_that_cannot_be_read_is_found(page, eventually, place):
     of_alike_cells(page, HARD[place])
     for look in (low_contrast, findings):
         found = eventually(lambda look=look: look(page))

@@ -83,13 +83,13 @@ def hostile(tmp_path_factory: Any) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("name", CHIPS.values())
-def test_each_preset_is_shown(page: Any, name: str) -> None:
+def test_each_preset_is_shown(page, name):
     chip(page, name)
     tells(page.locator(".dl-nums"), "Time to train", "MFU")
     has(page.get_by_role("img", name="Where the time of one step goes"))
 
 
-def test_every_control_moves_a_number_of_a_preset_that_it_applies_to(page: Any) -> None:
+def test_every_control_moves_a_number_of_a_preset_that_it_applies_to(page):
     has(page.locator("[data-field]"), len(CONTROLS))
     seen: set[str] = set()
     for preset in (GOYAL, GPT3, "CosmoFlow"):
@@ -105,9 +105,7 @@ def test_every_control_moves_a_number_of_a_preset_that_it_applies_to(page: Any) 
             seen.add(field)
 
 
-def test_how_tokens_travel_to_experts_moves_numbers_and_comes_back(
-    page: Any, eventually: Any
-) -> None:
+def test_how_tokens_travel_to_experts_moves_numbers_and_comes_back(page, eventually):
     fields = [f"strategy.{name}" for name in ("expert_exchange", "expert_wire", "experts")]
     chip(page, GPT3)
     assert not applying(page) & {*fields}
@@ -126,7 +124,7 @@ def test_how_tokens_travel_to_experts_moves_numbers_and_comes_back(
     assert moves(page, fields[2])
 
 
-def test_a_control_says_its_value_and_goes_back(page: Any, eventually: Any) -> None:
+def test_a_control_says_its_value_and_goes_back(page, eventually):
     chip(page, GOYAL)
     line = control(page, "strategy.nodes")
     handle, output = line.locator("input[type=range]"), line.locator("output")
@@ -136,7 +134,7 @@ def test_a_control_says_its_value_and_goes_back(page: Any, eventually: Any) -> N
     eventually(lambda: output.inner_text() == "32")
 
 
-def test_undo_and_redo(page: Any, eventually: Any) -> None:
+def test_undo_and_redo(page, eventually):
     number = page.locator(".dl-nums dd").first
     chip(page, GOYAL)
     eventually(lambda: "59.8" in number.inner_text())
@@ -147,7 +145,7 @@ def test_undo_and_redo(page: Any, eventually: Any) -> None:
     eventually(lambda: "59.8" not in number.inner_text())
 
 
-def test_why_gpt3_does_not_fit_and_what_makes_it_fit(page: Any) -> None:
+def test_why_gpt3_does_not_fit_and_what_makes_it_fit(page):
     chip(page, GPT3)
     for field in ("strategy.tensor", "strategy.pipeline"):
         changes(page, lambda f=field: part(page, f, "1").check(force=True), field)
@@ -157,7 +155,7 @@ def test_why_gpt3_does_not_fit_and_what_makes_it_fit(page: Any) -> None:
     tells(page.locator(".dl-main"), "✓ fits")
 
 
-def test_a_pinned_baseline_stays_and_differences_are_named(page: Any) -> None:
+def test_a_pinned_baseline_stays_and_differences_are_named(page):
     chip(page, GPT3)
     page.get_by_role("button", name="Pin as baseline A").click()
     selective = part(page, "strategy.recompute", "selective")
@@ -165,7 +163,7 @@ def test_a_pinned_baseline_stays_and_differences_are_named(page: Any) -> None:
     tells(page.locator(".dl-said"), "recompute full → selective", "step takes", "less")
 
 
-def test_reload_and_back_bring_the_same_picture(page: Any, eventually: Any) -> None:
+def test_reload_and_back_bring_the_same_picture(page, eventually):
     address, number = "location.hash", page.locator(".dl-nums dd").first
     eventually(lambda: "strategy.recompute" in page.evaluate(address))
     now = number.inner_text()
@@ -181,12 +179,12 @@ def test_reload_and_back_bring_the_same_picture(page: Any, eventually: Any) -> N
     eventually(lambda: number.inner_text() == now, what="the picture after going back")
 
 
-def test_an_address_that_is_wrong_names_what_was_ignored(page: Any) -> None:
+def test_an_address_that_is_wrong_names_what_was_ignored(page):
     page.evaluate("location.hash = '#v1&preset=goyal-2017&strategy.nodes=many'")
     tells(page.locator(".dl-main"), "Ignored", "many")
 
 
-def test_a_limit_says_by_how_much_and_the_charts_stay(page: Any, eventually: Any) -> None:
+def test_a_limit_says_by_how_much_and_the_charts_stay(page, eventually):
     chip(page, GOYAL)
     handle = control(page, "strategy.batch").locator("input")
     # Advice that arrives late draws the controls anew, which may swallow a key.
@@ -195,7 +193,7 @@ def test_a_limit_says_by_how_much_and_the_charts_stay(page: Any, eventually: Any
     has(page.get_by_role("img", name="Where the time of one step goes"))
 
 
-def test_every_number_opens_to_formula_inputs_and_source(page: Any, eventually: Any) -> None:
+def test_every_number_opens_to_formula_inputs_and_source(page, eventually):
     chip(page, GOYAL)
     opener = page.get_by_role("button", name="Every number")
     opener.focus()
@@ -207,7 +205,7 @@ def test_every_number_opens_to_formula_inputs_and_source(page: Any, eventually: 
     opener.click()
 
 
-def test_a_saved_experiment_is_what_is_shown_and_loads_back(page: Any, eventually: Any) -> None:
+def test_a_saved_experiment_is_what_is_shown_and_loads_back(page, eventually):
     number, editor = page.locator(".dl-nums dd").first, page.locator(".dlhpc-file textarea")
 
     def nodes() -> int:
@@ -233,7 +231,7 @@ def test_a_saved_experiment_is_what_is_shown_and_loads_back(page: Any, eventuall
     eventually(lambda: number.inner_text().split()[:2] == shown)
 
 
-def test_no_file_harms_the_page(page: Any, eventually: Any, hostile: dict[str, Path]) -> None:
+def test_no_file_harms_the_page(page, eventually, hostile):
     problem, headline = page.locator(".dlhpc-file .problem"), page.locator(".dl-nums")
     alarms: list[str] = []
     page.on("dialog", lambda dialog: (alarms.append(dialog.message), dialog.dismiss()))
@@ -246,9 +244,7 @@ def test_no_file_harms_the_page(page: Any, eventually: Any, hostile: dict[str, P
 
 
 @pytest.mark.parametrize("name", ["broken", "huge"])
-def test_what_was_wrong_with_a_file_goes_with_the_next_experiment(
-    page: Any, eventually: Any, hostile: dict[str, Path], name: str
-) -> None:
+def test_what_was_wrong_with_a_file_goes_with_the_next_experiment(page, eventually, hostile, name):
     """The kernel refuses a broken file; the browser refuses one that is too large, and does not send it."""
     problem, (_, words) = page.locator(".dlhpc-file .problem"), HOSTILE[name]
     use(page, hostile[name])
@@ -259,7 +255,7 @@ def test_what_was_wrong_with_a_file_goes_with_the_next_experiment(
     eventually(lambda: words in problem.inner_text(), what=f"{name}, a second time")
 
 
-def test_a_mistake_typed_into_the_text_is_reported(page: Any, eventually: Any) -> None:
+def test_a_mistake_typed_into_the_text_is_reported(page, eventually):
     chip(page, GOYAL)
     page.get_by_text("The experiment as text").click()
     editor = page.get_by_role("textbox", name="Experiment as TOML")
@@ -270,14 +266,12 @@ def test_a_mistake_typed_into_the_text_is_reported(page: Any, eventually: Any) -
     eventually(lambda: "bigbasin has 44" in problem.inner_text())
 
 
-def test_a_visitor_sees_no_source_and_costs_little_memory(
-    page: Any, explorer: tuple[str, int], eventually: Any
-) -> None:
+def test_a_visitor_sees_no_source_and_costs_little_memory(page, explorer, eventually):
     eventually(lambda: "from lib_dlhpc" not in page.content())
     assert 0 < largest_kernel(explorer[1]) < MOST_MEMORY
 
 
-def test_a_kernel_dies_with_its_page(explorer: Any, chromium: Any, eventually: Any) -> None:
+def test_a_kernel_dies_with_its_page(explorer, chromium, eventually):
     page = chromium.new_page()
     page.set_default_timeout(PATIENCE * 1000)
     page.goto(explorer[0])
@@ -297,5 +291,5 @@ def test_a_kernel_dies_with_its_page(explorer: Any, chromium: Any, eventually: A
     eventually(lambda: not alive(), what="the end of the kernel")
 
 
-def test_it_is_for_everybody_at_every_width(page: Any, eventually: Any) -> None:
+def test_it_is_for_everybody_at_every_width(page, eventually):
     everyone_can_use(page)

@@ -71,7 +71,7 @@ def results(page: Any) -> Any:
 # plan -----------------------------------------------------------------------------------------------
 
 
-def test_a_plan_is_found_applied_and_undone(page: Any, eventually: Any) -> None:
+def test_a_plan_is_found_applied_and_undone(page, eventually):
     def number() -> str:
         return str(page.evaluate(NUMBERS).split(",")[0])
 
@@ -90,7 +90,7 @@ def test_a_plan_is_found_applied_and_undone(page: Any, eventually: Any) -> None:
     tells(layouts.first, "pipeline 2 → 1")
 
 
-def test_a_plan_says_how_far_it_is_and_can_be_cancelled(page: Any, eventually: Any) -> None:
+def test_a_plan_says_how_far_it_is_and_can_be_cancelled(page, eventually):
     chip(page, "GPT-3 on 1,024 A100")
     again = page.get_by_role("button", name="Plan again")
     changes(page, again.click, "Plan again")
@@ -102,7 +102,7 @@ def test_a_plan_says_how_far_it_is_and_can_be_cancelled(page: Any, eventually: A
 
 
 @pytest.mark.parametrize("name", [".dl-bar > span", ".dl-sections > *"])
-def test_the_buttons_are_in_one_row(page: Any, name: str) -> None:
+def test_the_buttons_are_in_one_row(page, name):
     tops = page.locator(name).evaluate_all("all => all.map(one => one.getBoundingClientRect().top)")
     assert len(tops) > 1 and len(set(tops)) == 1
 
@@ -110,7 +110,7 @@ def test_the_buttons_are_in_one_row(page: Any, name: str) -> None:
 # simulate -------------------------------------------------------------------------------------------
 
 
-def test_a_step_is_simulated_beside_its_prediction_and_why_they_differ(page: Any) -> None:
+def test_a_step_is_simulated_beside_its_prediction_and_why_they_differ(page):
     chip(page, GOYAL)
     section(page, "Simulate this step")
     words = ("predicted", "simulated, rounds", "one step", "waiting for the slowest")
@@ -119,7 +119,7 @@ def test_a_step_is_simulated_beside_its_prediction_and_why_they_differ(page: Any
     has(page.locator(f"{GANTT}[aria-label*='The others wait for it']"))
 
 
-def test_each_control_of_the_simulation_moves_something(page: Any, eventually: Any) -> None:
+def test_each_control_of_the_simulation_moves_something(page, eventually):
     pictures = page.locator(f"{GANTT} svg")
     dropdown(page, "Fidelity").select_option(index=1)
     tells(results(page), "simulated, events")
@@ -138,9 +138,7 @@ def test_each_control_of_the_simulation_moves_something(page: Any, eventually: A
     tells(results(page), "One step on 256 ranks")
 
 
-def test_a_simulation_follows_the_page_or_is_marked_as_of_other_settings(
-    page: Any, eventually: Any
-) -> None:
+def test_a_simulation_follows_the_page_or_is_marked_as_of_other_settings(page, eventually):
     handle = control(page, "strategy.nodes").locator("input")
     handle.press("ArrowLeft")
     tells(results(page), "One step on 128 ranks")
@@ -156,7 +154,7 @@ def test_a_simulation_follows_the_page_or_is_marked_as_of_other_settings(
     eventually(lambda: "simulated, events" not in results(page).inner_text())
 
 
-def test_too_many_messages_are_reported_and_not_simulated(page: Any, eventually: Any) -> None:
+def test_too_many_messages_are_reported_and_not_simulated(page, eventually):
     chip(page, GOYAL)
     control(page, "strategy.allreduce").locator("select").select_option(label="ring")
     dropdown(page, "Fidelity").select_option(index=1)
@@ -165,7 +163,7 @@ def test_too_many_messages_are_reported_and_not_simulated(page: Any, eventually:
     eventually(lambda: "each followed on its own" not in results(page).inner_text())
 
 
-def test_a_bar_says_what_it_is(page: Any) -> None:
+def test_a_bar_says_what_it_is(page):
     bar = page.locator(f"{GANTT} svg .mark-rect path").nth(3)
     settled(page)
     bar.hover()
@@ -183,9 +181,7 @@ def section_closed(page: Any, name: str) -> None:
 # sweep ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_too_large_for_this_machine_is_predicted_all_the_same(
-    page: Any, eventually: Any
-) -> None:
+def test_what_is_too_large_for_this_machine_is_predicted_all_the_same(page, eventually):
     chip(page, GOYAL)
     section(page, "Sweep a setting")
     tells(results(page), "No setting can be run here.", "shortest at 256")
@@ -193,7 +189,7 @@ def test_what_is_too_large_for_this_machine_is_predicted_all_the_same(
 
 
 @pytest.mark.parametrize("varied", VARIED)
-def test_whatever_is_varied_has_a_chart_of_its_own(page: Any, varied: str) -> None:
+def test_whatever_is_varied_has_a_chart_of_its_own(page, varied):
     if varied == VARIED[0]:
         use(page, DIGITS.format(ranks=2, batch=32))
         tells(page.locator(".dl-nums"), "epoch of digits")
@@ -201,7 +197,7 @@ def test_whatever_is_varied_has_a_chart_of_its_own(page: Any, varied: str) -> No
     tells(results(page), f"{varied}: predicted, one step")
 
 
-def test_own_values_move_the_chart_and_a_mistake_is_reported(page: Any) -> None:
+def test_own_values_move_the_chart_and_a_mistake_is_reported(page):
     dropdown(page, "Vary").select_option(label="Batch per device")
     tells(results(page), "Batch per device: predicted, one step")
     settled(page)
@@ -214,13 +210,13 @@ def test_own_values_move_the_chart_and_a_mistake_is_reported(page: Any) -> None:
     tells(results(page), "Batch per replica 'many'", "at 8.")
 
 
-def test_the_own_machine_gives_bands(page: Any) -> None:
+def test_the_own_machine_gives_bands(page):
     control(page, "machine.name").locator("select").select_option(index=0)
     tells(results(page), "90% bands: by the intervals", "calibrated on")
     has(page.locator(".dlhpc-plot[aria-label*='One step takes'][aria-label*=' to ']"))
 
 
-def test_a_click_measures_what_can_be_run_here(page: Any, eventually: Any) -> None:
+def test_a_click_measures_what_can_be_run_here(page, eventually):
     use(page, DIGITS.format(ranks=1, batch=32))  # two ranks run below
     calibrated = "90% bands: by the intervals"
     eventually(lambda: calibrated not in results(page).inner_text(), what="another machine")
@@ -246,7 +242,7 @@ def test_a_click_measures_what_can_be_run_here(page: Any, eventually: Any) -> No
 # run here -------------------------------------------------------------------------------------------
 
 
-def test_what_is_too_large_for_this_machine_says_why(page: Any, eventually: Any) -> None:
+def test_what_is_too_large_for_this_machine_says_why(page, eventually):
     chip(page, GOYAL)
     section(page, "Run here")
     run = page.get_by_role("button", name="Run", exact=True)
@@ -257,9 +253,7 @@ def test_what_is_too_large_for_this_machine_says_why(page: Any, eventually: Any)
     eventually(run.is_enabled)
 
 
-def test_a_click_runs_it_and_another_experiment_takes_the_result_away(
-    page: Any, eventually: Any
-) -> None:
+def test_a_click_runs_it_and_another_experiment_takes_the_result_away(page, eventually):
     page.get_by_role("button", name="Run", exact=True).click()
     eventually(lambda: judged(results(page)), what="the run")
     tells(results(page), "measured here", "simulated (events)", "one step", "backward")
@@ -268,7 +262,7 @@ def test_a_click_runs_it_and_another_experiment_takes_the_result_away(
     eventually(lambda: "measured here" not in results(page).inner_text())
 
 
-def test_calibration_shows_how_far_it_is_and_can_be_cancelled(page: Any, eventually: Any) -> None:
+def test_calibration_shows_how_far_it_is_and_can_be_cancelled(page, eventually):
     start = page.get_by_role("button", name="Calibrate this machine")
     changes(page, start.click, "Calibrate")
     tells(results(page), "Measuring matmuls")
@@ -278,7 +272,7 @@ def test_calibration_shows_how_far_it_is_and_can_be_cancelled(page: Any, eventua
 
 
 @pytest.mark.parametrize("width", [1280, 800, 390])
-def test_open_sections_are_as_wide_as_their_window(page: Any, eventually: Any, width: int) -> None:
+def test_open_sections_are_as_wide_as_their_window(page, eventually, width):
     page.set_viewport_size({"width": width, "height": 900})
     for name in ("Simulate this step", "Sweep a setting"):
         section(page, name)

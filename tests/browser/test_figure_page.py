@@ -1,7 +1,6 @@
 """Figures on a page: they draw, follow the controls, share one Vega, and leave nothing behind."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -123,7 +122,7 @@ def page(gallery: tuple[str, int], open_lasting_page: Callable[..., Any]) -> Any
     return drawn(open_lasting_page(f"{gallery[0]}voila/render/01_two.ipynb"))
 
 
-def test_the_words_and_numbers_say_what_the_drawing_shows(eventually: Any, page: Any) -> None:
+def test_the_words_and_numbers_say_what_the_drawing_shows(eventually, page):
     plot = page.get_by_role("img", name="Bars. Bar a is 10.").first
     plot.focus()
     page.keyboard.press("Tab")
@@ -134,7 +133,7 @@ def test_the_words_and_numbers_say_what_the_drawing_shows(eventually: Any, page:
     eventually(lambda: cells.all_inner_texts() == ["a", "11", "b", "89"])
 
 
-def test_figures_share_one_vega_that_the_browser_may_keep(eventually: Any, page: Any) -> None:
+def test_figures_share_one_vega_that_the_browser_may_keep(eventually, page):
     entries = "performance.getEntriesByType('resource').map(e => [e.name, e.decodedBodySize])"
     vega = eventually(lambda: [size for name, size in page.evaluate(entries) if "/vega-" in name])
     assert len(vega) == 1 and vega[0] < 1e6
@@ -142,11 +141,11 @@ def test_figures_share_one_vega_that_the_browser_may_keep(eventually: Any, page:
     eventually(lambda: page.evaluate("document.documentElement.outerHTML.length") < 500_000)
 
 
-def test_mathematics_is_set_without_a_network(page: Any) -> None:
+def test_mathematics_is_set_without_a_network(page):
     page.wait_for_selector("mjx-container")
 
 
-def test_a_control_moves_the_bars_of_all_figures(eventually: Any, page: Any) -> None:
+def test_a_control_moves_the_bars_of_all_figures(eventually, page):
     before = eventually(lambda: (bars := page.evaluate(BARS, 0)) and bars[1] > bars[0] > 0 and bars)
     picture = page.locator(".dlhpc-plot").first.screenshot()
     page.get_by_role("slider").press("PageUp")
@@ -155,7 +154,7 @@ def test_a_control_moves_the_bars_of_all_figures(eventually: Any, page: Any) -> 
     eventually(lambda: page.locator(".dlhpc-plot").first.screenshot() != picture)
 
 
-def test_the_last_state_wins_under_fast_dragging(eventually: Any, page: Any) -> None:
+def test_the_last_state_wins_under_fast_dragging(eventually, page):
     box = page.get_by_role("slider").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.mouse.move(x, y)
@@ -171,8 +170,8 @@ def test_the_last_state_wins_under_fast_dragging(eventually: Any, page: Any) -> 
 
 
 def test_a_narrow_page_has_names_of_lines_in_its_legend_and_names_of_bars_above_them(
-    eventually: Any, gallery: tuple[str, int], open_page: Any
-) -> None:
+    eventually, gallery, open_page
+):
     page = drawn(open_page(f"{gallery[0]}voila/render/04_lines.ipynb"), 2)
     at_ends = "() => [...document.querySelectorAll('.dlhpc-plot text')].filter(t => t.textContent === 'sent').length"
     plotted = "n => document.querySelectorAll('.dlhpc-plot')[n].querySelector('.background').getBBox().width"
@@ -210,8 +209,8 @@ def test_a_track_is_filled_up_to_its_handle(page: Any, eventually: Any) -> None:
 
 
 def test_a_section_without_a_figure_fills_both_columns_and_its_formula_fits_a_phone(
-    eventually: Any, gallery: tuple[str, int], open_page: Any
-) -> None:
+    eventually, gallery, open_page
+):
     page = open_page(f"{gallery[0]}voila/render/05_prose.ipynb")
     page.wait_for_selector("mjx-container")
     left = "name => document.querySelector(name).getBoundingClientRect().left"
@@ -223,7 +222,7 @@ def test_a_section_without_a_figure_fills_both_columns_and_its_formula_fits_a_ph
 
 
 @pytest.mark.parametrize("width", [1280, 800])
-def test_a_figure_fits_its_page(eventually: Any, page: Any, width: int) -> None:
+def test_a_figure_fits_its_page(eventually, page, width):
     page.set_viewport_size({"width": width, "height": 900})
     eventually(lambda: page.evaluate("document.documentElement.scrollWidth") <= width)
 
@@ -236,14 +235,14 @@ def test_a_figure_fits_its_page(eventually: Any, page: Any, width: int) -> None:
     eventually(lambda: page.locator(DRAWN).first.bounding_box()["width"] <= 640)
 
 
-def test_a_figure_out_of_sight_follows_when_the_controls_rest(eventually: Any, page: Any) -> None:
+def test_a_figure_out_of_sight_follows_when_the_controls_rest(eventually, page):
     before = page.evaluate(BARS, 1)[0]
     page.add_style_tag(content=".dlhpc-figure-view:last-child { margin-top: 3000px; }")
     page.get_by_role("slider").press("PageDown")
     eventually(lambda: page.evaluate(BARS, 1)[0] < before)
 
 
-def test_the_page_can_be_dark(eventually: Any, page: Any) -> None:
+def test_the_page_can_be_dark(eventually, page):
     page.emulate_media(color_scheme="dark")
     ink = "getComputedStyle(document.querySelector('.dlhpc-plot .role-axis-label text')).fill"
     paper = "getComputedStyle(document.body).backgroundColor"
@@ -254,13 +253,11 @@ def test_the_page_can_be_dark(eventually: Any, page: Any) -> None:
     eventually(lambda: light(ink) > 0.7 and light(paper) < 0.2)
 
 
-def test_a_visitor_costs_little_memory(page: Any, gallery: tuple[str, int]) -> None:
+def test_a_visitor_costs_little_memory(page, gallery):
     assert 0 < largest_kernel(gallery[1]) < MOST_MEMORY
 
 
-def test_a_page_that_hears_late_is_whole_and_takes_its_kernel_with_it(
-    eventually: Any, page: Any, gallery: tuple[str, int]
-) -> None:
+def test_a_page_that_hears_late_is_whole_and_takes_its_kernel_with_it(eventually, page, gallery):
     server = gallery[1]
     (first,) = eventually(lambda: len(found := kernels(server)) == 1 and found)
     page.add_init_script(LATE)
@@ -271,13 +268,13 @@ def test_a_page_that_hears_late_is_whole_and_takes_its_kernel_with_it(
     eventually(lambda: kernels(server) == [])
 
 
-def test_a_stopped_server_leaves_no_kernel(eventually: Any, notebook: Any, tmp_path: Path) -> None:
+def test_a_stopped_server_leaves_no_kernel(eventually, notebook, tmp_path):
     with served(notebook(tmp_path / "one.ipynb", "1 + 1"), preheat=1) as (_, server):
         left = eventually(lambda: kernels(server))
     assert psutil.wait_procs(left, timeout=PATIENCE)[1] == []
 
 
-def test_a_folder_is_a_gallery(gallery: tuple[str, int], open_page: Any, eventually: Any) -> None:
+def test_a_folder_is_a_gallery(gallery, open_page, eventually):
     page = open_page(gallery[0])
     eventually(lambda: page.title() == "What-if lab for deep learning on HPC")
     names = page.locator(".name")
@@ -292,9 +289,7 @@ def test_a_folder_is_a_gallery(gallery: tuple[str, int], open_page: Any, eventua
     page.wait_for_selector(".dlhpc-gallery")
 
 
-def test_sources_and_tracebacks_stay_on_the_server(
-    gallery: tuple[str, int], open_page: Any, eventually: Any
-) -> None:
+def test_sources_and_tracebacks_stay_on_the_server(gallery, open_page, eventually):
     page = open_page(f"{gallery[0]}voila/render/03_bad.ipynb")
     page.wait_for_selector("text=error when executing")
     for words in ("entrusted_word", "ZeroDivisionError"):

@@ -28,14 +28,14 @@ def page(server: tuple[str, int], open_lasting_page: Any, eventually: Any) -> An
     return open_lasting_page(server[0], reduced_motion="no-preference")
 
 
-def test_it_is_there_without_a_kernel(page: Any, server: tuple[str, int]) -> None:
+def test_it_is_there_without_a_kernel(page, server):
     has(page.locator("#step rect").first)
     assert not kernels(server[1])
     has(page.locator(".module"), len(course.PATH))
 
 
 @pytest.mark.parametrize("control", ["GPUs", "Network"])
-def test_each_control_moves_picture_and_numbers(page: Any, eventually: Any, control: str) -> None:
+def test_each_control_moves_picture_and_numbers(page, eventually, control):
     look = "[step.innerHTML, grid.innerHTML, speedup.textContent, minutes.textContent].join()"
     before = page.evaluate(look)
     page.get_by_role("slider", name=control, exact=True).press("ArrowLeft")
@@ -44,7 +44,7 @@ def test_each_control_moves_picture_and_numbers(page: Any, eventually: Any, cont
     eventually(lambda: page.evaluate(look) == before)
 
 
-def test_every_link_leads_to_a_page(page: Any) -> None:
+def test_every_link_leads_to_a_page(page):
     """Notebooks, which would start a kernel each, are files of modules/: see tests/explore."""
     links = "[...document.links].map(each => each.href.split('#')[0])"
     found = {to for to in page.evaluate(links) if to.startswith(page.url.split("#")[0])}
@@ -53,14 +53,14 @@ def test_every_link_leads_to_a_page(page: Any) -> None:
     tells(page.locator("footer"), "BSD-3-Clause", "How to cite")
 
 
-def test_what_was_done_is_shown_and_a_newcomer_has_done_nothing(page: Any) -> None:
+def test_what_was_done_is_shown_and_a_newcomer_has_done_nothing(page):
     has(page.locator(".done:not([hidden])"), 0)
     page.evaluate('localStorage.setItem(\'dlhpc-progress\', \'{"02": {"done": 3, "of": 11}}\')')
     page.reload()
     tells(page.locator(".module[data-number='02'] .done"), "3 of 11 done")
 
 
-def test_a_point_leads_to_its_row(page: Any) -> None:
+def test_a_point_leads_to_its_row(page):
     has(page.locator("#proof a[tabindex='0']"), 1)  # hundreds of points, one stop of the tab key
     page.locator("#proof a").first.focus()
     page.keyboard.press("ArrowRight")
@@ -68,7 +68,7 @@ def test_a_point_leads_to_its_row(page: Any) -> None:
     has(page.locator("tr:target"))
 
 
-def test_it_is_for_everybody_at_every_width(page: Any, eventually: Any) -> None:
+def test_it_is_for_everybody_at_every_width(page, eventually):
     page.emulate_media(reduced_motion="reduce")
     everyone_can_use(page)
     for width in WIDTHS:
@@ -81,16 +81,14 @@ def test_it_is_for_everybody_at_every_width(page: Any, eventually: Any) -> None:
         )
 
 
-def test_every_row_of_the_table_is_read_without_scrolling_sideways(
-    page: Any, eventually: Any
-) -> None:
+def test_every_row_of_the_table_is_read_without_scrolling_sideways(page, eventually):
     wider = "(box => box.scrollWidth - box.clientWidth)(document.querySelector('.scroll'))"
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         eventually(lambda: page.evaluate(wider) <= 0, what=lambda: page.evaluate(wider))
 
 
-def test_the_switch_overrides_the_system(page: Any, eventually: Any) -> None:
+def test_the_switch_overrides_the_system(page, eventually):
     paper = "getComputedStyle(document.body).backgroundColor"
     before = page.evaluate(paper)
     page.get_by_role("button", name="Switch between light and dark").click()

@@ -88,14 +88,7 @@ def helpers(repository: Path, lab: str, cells: str, called_in: list[str]) -> lis
         ("14_fuse_attention", "fuse_attention", ["All 14 hold."]),
     ],
 )
-def test_a_solved_lab_says_so(
-    repository: Path,
-    jupyterlab: tuple[str, Path],
-    window: Any,
-    lab: str,
-    stem: str,
-    said: list[str],
-) -> None:
+def test_a_solved_lab_says_so(repository, jupyterlab, window, lab, stem, said):
     """Labs with one function, with several cells, and without ranks; tests/labs has what each lab shows."""
     folder = jupyterlab[1] / lab
     shutil.copytree(repository / "labs" / lab, folder)
@@ -116,7 +109,7 @@ def test_a_solved_lab_says_so(
 
 
 @pytest.mark.parametrize("lab", LABS)
-def test_a_solution_goes_into_the_cells_of_its_notebook(repository: Path, lab: str) -> None:
+def test_a_solution_goes_into_the_cells_of_its_notebook(repository, lab):
     """Its functions take as many parameters as the starters, so that the checks below can call either."""
     (notebook,) = (repository / "labs" / lab).glob("*.ipynb")
     cells = json.loads(notebook.read_text("utf-8"))["cells"]
@@ -152,9 +145,7 @@ def run_all(window: Any, path: str) -> None:
     window.get_by_text("Run All Cells", exact=True).click()
 
 
-def test_a_figure_draws_in_jupyterlab(
-    jupyterlab: tuple[str, Path], notebook: Callable[..., Path], window: Any
-) -> None:
+def test_a_figure_draws_in_jupyterlab(jupyterlab, notebook, window):
     notebook(jupyterlab[1] / "one.ipynb", "# One figure", FIGURE)
     run_all(window, "one.ipynb")
     window.wait_for_selector(".dlhpc-plot[data-serial] svg")

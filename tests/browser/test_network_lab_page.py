@@ -1,9 +1,5 @@
 """The panel of the network laboratory on a page: lines at once, and what is measured when the button is pressed."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 from lesson_page import LessonPage
 
@@ -28,14 +24,7 @@ SYMBOLS = (
 
 
 @pytest.mark.slow
-def test_what_is_measured_is_drawn(
-    require: Callable[[object, str], None],
-    serve: Callable[..., tuple[str, int]],
-    open_page: Callable[..., Any],
-    notebook: Callable[..., Path],
-    tmp_path: Path,
-    eventually: Callable[..., Any],
-) -> None:
+def test_what_is_measured_is_drawn(require, serve, open_page, notebook, tmp_path, eventually):
     require(available() == "", available())
     page = LessonPage(open_page(serve(notebook(tmp_path / "panel.ipynb", PANEL))[0]))
     eventually(lambda: page.evaluate(LINES) >= 3, "lines of the textbook")

@@ -45,11 +45,11 @@ def card(chromium: Any) -> Iterator[Callable[..., dict[str, Any]]]:
     page.context.close()
 
 
-def test_that_an_answer_is_not_recorded_stays_in_view(card: Any) -> None:
+def test_that_an_answer_is_not_recorded_stays_in_view(card):
     eventually(lambda: "not recorded yet" in card("16")["text"])
 
 
-def test_without_gates_a_card_is_open_and_its_kernel_hears_so(card: Any) -> None:
+def test_without_gates_a_card_is_open_and_its_kernel_hears_so(card):
     before, off = card(), card(address="?gates=off")
     assert before["covered"] and not before["uncovered"]
     assert off["uncovered"] and not off["covered"]

@@ -1,7 +1,6 @@
 """A widget of the explorer that is drawn again, with a stand-in for its model: no click is lost."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from patience import eventually
@@ -54,7 +53,7 @@ WIDGETS = {
 
 
 @pytest.mark.parametrize("name", WIDGETS)
-def test_the_first_click_after_a_redraw_is_sent(chromium: Any, name: str) -> None:
+def test_the_first_click_after_a_redraw_is_sent(chromium, name):
     state, what, press = WIDGETS[name]
     page = chromium.new_context().new_page()
     script = (STATIC / f"{name}.js").read_text(encoding="utf-8")

@@ -67,14 +67,14 @@ def covering_prefix(key: str, sources: dict[str, Any]) -> str | None:
 
 
 @each_kind
-def test_name_and_title(kind: str) -> None:
+def test_name_and_title(kind):
     for path in of(kind):
         assert re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)*", path.stem)
         assert load(path)["title"].strip(), path
 
 
 @each_kind
-def test_every_number_has_a_source(kind: str) -> None:
+def test_every_number_has_a_source(kind):
     tables = {path.stem: load(path) for path in of(kind)}
     bare = {
         (name, key)
@@ -86,7 +86,7 @@ def test_every_number_has_a_source(kind: str) -> None:
 
 
 @each_kind
-def test_every_source_is_complete_and_used(kind: str) -> None:
+def test_every_source_is_complete_and_used(kind):
     for path in of(kind):
         table = load(path)
         sources = table.get("sources", {})
@@ -99,16 +99,16 @@ def test_every_source_is_complete_and_used(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", LOADERS)
-def test_every_entry_can_be_built(kind: str) -> None:
+def test_every_entry_can_be_built(kind):
     for path in of(kind):
         assert LOADERS[kind](path.stem).name == path.stem
 
 
-def test_every_machine_has_storage() -> None:
+def test_every_machine_has_storage():
     for path in of("machines"):
         assert load_machine(path.stem).storage, path
 
 
-def test_the_finder_of_numbers_finds_them() -> None:
+def test_the_finder_of_numbers_finds_them():
     table = {"title": "P40 24", "a": "16 GB", "b": [1, 2.0], "c": {"d": "1e3", "e": True}}
     assert set(numbers(table | {"f": "3-d torus"})) == {"a", "b", "c.d"}

@@ -40,9 +40,7 @@ def prints(capsys: Any) -> Any:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_machine_that_was_not_measured_has_no_bands(
-    command: str, digits: str, prints: Any
-) -> None:
+def test_a_machine_that_was_not_measured_has_no_bands(command, digits, prints):
     output = json.loads(prints(command, digits, "--json"))
     assert not {"bands", "predicted_bands", "calibration"} & set(output)
     assert "90%" not in prints(command, digits)
@@ -50,8 +48,8 @@ def test_a_machine_that_was_not_measured_has_no_bands(
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_step_and_each_term_have_a_band_and_one_line_reports_from_where(
-    command: str, digits: str, prints: Any
-) -> None:
+    command, digits, prints
+):
     words = (command, digits, "--machine", CALIBRATED, "--set", "strategy.devices_per_node=2")
     output = json.loads(prints(*words, "--json"))
     assert set(output["bands"]) == {"one step", *output["terms"]}
@@ -65,7 +63,7 @@ def test_the_step_and_each_term_have_a_band_and_one_line_reports_from_where(
     assert " µs to " in forward or " ms to " in forward
 
 
-def test_a_simulation_that_agrees_has_the_bands_of_the_prediction(digits: str, prints: Any) -> None:
+def test_a_simulation_that_agrees_has_the_bands_of_the_prediction(digits, prints):
     still = ("--machine", CALIBRATED, "--set", "machine.jitter=0", "strategy.devices_per_node=2")
     predicted = json.loads(prints("predict", digits, *still, "--json"))["bands"]
     for fidelity in ("rounds", "events"):
@@ -76,9 +74,7 @@ def test_a_simulation_that_agrees_has_the_bands_of_the_prediction(digits: str, p
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_experiment_that_was_saved_keeps_its_bands(
-    command: str, digits: str, prints: Any, tmp_path: Path
-) -> None:
+def test_an_experiment_that_was_saved_keeps_its_bands(command, digits, prints, tmp_path):
     saved = str(tmp_path / "saved.toml")
     prints("predict", digits, "--machine", CALIBRATED, "--save", saved)
     assert load(saved).machine.measured is not None
@@ -86,7 +82,7 @@ def test_an_experiment_that_was_saved_keeps_its_bands(
     assert FROM in prints(command, saved)
 
 
-def test_what_is_set_is_set_on_the_measured_machine(digits: str, prints: Any) -> None:
+def test_what_is_set_is_set_on_the_measured_machine(digits, prints):
     words = ("predict", digits, "--json", "--machine", CALIBRATED)
     before, slower = (
         json.loads(prints(*words, *more)) for more in ((), ("--set", "machine.device.slowdown=10"))
@@ -95,9 +91,7 @@ def test_what_is_set_is_set_on_the_measured_machine(digits: str, prints: Any) ->
     assert all(low > 5 * before["step_time"] for low in slower["bands"]["one step"])
 
 
-def test_the_users_calibration_is_used_where_requested(
-    digits: str, prints: Any, capsys: Any, tmp_path: Path
-) -> None:
+def test_the_users_calibration_is_used_where_requested(digits, prints, capsys, tmp_path):
     bare = prints("predict", digits)
     assert main(["predict", digits, "--machine", "own"]) == 2
     assert "you have no calibration; `dlhpc calibrate`" in capsys.readouterr().err
@@ -111,7 +105,7 @@ def test_the_users_calibration_is_used_where_requested(
     assert all("the calibration may not hold" in note for note in output["notes"])
 
 
-def test_a_rate_of_another_machine_is_no_rate_of_the_measured_one(prints: Any) -> None:
+def test_a_rate_of_another_machine_is_no_rate_of_the_measured_one(prints):
     words = ("goyal-2017", "--machine", CALIBRATED, "--set", "strategy.nodes=2")
     output = json.loads(prints("predict", *words, "--json"))
     assert output["experiment"].get("calibration", {}).get("rate", 0.0) == 0.0
@@ -119,8 +113,8 @@ def test_a_rate_of_another_machine_is_no_rate_of_the_measured_one(prints: Any) -
 
 
 def test_numbers_that_contradict_a_rate_are_reported_in_place_of_bands(
-    prints: Any, tmp_path: Path, repository: Path
-) -> None:
+    prints, tmp_path, repository
+):
     text = (repository / "labs" / "experiments" / "digits.toml").read_text()
     fast = tmp_path / "fast.toml"
     fast.write_text(text)
@@ -133,9 +127,7 @@ def test_numbers_that_contradict_a_rate_are_reported_in_place_of_bands(
     assert "no bands: calibration.rate" in output and FROM not in output
 
 
-def test_bands_of_the_command_are_those_of_compare(
-    digits: str, prints: Any, tmp_path: Path
-) -> None:
+def test_bands_of_the_command_are_those_of_compare(digits, prints, tmp_path):
     saved = tmp_path / "saved.toml"
     output = prints("predict", digits, "--machine", CALIBRATED, "--json", "--save", str(saved))
     known = {name: list(band) for name, band in bands(load(saved)).items()}
@@ -145,9 +137,7 @@ def test_bands_of_the_command_are_those_of_compare(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_rate_of_the_machine_that_the_file_names_is_dropped_and_that_is_reported(
-    command: str, capsys: Any
-) -> None:
+def test_a_rate_of_the_machine_that_the_file_names_is_dropped_and_that_is_reported(command, capsys):
     few = ("--set", "strategy.nodes=1", "strategy.devices_per_node=2", "storage.tier=")
     assert main([command, "goyal-2017", "--machine", CALIBRATED, *few]) == 0
     output = capsys.readouterr().err

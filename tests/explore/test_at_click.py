@@ -37,7 +37,7 @@ def measure_here(panel: Panel, run: Run, measure: Any = pytest.fail) -> None:
     panel.say(f"measured {panel.known[run]}")
 
 
-def test_it_says_what_a_click_would_do_and_what_to_look_for() -> None:
+def test_it_says_what_a_click_would_do_and_what_to_look_for():
     text, page = result_text(measure_here()), measure_here()
     assert "1 would be measured" in text and "Nothing yet." in text and "✓ Fine." in text
     assert text.endswith("<b>Look for</b> the larger bar.</p>")
@@ -45,7 +45,7 @@ def test_it_says_what_a_click_would_do_and_what_to_look_for() -> None:
     assert "A lot &lt;of them&gt;." in result_text(page) and "Fine." not in result_text(page)
 
 
-def test_a_click_measures_what_the_controls_say_and_finds_what_earlier_ones_found() -> None:
+def test_a_click_measures_what_the_controls_say_and_finds_what_earlier_ones_found():
     page = measure_here(lambda run: f"{run.gpus} GPUs", thread=Now)
     click(page, "Measure")
     assert "measured 1 GPUs" in result_text(page) and "1 known" in result_text(page)
@@ -57,7 +57,7 @@ def test_a_click_measures_what_the_controls_say_and_finds_what_earlier_ones_foun
     assert "1 known" in result_text(other)
 
 
-def test_the_controls_may_move_while_it_measures() -> None:
+def test_the_controls_may_move_while_it_measures():
     later: list[Any] = []
 
     class Later(Now):
@@ -71,7 +71,7 @@ def test_the_controls_may_move_while_it_measures() -> None:
     assert "measured 1 GPUs" in result_text(page)
 
 
-def test_what_is_refused_is_not_measured_and_a_failure_is_shown() -> None:
+def test_what_is_refused_is_not_measured_and_a_failure_is_shown():
     page = measure_here(thread=Now)
     controls(page)["GPUs"].value = 2
     click(page, "Measure")

@@ -35,7 +35,7 @@ def bench(fine: str | None = "All is well.", shown: Any = view) -> Bench[Run]:
     return Bench(Run(), shown, ["memory", ipywidgets.Button()], fine, "the bar.")
 
 
-def test_each_setting_has_a_control_that_stands_where_it_is_at_first() -> None:
+def test_each_setting_has_a_control_that_stands_where_it_is_at_first():
     page = bench()
     assert page.setting == Run()
     own = controls(page)
@@ -44,7 +44,7 @@ def test_each_setting_has_a_control_that_stands_where_it_is_at_first() -> None:
     assert amount("B")(25e6) == "25 MB"
 
 
-def test_a_move_shows_its_view_and_the_wall() -> None:
+def test_a_move_shows_its_view_and_the_wall():
     page = bench()
     assert (
         "1024" in result_text(page)
@@ -61,7 +61,7 @@ def test_a_move_shows_its_view_and_the_wall() -> None:
 
 
 @pytest.mark.parametrize("fine", ["All is well.", None])
-def test_what_cannot_be_says_why_and_leaves_the_charts(fine: str | None) -> None:
+def test_what_cannot_be_says_why_and_leaves_the_charts(fine):
     page = bench(fine)
     before = page.charts["memory"].data
     controls(page)["GPUs"].value = 4096
@@ -70,7 +70,7 @@ def test_what_cannot_be_says_why_and_leaves_the_charts(fine: str | None) -> None
     assert "more than there are" not in result_text(page) and "<b>8</b>" in result_text(page)
 
 
-def test_what_is_fine_may_depend_on_the_setting() -> None:
+def test_what_is_fine_may_depend_on_the_setting():
     page = bench(shown=lambda run: View(fine=f"{run.gpus} are enough."))
     assert "1024 are enough." in result_text(page) and "All is well." not in result_text(page)
     page.put(View("Later.", "A wall."), wall=False)

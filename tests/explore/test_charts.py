@@ -40,7 +40,7 @@ def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", STATES)
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name):
     spec, (data, summary) = all_drawings()[name](), STATES[name]
     assert dataset_names(spec) <= set(data)
     assert fields(spec) <= {column for columns in data.values() for column in columns}
@@ -55,7 +55,7 @@ def specs() -> dict[str, dict[str, Any]]:
     return {name: draw() for name, draw in all_drawings().items()}
 
 
-def test_no_two_entries_of_a_legend_look_the_same(specs: dict[str, dict[str, Any]]) -> None:
+def test_no_two_entries_of_a_legend_look_the_same(specs):
     for name, spec in specs.items():
         for legend in (spec["usermeta"].get(kind, []) for kind in ("legend", "ends")):
             looks = [
@@ -64,9 +64,7 @@ def test_no_two_entries_of_a_legend_look_the_same(specs: dict[str, dict[str, Any
             assert all(looks.count(look) == 1 for look in looks), name
 
 
-def test_lines_with_names_at_their_ends_can_be_named_in_a_legend(
-    specs: dict[str, dict[str, Any]],
-) -> None:
+def test_lines_with_names_at_their_ends_can_be_named_in_a_legend(specs):
     found = 0
     for name, spec in specs.items():
         ends = [layer for layer in spec["layer"] if layer.get("data") == {"name": "ends"}]
@@ -82,13 +80,13 @@ def test_lines_with_names_at_their_ends_can_be_named_in_a_legend(
     assert found > 15
 
 
-def test_an_unknown_drawing_is_named_with_the_legal_ones() -> None:
+def test_an_unknown_drawing_is_named_with_the_legal_ones():
     with pytest.raises(KeyError, match=r"no drawing .*steps.*memory.*step"):
         charts.drawing("steps")
 
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1e4)))
-def test_stacked_parts_lie_end_to_end(parts: dict[str, float]) -> None:
+def test_stacked_parts_lie_end_to_end(parts):
     lengths = charts.stacked(parts)
     assert {name for name, *_ in lengths} <= {name for name, size in parts.items() if size > 0}
     assert all(start < stop for _, start, stop in lengths)
@@ -101,7 +99,7 @@ SIZES = st.dictionaries(st.sampled_from("xyz"), st.floats(1, 1e4), min_size=1)
 
 
 @given(st.dictionaries(st.sampled_from("ABC"), SIZES, min_size=1))
-def test_bars_end_where_their_sums_stand_and_keep_their_order(parts: dict[str, Any]) -> None:
+def test_bars_end_where_their_sums_stand_and_keep_their_order(parts):
     inks = dict.fromkeys("xyz", palette.FORWARD)
     data = bars.stacks(parts, inks, "s", words={"A": "the first"})
     ends = dict(zip(data["parts"]["row"], data["parts"]["stop"], strict=True))
@@ -110,7 +108,7 @@ def test_bars_end_where_their_sums_stand_and_keep_their_order(parts: dict[str, A
     assert ("A" in parts) == ("the first" in data["sums"]["words"])
 
 
-def test_rows_become_columns() -> None:
+def test_rows_become_columns():
     assert charts.columns([{"a": 1, "b": 2}, {"a": 3, "b": 4}]) == {"a": [1, 3], "b": [2, 4]}
     assert charts.columns([]) == {}
 
@@ -119,7 +117,7 @@ def test_rows_become_columns() -> None:
     st.dictionaries(st.sampled_from(list(palette.MEMORY)), st.floats(1, 1e13), min_size=1),
     st.floats(1e6, 1e12),
 )
-def test_what_lies_beyond_the_wall_is_marked(ledger: dict[str, float], capacity: float) -> None:
+def test_what_lies_beyond_the_wall_is_marked(ledger, capacity):
     data, summary = memory_state(ledger, capacity)
     over = sum(row["over"] for row in rows(data["terms"]))
     total = sum(ledger.values())
@@ -128,7 +126,7 @@ def test_what_lies_beyond_the_wall_is_marked(ledger: dict[str, float], capacity:
     assert ("not" in verdict) == ("not" in summary) == (total > capacity)
 
 
-def test_efficiency_is_speedup_over_devices_and_bounds_are_called_bounds() -> None:
+def test_efficiency_is_speedup_over_devices_and_bounds_are_called_bounds():
     data, summary = device_charts.scaling_state(NODES, NODES**0.9, NODES, NODES**0.8, (16, 16**0.9))
     for row in rows(data["lines"]):
         assert row["efficiency"] == pytest.approx(row["speedup"] / row["devices"])
@@ -137,19 +135,19 @@ def test_efficiency_is_speedup_over_devices_and_bounds_are_called_bounds() -> No
     assert "16 devices" in summary
 
 
-def test_every_total_is_one_at_the_present_choice() -> None:
+def test_every_total_is_one_at_the_present_choice():
     data, summary = STATES["totals"]
     assert {row["relative"] for row in rows(data["curves"]) if row["devices"] == 8} == {1.0}
     assert "8 devices" in summary and "now" in data["ends"]["words"][0]
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=3, max_size=3))
-def test_labels_at_the_end_of_lines_do_not_meet(places: list[float]) -> None:
+def test_labels_at_the_end_of_lines_do_not_meet(places):
     moved = np.log(sorted(charts.spread_labels(places, [0.01, 100.0])))
     assert np.diff(moved).min() > 0.05 * np.log(1e4)
 
 
-def test_the_largest_gain_comes_first() -> None:
+def test_the_largest_gain_comes_first():
     data, summary = device_charts.sensitivity_state({"a": 0.01, "b": 0.3, "c": -1e-12})
     assert data["parts"]["part"] == ["b", "a", "c"] and min(data["parts"]["shorter"]) >= 0
     assert "b" in summary and "30%" in summary
@@ -157,11 +155,11 @@ def test_the_largest_gain_comes_first() -> None:
 
 
 @pytest.mark.parametrize("marks", [palette.TERMS, device_charts.TOTALS, device_charts.LINES])
-def test_no_two_marks_of_a_chart_look_alike(marks: dict[str, Any]) -> None:
+def test_no_two_marks_of_a_chart_look_alike(marks):
     assert len({json.dumps(style) for style in marks.values()}) == len(marks)
 
 
-def test_waiting_has_one_color_on_every_page() -> None:
+def test_waiting_has_one_color_on_every_page():
     """Other kinds of waiting in one chart are lighter or darker; the front page has its colors from theme.css."""
     theme = (PAGES / "server/voila/templates/dlhpc/static/theme.css").read_text(encoding="utf-8")
     front = (PAGES / "front/static/front.js").read_text(encoding="utf-8")

@@ -71,7 +71,7 @@ def comparison(**strategy: Any) -> Any:
     return expected, beside(expected, [steps_of(simulate(expected.placed.experiment, steps=9))])
 
 
-def test_a_click_runs_it_and_shows_every_way(begin: Any, tmp_path: Path) -> None:
+def test_a_click_runs_it_and_shows_every_way(begin, tmp_path):
     panel = compared(digits(), begin=begin, thread=Now)
     assert "Nothing run yet" in words(panel)
     run = click(panel, "Run this here")
@@ -84,7 +84,7 @@ def test_a_click_runs_it_and_shows_every_way(begin: Any, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("reason", ["a rank fails", "no MPI"])
-def test_a_run_that_fails_is_told_and_can_be_tried_again(reason: str) -> None:
+def test_a_run_that_fails_is_told_and_can_be_tried_again(reason):
     def begin(*_: Any) -> Any:
         raise SpecError("There is no mpiexec here.") if reason == "no MPI" else JobError("rank 2")
 
@@ -93,7 +93,7 @@ def test_a_run_that_fails_is_told_and_can_be_tried_again(reason: str) -> None:
     assert ("no mpiexec" if reason == "no MPI" else "rank 2") in words(panel)
 
 
-def test_a_run_can_be_cancelled(tmp_path: Path) -> None:
+def test_a_run_can_be_cancelled(tmp_path):
     class Endless(Played):
         state = "running"
 
@@ -117,7 +117,7 @@ def test_a_run_can_be_cancelled(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_what_the_trainer_cannot_run_says_why_and_has_no_button_to_press() -> None:
+def test_what_the_trainer_cannot_run_says_why_and_has_no_button_to_press():
     panel = RunHere()
     panel.follow(replay("goyal-2017").experiment)
     assert panel.panel.run.disabled
@@ -126,13 +126,13 @@ def test_what_the_trainer_cannot_run_says_why_and_has_no_button_to_press() -> No
     assert not panel.panel.run.disabled
 
 
-def test_more_ranks_than_cores_can_take_turns_are_refused() -> None:
+def test_more_ranks_than_cores_can_take_turns_are_refused():
     many = digits(devices_per_node=4)
     assert why_not(many) == ""
     assert f"4 ranks are too many for {cores()} core" in why_not(many, 3)
 
 
-def test_another_experiment_takes_away_what_was_run_of_the_one_before(begin: Any) -> None:
+def test_another_experiment_takes_away_what_was_run_of_the_one_before(begin):
     panel = RunHere(begin=begin, thread=Now)
     panel.follow(digits())
     panel.panel.run.click()
@@ -143,7 +143,7 @@ def test_another_experiment_takes_away_what_was_run_of_the_one_before(begin: Any
     assert panel.found is None and "measured here" not in words(panel.widget)
 
 
-def test_the_explorers_section_runs_nothing_before_it_is_opened() -> None:
+def test_the_explorers_section_runs_nothing_before_it_is_opened():
     section = Run()
     section.follow(predict(digits()))
     assert section.panel is None
@@ -155,7 +155,7 @@ def test_the_explorers_section_runs_nothing_before_it_is_opened() -> None:
     assert section.body.children == ()
 
 
-def test_shared_cores_are_said_above_the_table() -> None:
+def test_shared_cores_are_said_above_the_table():
     _, alone = comparison()
     many = cores() + 1
     _, shared = comparison(devices_per_node=min(many, 4))
@@ -164,7 +164,7 @@ def test_shared_cores_are_said_above_the_table() -> None:
         assert f"{many} ranks share" in comparison_html(shared)
 
 
-def test_bars_lie_end_to_end_and_each_way_has_its_span() -> None:
+def test_bars_lie_end_to_end_and_each_way_has_its_span():
     expected, found = comparison()
     for state in (predicted_state(expected), compared_state(found)):
         parts = state[0]["parts"]
@@ -179,7 +179,7 @@ def test_bars_lie_end_to_end_and_each_way_has_its_span() -> None:
     assert data["sums"]["row"] == list(ROWS.values())
 
 
-def test_a_sweep_has_a_point_for_each_setting_and_way() -> None:
+def test_a_sweep_has_a_point_for_each_setting_and_way():
     rows = [Row({"strategy.batch": batch}, comparison(batch=batch)[1]) for batch in (16, 32)]
     swept = Sweep({"strategy.batch": [16, 32, 0]}, (*rows, Row({"strategy.batch": 0}, None, "no")))
     data, summary = swept_state(swept)
@@ -190,7 +190,7 @@ def test_a_sweep_has_a_point_for_each_setting_and_way() -> None:
     assert "in the median" in summary
 
 
-def test_a_sweep_from_a_page_shows_a_row_for_each_setting(begin: Any) -> None:
+def test_a_sweep_from_a_page_shows_a_row_for_each_setting(begin):
     panel = swept(digits(), {"strategy.batch": [16, 32, "x"]}, begin=begin, thread=Now)
     assert "3 settings" in words(panel)
     click(panel, "Run them here")
@@ -198,21 +198,21 @@ def test_a_sweep_from_a_page_shows_a_row_for_each_setting(begin: Any) -> None:
     assert "in the median" in expected and "strategy.batch" in expected and "90% band" in expected
 
 
-def test_runs_of_a_page_go_with_its_kernel_and_at_the_end(tmp_path: Path) -> None:
+def test_runs_of_a_page_go_with_its_kernel_and_at_the_end(tmp_path):
     with no_longer_than_the_page(lambda *_: Played(digits(), 1, tmp_path / "run")) as begin:
         job = begin(digits(), 1, None)
         assert (job.folder / "timeline.npz").exists()
     assert not job.folder.exists()
 
 
-def test_a_sweep_from_a_page_that_cannot_be_is_reported() -> None:
+def test_a_sweep_from_a_page_that_cannot_be_is_reported():
     panel = swept(digits(), {"strategy.bach": [1]}, thread=Now)
     assert not click(panel, "Run them here").disabled
     assert "Did you mean" in words(panel)
 
 
 @pytest.mark.parametrize("name", drawings_of(compare_drawings))
-def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None:
+def test_a_state_fills_every_dataset_and_field_of_its_drawing(name):
     _, found = comparison()
     states = {
         "compared": compared_state(found),
@@ -221,7 +221,7 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(name: str) -> None
     fills(name, states[name])
 
 
-def test_an_experiment_chosen_as_a_run_ends_takes_its_result_away(begin: Any) -> None:
+def test_an_experiment_chosen_as_a_run_ends_takes_its_result_away(begin):
     """After the run has shown its result, and before its buttons are free."""
     here = RunHere(begin=begin, thread=Now)
     here.follow(digits())
@@ -237,7 +237,7 @@ def test_an_experiment_chosen_as_a_run_ends_takes_its_result_away(begin: Any) ->
     assert here.found is None and "Nothing run yet." in words(here.widget)
 
 
-def test_the_same_sweep_again_leaves_its_result_alone(begin: Any) -> None:
+def test_the_same_sweep_again_leaves_its_result_alone(begin):
     """As when bands of the same prediction arrive while it runs."""
     here = SweepHere(begin=begin, thread=Now)
     sweep = digits(), {"strategy.batch": [16, 32]}
@@ -258,7 +258,7 @@ def test_the_same_sweep_again_leaves_its_result_alone(begin: Any) -> None:
     assert here.found is None
 
 
-def test_what_cannot_be_run_stays_so_when_a_run_before_it_ends(begin: Any) -> None:
+def test_what_cannot_be_run_stays_so_when_a_run_before_it_ends(begin):
     here = RunHere(begin=begin, thread=Now)
     here.follow(digits())
     work = here.panel.work

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ def spec() -> dict:
     return compiled({"title": "Two layers", "layer": layers})
 
 
-def test_columns_become_what_json_can_carry(spec: dict) -> None:
+def test_columns_become_what_json_can_carry(spec):
     figure = Figure(spec, {"bars": {"x": np.array([1.5, np.nan, np.inf]), "y": (1, 2, 3)}})
     assert figure.data == {"bars": {"x": [1.5, None, None], "y": [1, 2, 3]}}
     figure.update({"bars": {"x": [np.float64(2.0), np.int64(3)], "y": ["a", math.nan]}})
@@ -38,7 +37,7 @@ def test_columns_become_what_json_can_carry(spec: dict) -> None:
     assert json.loads(sent)["data"] == {"bars": {"x": [2.0, 3], "y": ["a", None]}}
 
 
-def test_what_is_not_given_stays(spec: dict) -> None:
+def test_what_is_not_given_stays(spec):
     figure = Figure(spec, {"bars": {"x": [1]}, "rule": {"x": [9]}}, "one bar", {"hover": 1})
     figure.update({"bars": {"x": [2]}})
     assert figure.data == {"bars": {"x": [2]}, "rule": {"x": [9]}}
@@ -47,7 +46,7 @@ def test_what_is_not_given_stays(spec: dict) -> None:
     assert figure.data["bars"] == {"x": [2]}
 
 
-def test_an_update_is_one_message(spec: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_is_one_message(spec, monkeypatch):
     figure = Figure(spec, {"bars": {"x": [1]}})
     sent: list[set[str]] = []
     monkeypatch.setattr(figure, "send_state", lambda key=None: sent.append(set(key or ())))
@@ -64,14 +63,14 @@ def test_an_update_is_one_message(spec: dict, monkeypatch: pytest.MonkeyPatch) -
         ({"bars": {"x": [1, 2], "y": [1]}}, r"differ in length: \{'x': 2, 'y': 1\}"),
     ],
 )
-def test_a_mistake_is_named_and_changes_nothing(spec: dict, data: dict, complaint: str) -> None:
+def test_a_mistake_is_named_and_changes_nothing(spec, data, complaint):
     figure = Figure(spec, {"bars": {"x": [1]}})
     with pytest.raises(ValueError, match=complaint):
         figure.update(data, "wrong")
     assert (figure.data, figure.summary, figure.serial) == ({"bars": {"x": [1]}}, "", 0)
 
 
-def test_the_library_travels_once_a_kernel(spec: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_travels_once_a_kernel(spec, monkeypatch):
     one, two = Figure(spec), Figure(spec)
     assert one.runtime is two.runtime
     assert len(json.dumps(one.get_state())) < 30_000
@@ -81,7 +80,7 @@ def test_the_library_travels_once_a_kernel(spec: dict, monkeypatch: pytest.Monke
     assert len(room.Runtime()._esm) < 100 < 400_000 < len(carried) < 700_000
 
 
-def test_a_stored_notebook_shows_no_address(spec: dict) -> None:
+def test_a_stored_notebook_shows_no_address(spec):
     assert repr(Figure(spec)) == "Figure('Two layers')"
 
 
@@ -98,7 +97,7 @@ def luminance(parts: list[float]) -> float:
 
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 @pytest.mark.parametrize("color", [each for each in SERIES if each != "#000000"])
-def test_words_in_the_color_of_a_line_can_be_read(color: str, scheme: int) -> None:
+def test_words_in_the_color_of_a_line_can_be_read(color, scheme):
     style = (room.HERE / "static" / "figure.css").read_text(encoding="utf-8")
     theme = next(serve.HERE.rglob("theme.css")).read_text(encoding="utf-8")
     (share,) = re.findall(rf'text\[fill="{color}"\].*srgb, {color} (\d+)%, var\(--dl-ink', style)
@@ -116,7 +115,7 @@ def test_words_in_the_color_of_a_line_can_be_read(color: str, scheme: int) -> No
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such lock")
-def test_what_several_processes_ask_for_at_a_time_is_made_once(tmp_path: Path) -> None:
+def test_what_several_processes_ask_for_at_a_time_is_made_once(tmp_path):
     """Visitors of a class come together, and a front page takes twenty seconds."""
     code = f"""
 import sys, time
@@ -150,9 +149,7 @@ assert built.kept("toy", "json", "key", make).read_text() == "text"
     assert file.suffix == ".json"
 
 
-def test_a_second_checkout_leaves_the_drawings_of_the_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_checkout_leaves_the_drawings_of_the_first(tmp_path, monkeypatch):
     """They share a folder; only versions older than the newest four go."""
     made: list[str] = []
 

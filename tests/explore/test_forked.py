@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from pathlib import Path
 
 import psutil
 import pytest
@@ -77,7 +76,7 @@ def test_a_server_ends_without_a_complaint(page, number):
         assert "Traceback" not in server.communicate(timeout=PATIENCE)[1]
 
 
-def test_what_kernels_share_has_no_widget_no_mpi_and_no_thread(repository: Path):
+def test_what_kernels_share_has_no_widget_no_mpi_and_no_thread(repository):
     names = imported_modules(repository / "modules")
     assert len(names) >= 10
     command = [sys.executable, "-c", IMPORTS, *forked.SHARED, *names]

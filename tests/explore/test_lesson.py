@@ -155,7 +155,7 @@ def words_of(part: Any) -> str:
 
 
 @pytest.mark.parametrize("name", LESSONS)
-def test_a_lesson_has_every_number_that_it_names(name: str) -> None:
+def test_a_lesson_has_every_number_that_it_names(name):
     lesson = import_module(name).lesson
     for key, text in lesson.texts.items():
         known = lesson.draws[key](np.random.default_rng(1))[0] if "compute" in text else {}
@@ -182,7 +182,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("name", "key"), KNOWN, ids=[key for _, key in KNOWN])
-def test_what_is_not_covered_is_in_a_figure_and_is_not_all_of_it(name: str, key: str) -> None:
+def test_what_is_not_covered_is_in_a_figure_and_is_not_all_of_it(name, key):
     """The first figure of most modules: what the question gives away is a data set, or a value of one."""
     lesson = import_module(name).lesson
     card = lesson.ask(key)
@@ -202,7 +202,7 @@ def test_what_is_not_covered_is_in_a_figure_and_is_not_all_of_it(name: str, key:
 
 
 @pytest.mark.parametrize("name", LESSONS)
-def test_no_text_that_a_lesson_shows_has_a_number_left_out(name: str) -> None:
+def test_no_text_that_a_lesson_shows_has_a_number_left_out(name):
     """Questions, options, instructions, answers, feedback to each mistake and hints."""
     own = import_module(name).lesson
     known = {
@@ -225,7 +225,7 @@ def test_no_text_that_a_lesson_shows_has_a_number_left_out(name: str) -> None:
             assert not any("{" in text or "}" in text for text in shown), (key, shown)
 
 
-def test_the_place_of_an_answer_tells_nothing() -> None:
+def test_the_place_of_an_answer_tells_nothing():
     """The right answers of all checks are in no place much more often than by chance."""
     places = []
     for name in LESSONS:
@@ -237,7 +237,7 @@ def test_the_place_of_an_answer_tells_nothing() -> None:
     assert max(map(places.count, set(places))) < 0.5 * len(places)
 
 
-def test_the_length_of_an_answer_tells_little() -> None:
+def test_the_length_of_an_answer_tells_little():
     """Of three answers each is the longest, or the shortest, in a third of the checks by chance."""
     longest, shortest, checks = [], [], 0
     for name in LESSONS:
@@ -259,7 +259,7 @@ FOLDERS = [
 
 
 @pytest.mark.parametrize("folder", FOLDERS[1:])
-def test_a_module_asks_two_checks_of_earlier_modules_again(folder: str) -> None:
+def test_a_module_asks_two_checks_of_earlier_modules_again(folder):
     lesson = import_module(f"lib_dlhpc.explore.{folder}.questions").lesson
     recalled = lesson.texts["earlier"]["recall"]
     modules = [check.split(".")[0] for check in recalled]
@@ -274,7 +274,7 @@ def test_a_module_asks_two_checks_of_earlier_modules_again(folder: str) -> None:
         assert card.question.answer(text["right"])["right"]
 
 
-def test_what_is_not_in_a_lesson_is_named_with_what_is() -> None:
+def test_what_is_not_in_a_lesson_is_named_with_what_is():
     lesson = Lesson(
         {"first": {"guess": "How many of {all}?"}}, {"first": (lambda: 3, None)}, numbers={"all": 9}
     )

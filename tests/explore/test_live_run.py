@@ -41,9 +41,7 @@ class Fails:
 
 @panels
 @pytest.mark.parametrize("reason", ["a rank fails", "no MPI"])
-def test_a_run_that_fails_is_told_and_can_be_tried_again(
-    panel_of: Any, reason: str, tmp_path: Path
-) -> None:
+def test_a_run_that_fails_is_told_and_can_be_tried_again(panel_of, reason, tmp_path):
     def begin(_: Any, ranks: int) -> Any:
         if reason == "no MPI":
             raise SpecError("There is no mpiexec here.")
@@ -59,7 +57,7 @@ def test_a_run_that_fails_is_told_and_can_be_tried_again(
 
 @panels
 @pytest.mark.parametrize("now", ["queued", "running"])
-def test_a_run_can_be_cancelled(panel_of: Any, now: str, tmp_path: Path) -> None:
+def test_a_run_can_be_cancelled(panel_of, now, tmp_path):
     ended, running = threading.Event(), threading.Event()
 
     def begin(_: Any, ranks: int) -> Any:
@@ -83,7 +81,7 @@ def test_a_run_can_be_cancelled(panel_of: Any, now: str, tmp_path: Path) -> None
     assert not (tmp_path / "run").exists()
 
 
-def test_a_prediction_with_the_rate_of_one_rank_foretells_that_rate() -> None:
+def test_a_prediction_with_the_rate_of_one_rank_foretells_that_rate():
     alone = read_experiment(
         {
             "model": "cnn-digits",

@@ -25,7 +25,7 @@ def bench() -> tuple[Any, Share]:
     return page, share
 
 
-def test_the_link_has_what_is_off_its_first_value_and_nothing_else() -> None:
+def test_the_link_has_what_is_off_its_first_value_and_nothing_else():
     page, share = bench()
     assert share.link == "v1&figure=test_share"
     controls(page)["GPUs"].value = 1024
@@ -38,7 +38,7 @@ def test_the_link_has_what_is_off_its_first_value_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("gpus", Run.__annotations__["gpus"].__metadata__[0].values)
 @pytest.mark.parametrize("link", [1e9 / 8, 1e11 / 8])
-def test_a_link_restores_each_setting_from_any_other(gpus: int, link: float) -> None:
+def test_a_link_restores_each_setting_from_any_other(gpus, link):
     sender, share = bench()
     controls(sender)["GPUs"].value, controls(sender)["Link"].value = gpus, link
     for before in (8, 1024):
@@ -58,7 +58,7 @@ def test_a_link_restores_each_setting_from_any_other(gpus: int, link: float) -> 
         ("v1&figure=test_share&gpus=[8]", "gpus = [8]"),
     ],
 )
-def test_what_is_not_understood_is_named_and_changes_nothing(fragment: str, named: str) -> None:
+def test_what_is_not_understood_is_named_and_changes_nothing(fragment, named):
     page, share = bench()
     share.arrived = fragment
     assert page.setting == Run() and named in share.said

@@ -4,8 +4,6 @@ import json
 import os
 import signal
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from experiment_page import Now, button, click, words
@@ -30,7 +28,7 @@ LONG = SHORT.set({"run.epochs": 10_000})
 pytestmark = pytest.mark.usefixtures("own_state", "ranks_can_start")
 
 
-def test_one_call_runs_it_and_shows_every_way(tmp_path: Path) -> None:
+def test_one_call_runs_it_and_shows_every_way(tmp_path):
     run = submitted(SHORT, 2, "local", folder=tmp_path / "run")
     of = run.wait()
     assert of is run.found and of.step["measured"] > 0 and set(of.step) == set(ROWS)
@@ -41,7 +39,7 @@ def test_one_call_runs_it_and_shows_every_way(tmp_path: Path) -> None:
     assert repr(run) == "Submitted(run)"
 
 
-def test_the_same_cell_finds_its_run_and_hands_in_nothing_twice(tmp_path: Path) -> None:
+def test_the_same_cell_finds_its_run_and_hands_in_nothing_twice(tmp_path):
     first = submitted(LONG, 2, "local", folder=tmp_path / "run")
     assert first.job is not None
     second = submitted(LONG, 2, "local", folder=tmp_path / "run")
@@ -55,7 +53,7 @@ def test_the_same_cell_finds_its_run_and_hands_in_nothing_twice(tmp_path: Path) 
     assert third.job.state == "cancelled" and "The run was cancelled" in words(third)
 
 
-def test_a_run_that_was_ended_is_handed_in_again_by_a_click(tmp_path: Path) -> None:
+def test_a_run_that_was_ended_is_handed_in_again_by_a_click(tmp_path):
     run = submitted(LONG, 2, "local", folder=tmp_path / "run")
     click(run, "Cancel")
     with pytest.raises(JobError):
@@ -71,7 +69,7 @@ def test_a_run_that_was_ended_is_handed_in_again_by_a_click(tmp_path: Path) -> N
     assert run.found is run.wait()
 
 
-def test_a_rank_that_fails_is_reported(tmp_path: Path) -> None:
+def test_a_rank_that_fails_is_reported(tmp_path):
     run = submitted(LONG, 2, "local", folder=tmp_path / "run")
     assert run.job is not None
     while not (tmp_path / "run" / "rank-1.json").exists():
@@ -84,7 +82,7 @@ def test_a_rank_that_fails_is_reported(tmp_path: Path) -> None:
     assert attach(tmp_path / "run").state == "failed"
 
 
-def test_a_folder_with_another_run_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_another_run_is_refused_and_left_alone(tmp_path):
     submitted(SHORT, 2, "local", folder=tmp_path / "run").wait()
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*.json")}
     other = submitted(SHORT.set({"run.seed": 7}), 2, "local", folder=tmp_path / "run")
@@ -95,7 +93,7 @@ def test_a_folder_with_another_run_is_refused_and_left_alone(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["; touch x", "$(touch x)", "a\nb", "'", '"', "`touch x`"])
-def test_no_text_of_a_cell_reaches_a_shell(tmp_path: Path, text: str, monkeypatch: Any) -> None:
+def test_no_text_of_a_cell_reaches_a_shell(tmp_path, text, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refused = [
         submitted(SHORT, 2, text),
@@ -109,7 +107,7 @@ def test_no_text_of_a_cell_reaches_a_shell(tmp_path: Path, text: str, monkeypatc
     assert not list(tmp_path.glob("**/x")) and not list(tmp_path.glob("dlhpc-*"))
 
 
-def test_a_run_folder_is_named_by_what_is_run() -> None:
+def test_a_run_folder_is_named_by_what_is_run():
     names = {
         run_folder(SHORT, 2),
         run_folder(SHORT, 1),
@@ -120,7 +118,7 @@ def test_a_run_folder_is_named_by_what_is_run() -> None:
     assert run_folder(SHORT, 2) == run_folder(SHORT.set({}), 2)
 
 
-def test_the_prediction_is_for_the_site() -> None:
+def test_the_prediction_is_for_the_site():
     site = Site(name="there", ranks_per_node=1)
     here = at_site(SHORT, 2, site)
     assert (here.experiment.strategy.nodes, here.experiment.strategy.devices_per_node) == (2, 1)

@@ -1,7 +1,5 @@
 """Every figure and every claim in the text of module 01, held against the library."""
 
-from pathlib import Path
-
 import pytest
 from module_text import has_every_part
 
@@ -195,7 +193,7 @@ def test_blocks_of_the_example_gain_less_than_the_bytes_that_they_save():
     assert passes.cache_gain(passes.Setting(), MINE) < passes.Setting().passes / 4
 
 
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
     has_every_part(repository / "modules" / "01_one_step.ipynb", 6, 5)
 
 

@@ -1,6 +1,5 @@
 """What module 02 and its notes say is what the library computes."""
 
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -36,9 +35,7 @@ def test_the_published_figure_is_about_90_percent_and_the_prediction_is_within_3
     assert weak_at[256] == pytest.approx(row.predicted)
 
 
-def test_efficiency_is_of_one_node_on_the_chart_and_of_one_gpu_in_the_prediction(
-    repository: Path,
-) -> None:
+def test_efficiency_is_of_one_node_on_the_chart_and_of_one_gpu_in_the_prediction(repository):
     (row,) = validate(["goyal17"], only=["goyal17-r50-eff"])
     alone = float(predict(goyal()).efficiency)
     readme = (repository / "README.md").read_text("utf-8")
@@ -179,7 +176,7 @@ def test_the_two_ends_of_the_strong_line():
     assert node_rate(Scaling()) == pytest.approx(1089.4 / 8, rel=0.01)
 
 
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
     has_every_part(repository / "modules" / "02_data_parallel.ipynb", 7, 4)
 
 
@@ -187,14 +184,14 @@ def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
 
 
 @pytest.mark.parametrize("link", sites.LINKS)
-def test_what_waits_between_sites_falls_with_the_local_steps(link: str) -> None:
+def test_what_waits_between_sites_falls_with_the_local_steps(link):
     waits = [float(sites.apart(count, link).exposed["data"]) for count in sites.ALONE]
     for count, exposed in zip(sites.ALONE[1:], waits[1:], strict=True):
         assert exposed == pytest.approx(waits[0] / count, rel=0.1)
     assert waits == sorted(waits, reverse=True)
 
 
-def test_only_hundreds_of_local_steps_hide_a_link_of_ten_gigabits() -> None:
+def test_only_hundreds_of_local_steps_hide_a_link_of_ten_gigabits():
     waits = [sites.waits(sites.apart(count, "10 Gb/s")) for count in sites.ALONE]
     assert [share < 0.1 for share in waits] == [False, False, False, True]
     slow, fast = (float(sites.apart(1, link).step_time) for link in ("1 Gb/s", "100 Gb/s"))
@@ -204,12 +201,12 @@ def test_only_hundreds_of_local_steps_hide_a_link_of_ten_gigabits() -> None:
     assert held[1] - held[0] == pytest.approx(8 * weights, rel=0.01)  # momentum, weights in fp32
 
 
-def test_local_steps_cost_accuracy_on_mnist_and_the_outer_optimizer_more() -> None:
+def test_local_steps_cost_accuracy_on_mnist_and_the_outer_optimizer_more():
     every = [sites.accuracy(1), sites.accuracy(16), sites.accuracy(16, (0.7, 0.9))]
     assert every == sorted(every, reverse=True)
 
 
-def test_a_hundredth_of_the_wait_is_still_a_fifth_of_the_work() -> None:
+def test_a_hundredth_of_the_wait_is_still_a_fifth_of_the_work():
     """So a guess of a hundredth of 95% is far off."""
     one, hundred = (sites.of_the_work(count, "10 Gb/s") for count in (1, 100))
     assert hundred == pytest.approx(one / 100, rel=0.05)

@@ -1,7 +1,5 @@
 """What module 03 says is what the library computes."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from module_text import has_every_part
@@ -11,7 +9,7 @@ from lib_dlhpc.schedules.algorithms import schedule
 from lib_dlhpc.spec.strategy import ALLREDUCES
 
 
-def test_the_crossover_moves_as_the_answer_says() -> None:
+def test_the_crossover_moves_as_the_answer_says():
     def first(latency: float, rate: float, reduction: float) -> float:
         found = winners(Flat(32, latency, rate / 8, reduction, 1e3).network)[0]
         assert found.algorithm == "recursive_doubling"
@@ -21,7 +19,7 @@ def test_the_crossover_moves_as_the_answer_says() -> None:
     assert network < then < both
 
 
-def test_long_messages_go_to_the_torus_and_on_a_prime_number_of_ranks_to_the_ring() -> None:
+def test_long_messages_go_to_the_torus_and_on_a_prime_number_of_ranks_to_the_ring():
     for ranks, algorithm in ((48, "torus_2d"), (31, "ring")):
         network = Flat(ranks, 10e-6, 2e9 / 8, 1e9, 1e3).network
         assert winners(network)[-1].algorithm == algorithm
@@ -41,16 +39,16 @@ def summed(algorithm: str, ranks: int) -> np.ndarray:
 
 @pytest.mark.parametrize("ranks", [6, 7, 8])
 @pytest.mark.parametrize("algorithm", [*ALLREDUCES, "double_binary_tree"])
-def test_all_ranks_end_with_the_same_bits_and_in_every_run(algorithm: str, ranks: int) -> None:
+def test_all_ranks_end_with_the_same_bits_and_in_every_run(algorithm, ranks):
     found = summed(algorithm, ranks)
     assert (found == found[0]).all() and (found == summed(algorithm, ranks)).all()
 
 
-def test_another_algorithm_or_another_order_gives_other_bits() -> None:
+def test_another_algorithm_or_another_order_gives_other_bits():
     ring, doubling = (summed(each, 8)[0] for each in ("ring", "recursive_doubling"))
     assert 0.4 < np.mean(ring != doubling) < 0.6
     assert np.abs(ring - doubling).max() < 2e-6
 
 
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path) -> None:
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
     has_every_part(repository / "modules" / "03_allreduce.ipynb", 5, 4)

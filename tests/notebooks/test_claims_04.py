@@ -1,7 +1,6 @@
 """What module 04 and its notes say is what the library computes."""
 
 import math
-from pathlib import Path
 
 import pytest
 from module_text import has_every_part
@@ -91,7 +90,7 @@ def test_column_then_row_needs_two_sums_and_sends_least():
 
 
 @pytest.mark.parametrize("gpus", [2, 8, 64])
-def test_the_formula_of_the_text_is_that_of_the_library(gpus: int):
+def test_the_formula_of_the_text_is_that_of_the_library(gpus):
     setting = HERE._replace(gpus=gpus, node=64)
     step, link = split(setting), products(setting).machine.intra_node
     n, rate = 2 * setting.tokens * setting.width, link.bandwidth * link.efficiency
@@ -124,7 +123,7 @@ def test_gpipe_as_published_makes_activations_again_and_so_does_its_prediction()
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_which_split_is_the_quickest_here_depends_on_the_microbatches(ranks: int):
+def test_which_split_is_the_quickest_here_depends_on_the_microbatches(ranks):
     found = [quickest(Live(ranks=ranks, microbatches=m)) for m in (4, 8)]
     assert found == ["every layer (tensor)", "the sequence of layers (pipeline)"]
     assert set(found) < set(QUICKEST)
@@ -217,5 +216,5 @@ def test_a_slow_link_makes_the_message_the_bottleneck():
     assert cut_wall(Cut()).startswith("Stage 0 is the slowest")
 
 
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
     has_every_part(repository / "modules" / "04_model_parallel.ipynb", 4, 5)

@@ -1,7 +1,5 @@
 """What module 05 and its notes say is what the library computes."""
 
-from pathlib import Path
-
 import pytest
 from module_text import has_every_part
 from scored import scored_of
@@ -171,7 +169,7 @@ def test_six_sums_a_layer_and_microbatch_where_activations_are_made_again():
 
 
 @pytest.mark.parametrize("tensor", [2, 4, 8])
-def test_tensor_ranks_divide_all_activations_only_with_sequence_parallelism(tensor: int):
+def test_tensor_ranks_divide_all_activations_only_with_sequence_parallelism(tensor):
     """Korthikanti et al. 2022, equations 2 and 4, by the ledger: what eight more layers keep."""
     q, h, a, b = 1024, 2048, 16, 1
 
@@ -223,14 +221,14 @@ def test_the_bubble_is_p_minus_1_over_m_and_what_uneven_stages_add():
     assert 11 / 384 < part(there, "pipeline bubble") / passes < 3 * 11 / 384
 
 
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
     has_every_part(repository / "modules" / "05_hybrid_parallel.ipynb", 5, 6)
 
 
 # a domain of NVLink ---------------------------------------------------------------------------------
 
 
-def test_published_rates_on_nodes_and_racks_are_those_of_the_catalog(repository: Path):
+def test_published_rates_on_nodes_and_racks_are_those_of_the_catalog(repository):
     text = (repository / "modules" / "05_hybrid_parallel.ipynb").read_text("utf-8")
     for row, ranks in (("b200-mxfp8-256", 32), ("gb200-mxfp8-256-mtp", 64)):
         own = results()[f"bridge-deepseek-v3-{row}"]
@@ -238,7 +236,7 @@ def test_published_rates_on_nodes_and_racks_are_those_of_the_catalog(repository:
         assert "NeMo 26.04.01" in own["notes"] and f"experts over {ranks}" in own["notes"]
 
 
-def test_in_a_rack_the_wait_for_experts_is_less_than_a_quarter(repository: Path):
+def test_in_a_rack_the_wait_for_experts_is_less_than_a_quarter(repository):
     node, rack = (
         domain.predicted(domain.Setting(), where).waits for where in (domain.NODES, domain.RACK)
     )
@@ -274,7 +272,7 @@ def test_a_long_sequence_fits_over_context_ranks():
     assert alone.experiment.global_batch == 8 * eight.experiment.global_batch
 
 
-def test_predictions_with_experts_are_as_far_off_as_the_page_says(repository: Path) -> None:
+def test_predictions_with_experts_are_as_far_off_as_the_page_says(repository):
     text = (repository / "modules" / "05_hybrid_parallel.ipynb").read_text("utf-8")
     found = {}
     for machine in ("b200", "gb200"):
@@ -300,7 +298,7 @@ def test_predictions_with_experts_are_as_far_off_as_the_page_says(repository: Pa
     assert f"Of the {len(with_experts)} predictions with experts, {fast} are too fast" in text
 
 
-def test_a_gb200_is_hardly_faster_than_a_b200(repository: Path) -> None:
+def test_a_gb200_is_hardly_faster_than_a_b200(repository):
     text = (repository / "modules" / "05_hybrid_parallel.ipynb").read_text("utf-8")
     node, rack = (
         domain.experiment(domain.Setting(), where).machine.device
@@ -315,13 +313,13 @@ def test_a_gb200_is_hardly_faster_than_a_b200(repository: Path) -> None:
     assert "it has {} instead of {}".format(*memories) in text
 
 
-def test_a_token_reaches_at_most_four_of_eight_nodes(repository: Path) -> None:
+def test_a_token_reaches_at_most_four_of_eight_nodes(repository):
     run = domain.experiment(domain.Setting(), domain.NODES)
     layer = next(each for each in run.model.layers if each.traits.tensor == "experts")
     assert (layer.attributes["groups"], layer.attributes["chosen_groups"]) == (8, 4)
 
 
-def test_the_notes_say_how_much_faster_links_and_exchange_of_a_rack_are(repository: Path) -> None:
+def test_the_notes_say_how_much_faster_links_and_exchange_of_a_rack_are(repository):
     text = (repository / "instructor_notes" / "05_hybrid_parallel.md").read_text("utf-8")
     node, rack = (domain.experiment(domain.Setting(), each) for each in (domain.NODES, domain.RACK))
     near, far = rack.machine.intra_node, node.machine.inter_node

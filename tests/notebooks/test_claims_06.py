@@ -1,7 +1,5 @@
 """What module 06 and its notes say is what the library computes."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from module_text import has_every_part
@@ -197,6 +195,6 @@ def test_ten_seeds_and_4000_images():
     assert mean("lars", 4000).steps == MNIST.epochs
 
 
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
     notebook = repository / "modules" / "06_large_batch_lars.ipynb"
     has_every_part(notebook, 4, 4, "training.sparsity", "loss_scale")

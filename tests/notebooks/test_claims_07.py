@@ -1,7 +1,6 @@
 """Every figure and every claim in the text of module 07, held against the library."""
 
 import inspect
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -205,7 +204,7 @@ def test_the_loader_is_short_and_knows_nothing_of_this_package():
     assert "lib_dlhpc" not in text and "store" not in "".join(code)
 
 
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
     has_every_part(repository / "modules" / "07_io_bottlenecks.ipynb", 6, 4)
 
 

@@ -1,7 +1,5 @@
 """What module 08 and its notes say is what the library computes."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from module_text import has_every_part
@@ -96,7 +94,7 @@ def test_zero_3_gains_more_than_zero_1_and_pays_on_the_slow_network_only():
 
 
 @pytest.mark.parametrize("microbatches", [1, 2, 4])
-def test_plain_replicas_sum_once_a_step_and_zero_3_gathers_in_each_microbatch(microbatches: int):
+def test_plain_replicas_sum_once_a_step_and_zero_3_gathers_in_each_microbatch(microbatches):
     plain = sent(0, microbatches)
     assert plain == pytest.approx(sent(0, 1)) == pytest.approx(sent(1, microbatches))
     assert sent(2, microbatches) / plain == pytest.approx((1 + microbatches) / 2, rel=0.1)
@@ -163,11 +161,11 @@ def test_page_by_page_larger_pages_pay_fewer_faults():
     assert small > 8 * ahead and ahead < large < 2 * ahead + 4
 
 
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
     has_every_part(repository / "modules" / "08_memory_and_out_of_core.ipynb", 5, 4)
 
 
-def test_adapters_save_gradients_and_optimizer_state_but_not_activations() -> None:
+def test_adapters_save_gradients_and_optimizer_state_but_not_activations():
     split = {"nodes": 1, "batch": 1, "precision": "bf16", "optimizer": "adam"}
     state, kept = [], []
     for rank in (0, 16):
@@ -181,7 +179,7 @@ def test_adapters_save_gradients_and_optimizer_state_but_not_activations() -> No
     assert kept == pytest.approx([41e9, 31e9], rel=0.02)
 
 
-def test_muon_keeps_one_number_of_a_matrix() -> None:
+def test_muon_keeps_one_number_of_a_matrix():
     split = {"nodes": 1, "batch": 1, "precision": "bf16"}
     state = [
         predict(
@@ -192,7 +190,7 @@ def test_muon_keeps_one_number_of_a_matrix() -> None:
     assert state == pytest.approx([36e9, 64e9], abs=0.5e9)
 
 
-def test_adapters_fit_where_all_weights_do_not_and_recomputation_halves_what_they_hold() -> None:
+def test_adapters_fit_where_all_weights_do_not_and_recomputation_halves_what_they_hold():
     rows = {row[0]: row for row in adapters.lora_table().rows[1:]}
     assert [row[5] for row in rows.values()] == ["no", "no", "yes", "yes", "yes"]
     every, lora = adapters.tuned(), adapters.tuned(lora=adapters.RANK)
@@ -207,7 +205,7 @@ def test_adapters_fit_where_all_weights_do_not_and_recomputation_halves_what_the
     assert every.step_time > lora.step_time < full.step_time
 
 
-def test_weights_in_4_bits_shrink_to_a_third() -> None:
+def test_weights_in_4_bits_shrink_to_a_third():
     wide, narrow = adapters.frozen(), adapters.frozen(adapters.NF4)
     assert wide == pytest.approx(float(adapters.tuned().memory["weights"]))
     scales = adapters.NF4 - 4

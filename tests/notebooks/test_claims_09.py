@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from math import sqrt
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -224,5 +223,5 @@ def test_a_checkpoint_has_14_bytes_for_each_weight():
     assert float(found(Setting()).saving.size) == 14 * own.model.parameters
 
 
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
     has_every_part(repository / "modules" / "09_state_and_failures.ipynb", 6, 8)

@@ -1,7 +1,6 @@
 """What module 11 and its notes say is what the library computes."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,7 +107,7 @@ def waits_of(depth: int, sigma: float, batches: int = 100_000) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("depth", "sigma"), [(2, 0.05), (4, 0.1), (8, 0.1)])
-def test_where_both_sides_vary_by_s_each_waits_s_squared_over_d_p(depth: int, sigma: float):
+def test_where_both_sides_vary_by_s_each_waits_s_squared_over_d_p(depth, sigma):
     """The formula of the text, p = c = 1 s, compared with a run, and with the library's."""
     expected = sigma**2 / depth
     assert waits_of(depth, sigma) == pytest.approx([expected, expected], rel=0.1)
@@ -161,7 +160,7 @@ def test_the_placements_of_the_notes():
         assert seconds(Coupled(6, 4, depth, 0.3))["6 + 2"] == pytest.approx(expected, abs=5e-4)
 
 
-def test_the_puzzles_of_the_notes(repository: Path):
+def test_the_puzzles_of_the_notes(repository):
     notes = (repository / "instructor_notes" / "11_traces_and_waits.md").read_text("utf-8")
     answers = " ".join(notes.split("the puzzles: ")[1].split(". Either")[0].split())
     known = answers.replace("rank ", "").split("; ")
@@ -172,5 +171,5 @@ def test_the_puzzles_of_the_notes(repository: Path):
         assert int(ends[0]) == number and words in answer and int(ends[1]) == planted.rank
 
 
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository: Path):
+def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
     has_every_part(repository / "modules" / "11_traces_and_waits.ipynb", 5, 5)

@@ -65,7 +65,7 @@ def test_there_are_modules():
 
 
 @pytest.mark.slow
-def test_nbval_notices_a_number_that_is_stale(tmp_path: Path):
+def test_nbval_notices_a_number_that_is_stale(tmp_path):
     """One cell of a module, its stored answer changed by a digit."""
     whole = json.loads(MODULES[1].read_text("utf-8"))
     cell = next(cell for cell in whole["cells"] if "figure" in cell["metadata"].get("tags", ()))

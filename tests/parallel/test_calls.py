@@ -35,22 +35,22 @@ def step(experiment: Experiment) -> float:
 
 
 @pytest.mark.parametrize(("recompute", "passes"), [("none", 2), ("full", 3)])
-def test_each_pass_of_a_layer_with_experts_calls_twice(recompute: str, passes: int) -> None:
+def test_each_pass_of_a_layer_with_experts_calls_twice(recompute, passes):
     added = step(run(recompute=recompute)) - step(run(call=0.0, recompute=recompute))
     assert added == pytest.approx(2 * passes * LAYERS * MICROBATCHES * CALL, rel=1e-6)
 
 
-def test_only_exchanges_of_one_copy_for_a_device_call() -> None:
+def test_only_exchanges_of_one_copy_for_a_device_call():
     assert step(run("direct")) == step(run("direct", call=0.0))
     assert step(run("direct", experts=1)) == step(run("direct", call=0.0, experts=1))
 
 
-def test_a_host_that_is_slower_than_the_device_gains_on_it_in_a_call() -> None:
+def test_a_host_that_is_slower_than_the_device_gains_on_it_in_a_call():
     slow = {"machine.device.dispatch": 2e-3}
     assert step(run().set(slow)) == pytest.approx(step(run(call=0.0).set(slow)), rel=1e-3)
 
 
-def test_the_simulation_calls_as_often() -> None:
+def test_the_simulation_calls_as_often():
     experiment = run(recompute="full")
     simulated = simulate_terms(experiment, seed=0)
     assert simulated.step_time == pytest.approx(step(experiment), rel=1e-9)

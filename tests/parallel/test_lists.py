@@ -39,9 +39,7 @@ def weights(experiment: Experiment) -> list[int]:
 
 
 @pytest.mark.parametrize(("recompute", "gathers"), [("none", 2), ("full", 3)])
-def test_a_step_copies_as_often_as_the_source_of_deepspeed_says(
-    recompute: str, gathers: int
-) -> None:
+def test_a_step_copies_as_often_as_the_source_of_deepspeed_says(recompute, gathers):
     """Large weights are gathered before each pass, gradients of all are scattered, small weights gathered once."""
     experiment = run(recompute=recompute)
     every = weights(experiment)
@@ -57,7 +55,7 @@ def test_a_step_copies_as_often_as_the_source_of_deepspeed_says(
     assert moved > 2 * 2 * 2 * sum(large)
 
 
-def test_the_update_is_followed_by_copies_of_small_weights_alone() -> None:
+def test_the_update_is_followed_by_copies_of_small_weights_alone():
     experiment = run().set({"machine.device.list_copy": COPY})
     small = [size for size in weights(experiment) if size < PERSISTENT]
     device = experiment.machine.device
@@ -67,11 +65,11 @@ def test_the_update_is_followed_by_copies_of_small_weights_alone() -> None:
 
 
 @pytest.mark.parametrize("changes", [{"zero": 2, "zero_unit": "block"}, {"zero_unit": "block"}])
-def test_collectives_of_whole_buffers_copy_no_lists(changes: dict[str, object]) -> None:
+def test_collectives_of_whole_buffers_copy_no_lists(changes):
     assert longer(run(**changes)) == pytest.approx((0.0, 0.0), abs=1e-12)
 
 
-def test_the_simulation_copies_the_same_lists() -> None:
+def test_the_simulation_copies_the_same_lists():
     experiment = run(recompute="full").set({"machine.device.list_copy": COPY})
     simulated = simulate_terms(experiment, seed=0)
     assert simulated.step_time == pytest.approx(float(predict(experiment).step_time), rel=1e-9)

@@ -23,7 +23,7 @@ CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_it_runs_for_a_second(script: Path) -> None:
+def test_it_runs_for_a_second(script):
     with TemporaryDirectory(prefix="b-") as place:  # short: browsers have sockets there
         run = subprocess.run(
             [sys.executable, script, "--quick", *WORDS.get(script.stem, [])],
@@ -39,7 +39,7 @@ def test_it_runs_for_a_second(script: Path) -> None:
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_it_starts_without_its_peers(script: Path) -> None:
+def test_it_starts_without_its_peers(script):
     """A peer is imported where it is used, so that its absence is a sentence and not the end."""
     for node in ast.parse(script.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -48,7 +48,7 @@ def test_it_starts_without_its_peers(script: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_duration_is_of_one_clock(file: Path) -> None:
+def test_a_duration_is_of_one_clock(file):
     assert not mixed(file.read_text(encoding="utf-8"))
 
 
@@ -62,7 +62,7 @@ def test_a_duration_is_of_one_clock(file: Path) -> None:
         ("both = perf_counter() - cpu, time.process_time() - wall", True),
     ],
 )
-def test_two_clocks_would_be_found(line: str, wrong: bool) -> None:
+def test_two_clocks_would_be_found(line, wrong):
     start = "begin = clock = time.process_time()\nwall, cpu = perf_counter(), time.process_time()\n"
     assert bool(mixed(start + line)) == wrong
 

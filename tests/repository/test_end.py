@@ -23,7 +23,7 @@ def test_that_leaves_much():
 """
 
 
-def test_what_tests_leave_is_not_searched_for_garbage(tmp_path: Path) -> None:
+def test_what_tests_leave_is_not_searched_for_garbage(tmp_path):
     for file in ("conftest.py", "helpers/lanes.py", "helpers/turns.py"):
         shutil.copy(Path(__file__).parent.parent / file, tmp_path)
     (tmp_path / "test_sample.py").write_text(SAMPLE, encoding="utf-8")

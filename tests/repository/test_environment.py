@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -65,29 +64,27 @@ def version(locked: Requirement) -> str:
     return specifier.version
 
 
-def test_every_direct_dependency_is_locked_within_its_bounds(
-    project: dict, lock: dict[str, Requirement]
-) -> None:
+def test_every_direct_dependency_is_locked_within_its_bounds(project, lock):
     for name, wanted in direct(project, "all", "test").items():
         assert name in lock, f"{name} is not in requirements.lock: make lock"
         assert wanted.specifier.contains(version(lock[name])), (wanted, lock[name])
         assert wanted.marker is None or wanted.marker == lock[name].marker
 
 
-def test_every_locked_package_has_a_hash(lock_text: str, lock: dict[str, Requirement]) -> None:
+def test_every_locked_package_has_a_hash(lock_text, lock):
     entries = re.split(r"^(?=[A-Za-z0-9])", lock_text, flags=re.MULTILINE)[1:]
     assert len(entries) == len(lock)
     for entry in entries:
         assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry), entry.splitlines()[0]
 
 
-def test_lock_names_no_place(lock_text: str) -> None:
+def test_lock_names_no_place(lock_text):
     """Neither host, address nor folder: the lock installs from whatever index a reader uses."""
     for line in lock_text.splitlines():
         assert not re.search(r"://|^-|^\s+--(?!hash=)|(^|\s)/|file:", line), line
 
 
-def test_the_lock_of_the_extras_is_one_too(repository: Path, project: dict) -> None:
+def test_the_lock_of_the_extras_is_one_too(repository, project):
     text = (repository / "requirements-extras.lock").read_text(encoding="utf-8")
     found = packages(text)
     test_every_locked_package_has_a_hash(text, found)
@@ -96,9 +93,7 @@ def test_the_lock_of_the_extras_is_one_too(repository: Path, project: dict) -> N
         assert wanted.specifier.contains(version(found[name])), (wanted, found[name])
 
 
-def test_environment_installs_the_packages_of_the_lock(
-    repository: Path, tmp_path: Path, conda: dict, lock: dict[str, Requirement]
-) -> None:
+def test_environment_installs_the_packages_of_the_lock(repository, tmp_path, conda, lock):
     """pip's part of environment.yml, read from the folder that conda runs pip in, is what is installed here.
 
     For Binder that is binder/, which has the same two files (below).
@@ -120,7 +115,7 @@ def test_environment_installs_the_packages_of_the_lock(
     assert set(re.findall(named, run.stdout, re.MULTILINE)) == wanted
 
 
-def test_conda_is_asked_for_python_and_pip_alone(project: dict, conda: dict) -> None:
+def test_conda_is_asked_for_python_and_pip_alone(project, conda):
     assert conda["channels"] == ["conda-forge"]
     asked = [part for part in conda["dependencies"] if isinstance(part, str)]
     versions = dict(part.partition("=")[::2] for part in asked)
@@ -128,7 +123,7 @@ def test_conda_is_asked_for_python_and_pip_alone(project: dict, conda: dict) -> 
     assert Requirement(f"python{project['requires-python']}").specifier.contains(versions["python"])
 
 
-def test_environment_names_what_it_brings(repository: Path, project: dict) -> None:
+def test_environment_names_what_it_brings(repository, project):
     text = (repository / "environment.yml").read_text(encoding="utf-8")
     comment = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
     listed = re.search(r"with all that they need: (.*?) for the tests\.", comment)
@@ -138,7 +133,7 @@ def test_environment_names_what_it_brings(repository: Path, project: dict) -> No
 
 
 @pytest.mark.parametrize("name", ["environment.yml", "requirements.lock"])
-def test_binder_has_the_same_files(repository: Path, name: str) -> None:
+def test_binder_has_the_same_files(repository, name):
     """Binder reads only binder/ when it exists; a copy there would drift."""
     binder = repository / "binder" / name
     assert binder.read_bytes() == (repository / name).read_bytes()
@@ -146,14 +141,12 @@ def test_binder_has_the_same_files(repository: Path, name: str) -> None:
         assert binder.is_symlink()
 
 
-def test_binder_leaves_out_the_extensions_that_throw_on_a_page(repository: Path) -> None:
+def test_binder_leaves_out_the_extensions_that_throw_on_a_page(repository):
     settings = json.loads((repository / "binder" / "voila.json").read_text(encoding="utf-8"))
     assert settings["VoilaConfiguration"]["extension_denylist"] == UNWANTED_EXTENSIONS
 
 
-def test_binder_accepts_the_repository(
-    repository: Path, require: Callable[[object, str], None]
-) -> None:
+def test_binder_accepts_the_repository(repository, require):
     program = Path(sys.executable).parent / "jupyter-repo2docker"
     require(program.exists(), "jupyter-repo2docker is not installed")
     run = subprocess.run(

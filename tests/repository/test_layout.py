@@ -34,7 +34,7 @@ def tracked(repository: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("name", TOP_LEVEL)
-def test_top_level_has(repository: Path, name: str) -> None:
+def test_top_level_has(repository, name):
     assert (repository / name).exists()
 
 
@@ -44,13 +44,13 @@ def test_top_level_has(repository: Path, name: str) -> None:
     [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"]],
     ids=" ".join,
 )
-def test_lint_is_clean(repository: Path, command: list[str]) -> None:
+def test_lint_is_clean(repository, command):
     program = Path(sys.executable).parent / command[0]
     run = subprocess.run([program, *command[1:]], cwd=repository, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-def test_no_notebook_cell_hides_logic(repository: Path, tracked: list[Path]) -> None:
+def test_no_notebook_cell_hides_logic(repository, tracked):
     """Logic belongs in the package; a cell is short enough to read aloud."""
     long = []
     for file in tracked:
@@ -63,7 +63,7 @@ def test_no_notebook_cell_hides_logic(repository: Path, tracked: list[Path]) -> 
     assert not long
 
 
-def test_no_file_of_the_package_is_too_long(repository: Path, tracked: list[Path]) -> None:
+def test_no_file_of_the_package_is_too_long(repository, tracked):
     package = repository / "lib_dlhpc"
     lengths = {
         str(file.relative_to(repository)): len(file.read_text(encoding="utf-8").splitlines())
@@ -74,7 +74,7 @@ def test_no_file_of_the_package_is_too_long(repository: Path, tracked: list[Path
     assert not {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE}
 
 
-def test_no_file_needs_a_host(repository: Path, tracked: list[Path]) -> None:
+def test_no_file_needs_a_host(repository, tracked):
     found = []
     for file in tracked:
         try:
@@ -86,11 +86,11 @@ def test_no_file_needs_a_host(repository: Path, tracked: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("host", ["cdn.example", "unpkg.com", "www.esm.sh", "registry.example"])
-def test_a_host_would_be_found(host: str) -> None:
+def test_a_host_would_be_found(host):
     assert HOSTS.search("https:" + "//" + host)
 
 
-def test_ten_files_that_explain_a_step_are_an_evening(repository: Path) -> None:
+def test_ten_files_that_explain_a_step_are_an_evening(repository):
     text = (repository / "CONTRIBUTING.md").read_text()
     listed = re.findall(r"^\d+\. `(lib_dlhpc/\S+\.py)`:", text, re.MULTILINE)
     assert len(listed) == 10

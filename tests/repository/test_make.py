@@ -65,13 +65,13 @@ def pytest_words(repository: Path, args: str) -> list[str]:
 
 
 @pytest.mark.parametrize("paths", PATHS)
-def test_paths_in_args_are_all_that_runs(runs: dict, paths: str) -> None:
+def test_paths_in_args_are_all_that_runs(runs, paths):
     assert runs[paths] == (paths.split(), "")
     assert runs[f"-x -k tests {paths}"] == (paths.split(), "tests")
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_options_in_args_hold_for_everything(runs: dict, repository: Path, options: str) -> None:
+def test_options_in_args_hold_for_everything(runs, repository, options):
     paths, keyword = runs[options]
     found = [*repository.glob("modules/*.ipynb"), *repository.glob("labs/*/*.ipynb")]
     every = ["tests", *(str(path.relative_to(repository)) for path in found)]
@@ -89,7 +89,7 @@ def hand_out(repository: Path, require) -> dict[str, bytes]:
         return {each.name.split("/", 1)[1]: packed.extractfile(each).read() for each in files}
 
 
-def test_links_of_the_hand_out_lead_to_what_is_in_it(hand_out: dict[str, bytes]) -> None:
+def test_links_of_the_hand_out_lead_to_what_is_in_it(hand_out):
     there = {str(above) for name in hand_out for above in (Path(name), *Path(name).parents)}
     pages = [name for name in hand_out if name.endswith((".md", ".ipynb"))]
     assert "labs/README.md" in pages

@@ -50,15 +50,15 @@ def outcomes(folder: Path, test: str, require_all: str) -> dict[str, int]:
     return {word: int(count) for count, word in re.findall(r"(\d+) ([a-z]+?)s?\b(?!\.)", last)}
 
 
-def test_skips_stay_skips_on_a_laptop(tmp_path: Path) -> None:
+def test_skips_stay_skips_on_a_laptop(tmp_path):
     assert outcomes(tmp_path, SKIPS, "0") == {"passed": 1, "skipped": 3, "xfailed": 1}
 
 
-def test_every_skip_fails_when_all_is_required(tmp_path: Path) -> None:
+def test_every_skip_fails_when_all_is_required(tmp_path):
     # A mark skips before the test starts, so pytest calls its failure an error.
     assert outcomes(tmp_path, SKIPS, "1") == {"passed": 1, "failed": 2, "error": 1, "xfailed": 1}
 
 
 @pytest.mark.parametrize(("require_all", "outcome"), [("0", "skipped"), ("1", "error")])
-def test_a_whole_file_cannot_slip_away(tmp_path: Path, require_all: str, outcome: str) -> None:
+def test_a_whole_file_cannot_slip_away(tmp_path, require_all, outcome):
     assert outcomes(tmp_path, WHOLE_FILE, require_all)[outcome] == 1

@@ -87,12 +87,12 @@ def places(folder: Path, look, words: tuple[str, ...] = ("assert",)) -> list[str
     ]
 
 
-def test_what_a_page_shows_is_waited_for(repository: Path) -> None:
+def test_what_a_page_shows_is_waited_for(repository):
     assert places(repository / "tests" / "browser", read_once) == []
     assert places(repository / "tests" / "helpers", read_once) == []
 
 
-def test_nobody_gives_up_before_a_busy_machine_is_done(repository: Path) -> None:
+def test_nobody_gives_up_before_a_busy_machine_is_done(repository):
     assert places(repository / "tests", impatient, ("timeout", "wait", "join")) == []
 
 
@@ -109,5 +109,5 @@ def test_nobody_gives_up_before_a_busy_machine_is_done(repository: Path) -> None
         (impatient, "page.wait_for_timeout(300)", [1]),
     ],
 )
-def test_these_looks_find_what_they_look_for(look, text: str, lines: list[int]) -> None:
+def test_these_looks_find_what_they_look_for(look, text, lines):
     assert list(look(ast.parse(text))) == lines

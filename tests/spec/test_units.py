@@ -162,5 +162,5 @@ def test_one_thing_is_not_several():
     ("joules", "words"),
     [(0.0, "0 J"), (3599, "3.6 kJ"), (3600, "1 Wh"), (3.6e6, "1 kWh"), (1e14, "27.8 GWh")],
 )
-def test_energy_is_in_watt_hours_from_one_on(joules: float, words: str) -> None:
+def test_energy_is_in_watt_hours_from_one_on(joules, words):
     assert format_energy(joules) == words

@@ -53,15 +53,13 @@ CLUSTER = Nodes(32, 8, 1, 12.5e9, 150e9, 64e6)
 RING = Example("ring", 4, 8).plan
 
 
-def test_no_two_lines_look_alike_without_color() -> None:
+def test_no_two_lines_look_alike_without_color():
     assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     assert len({LINES[name][2] for name in FLAT}) == len(FLAT)
 
 
 @given(flats, st.sampled_from([FLAT, ("ring", "binomial"), ("recursive_doubling", "ring")]))
-def test_the_winner_of_an_interval_is_the_fastest_in_it(
-    setting: Flat, names: tuple[str, ...]
-) -> None:
+def test_the_winner_of_an_interval_is_the_fastest_in_it(setting, names):
     found = winners(setting.network, names)
     assert found[0].start == 0 and found[-1].stop == np.inf
     assert all(a.stop == b.start for a, b in pairwise(found))
@@ -75,7 +73,7 @@ def test_the_winner_of_an_interval_is_the_fastest_in_it(
 
 
 @given(flats)
-def test_the_words_name_the_fastest_and_the_wall_stands_where_latency_rules(setting: Flat) -> None:
+def test_the_words_name_the_fastest_and_the_wall_stands_where_latency_rules(setting):
     costs = [ALGORITHMS[name](setting.size, setting.network) for name in FLAT]
     best = min(costs, key=lambda cost: float(cost.total))
     view = message_sizes.view(setting)
@@ -84,9 +82,7 @@ def test_the_words_name_the_fastest_and_the_wall_stands_where_latency_rules(sett
 
 
 @given(st.sampled_from([4, 16, 64, 512]), st.sampled_from(LATENCIES), st.sampled_from(BANDWIDTHS))
-def test_the_crossover_of_the_text_is_where_the_times_are_equal(
-    ranks: int, latency: float, bandwidth: float
-) -> None:
+def test_the_crossover_of_the_text_is_where_the_times_are_equal(ranks, latency, bandwidth):
     size = crossover(ranks, latency, bandwidth, 1e10)
     net = flat(ranks, latency, 1 / bandwidth, 1e-10)
     doubling, other = (
@@ -97,7 +93,7 @@ def test_the_crossover_of_the_text_is_where_the_times_are_equal(
 
 
 @pytest.mark.parametrize("name", TWO_LEVELS)
-def test_alone_on_its_node_a_device_sends_what_the_formula_moves(name: str) -> None:
+def test_alone_on_its_node_a_device_sends_what_the_formula_moves(name):
     """One device a node: bandwidth time x rate is what the busiest port moved in either direction."""
     moved = float(ALGORITHMS[name](1.0, flat(16, 0.0, 1.0)).bandwidth)
     assert buffers_out(name, 16, 1) <= moved * (1 + 1e-12)
@@ -105,7 +101,7 @@ def test_alone_on_its_node_a_device_sends_what_the_formula_moves(name: str) -> N
         assert buffers_out(name, 16, 1) == pytest.approx(moved)
 
 
-def test_only_those_that_flood_the_nics_meet_the_wall() -> None:
+def test_only_those_that_flood_the_nics_meet_the_wall():
     assert buffers_out("recursive_doubling", 32, 8) == 8 * np.log2(32)
     assert "recursive doubling" in nodes_and_nics.view(CLUSTER).wall
     assert nodes_and_nics.view(CLUSTER._replace(devices=1, nodes=4)).wall == ""
@@ -115,9 +111,7 @@ def test_only_those_that_flood_the_nics_meet_the_wall() -> None:
 
 @pytest.mark.parametrize("name", COLLECTIVES["allreduce"])
 @pytest.mark.parametrize(("ranks", "elements"), [(2, 1), (5, 8), (8, 8), (16, 32)])
-def test_the_animation_ends_with_every_contribution_once(
-    name: str, ranks: int, elements: int
-) -> None:
+def test_the_animation_ends_with_every_contribution_once(name, ranks, elements):
     story = Chunks()
     story.show(Example(name, ranks, elements).plan)
     assert len(story.held) == len(story.words) == len(story.moves) + 1
@@ -131,7 +125,7 @@ def test_the_animation_ends_with_every_contribution_once(
                 assert reduce or after[target][block] == given_ or mine == given_
 
 
-def test_every_message_is_a_line_from_its_rank_and_round_to_the_next() -> None:
+def test_every_message_is_a_line_from_its_rank_and_round_to_the_next():
     data, summary = messages_chart(RING, 2)
     arrows, rounds = data["arrows"], list(RING)
     assert len(arrows["from"]) == sum(map(len, rounds))
@@ -140,7 +134,7 @@ def test_every_message_is_a_line_from_its_rank_and_round_to_the_next() -> None:
     assert "6 rounds" in summary and "12 messages that are combined" in summary
 
 
-def test_a_picture_that_is_too_large_is_refused_with_its_limits() -> None:
+def test_a_picture_that_is_too_large_is_refused_with_its_limits():
     with pytest.raises(SpecError, match="at most 16 ranks"):
         messages_chart(schedule("ring", 17, 17))
 
@@ -157,7 +151,7 @@ def right(ranks: int, elements: int) -> Any:
         distance *= 2
 
 
-def test_a_wrong_algorithm_is_explained_and_shown_where_it_goes_wrong() -> None:
+def test_a_wrong_algorithm_is_explained_and_shown_where_it_goes_wrong():
     box = try_out(wrong)
     assert "Not an allreduce yet" in words(box) and "twice" in words(box)
     (chunks,) = (part for part in box.children if hasattr(part, "held"))
@@ -169,7 +163,7 @@ def test_a_wrong_algorithm_is_explained_and_shown_where_it_goes_wrong() -> None:
     )
 
 
-def test_a_right_algorithm_is_proved_and_priced_beside_a_ring() -> None:
+def test_a_right_algorithm_is_proved_and_priced_beside_a_ring():
     text = words(try_out(right))
     assert "Proved: allreduce in 2 rounds" in text and "(ring" in text
 
@@ -183,11 +177,11 @@ def test_a_right_algorithm_is_proved_and_priced_beside_a_ring() -> None:
         (lambda ranks, elements: iter([1 / 0]), "ZeroDivisionError"),
     ],
 )
-def test_what_cannot_be_drawn_is_reported_in_words(algorithm: Any, message: str) -> None:
+def test_what_cannot_be_drawn_is_reported_in_words(algorithm, message):
     assert message in words(try_out(algorithm))
 
 
-def test_markup_in_a_message_stays_text() -> None:
+def test_markup_in_a_message_stays_text():
     text = words(try_out(lambda ranks, elements: [[(0, 1, 0, elements, "<img>")]]))
     assert "&lt;img&gt;" in text and "<img>" not in text
 
@@ -199,7 +193,7 @@ here.be_a_rank(here._sizes)
 """
 
 
-def test_four_ranks_measure_both_algorithms_and_the_library() -> None:
+def test_four_ranks_measure_both_algorithms_and_the_library():
     """For the two shortest messages: the page's own test has all."""
     pytest.importorskip("mpi4py")
     result = here.measure(lambda n, *_, **rest: run_to_end(n, "-c", SHORTEST, **rest))
@@ -210,7 +204,7 @@ def test_four_ranks_measure_both_algorithms_and_the_library() -> None:
     assert "Predicted" in result_words(result)
 
 
-def test_a_missing_mpi_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_mpi_is_explained(monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(here.MpiMissing, match=r"no mpiexec .*pip install 'lib-dlhpc\[run\]'"):
@@ -218,7 +212,7 @@ def test_a_missing_mpi_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_button_comes_back_and_says_what_was_measured_or_why_not(fails: bool) -> None:
+def test_the_button_comes_back_and_says_what_was_measured_or_why_not(fails):
     def measured(**_: Any) -> dict[str, Any]:
         if fails:
             raise here.MpiMissing("There is no mpiexec.")
@@ -229,7 +223,7 @@ def test_the_button_comes_back_and_says_what_was_measured_or_why_not(fails: bool
     assert ("no mpiexec" in words(box)) == fails and ("0.5 to 1 times" in words(box)) != fails
 
 
-def test_a_run_ends_as_soon_as_it_is_cancelled() -> None:
+def test_a_run_ends_as_soon_as_it_is_cancelled():
     pytest.importorskip("mpi4py")
 
     def measured(run: Any) -> Any:

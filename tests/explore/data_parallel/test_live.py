@@ -24,7 +24,7 @@ from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import Timeline
 
 
-def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
+def test_every_position_of_every_control_asks_for_a_run_of_its_own():
     asked = {
         asked_words(Setting(ranks, bucket, early))
         for ranks in RANKS[1:]
@@ -41,11 +41,11 @@ def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("ranks", RANKS)
-def test_the_batch_is_the_same_on_any_number_of_ranks(ranks: int) -> None:
+def test_the_batch_is_the_same_on_any_number_of_ranks(ranks):
     assert experiment(Setting(ranks)).global_batch == BATCH
 
 
-def test_what_is_asked_is_trained_measured_and_laid_beside_the_prediction() -> None:
+def test_what_is_asked_is_trained_measured_and_laid_beside_the_prediction():
     pytest.importorskip("mpi4py")
     panel = train_here(thread=Now)
     accuracies = []
@@ -62,7 +62,7 @@ def test_what_is_asked_is_trained_measured_and_laid_beside_the_prediction() -> N
     assert figure.summary.startswith("One rank.")
 
 
-def test_one_step_of_a_run_holds_all_its_rows_once() -> None:
+def test_one_step_of_a_run_holds_all_its_rows_once():
     whole = simulate(experiment(Setting(4)), steps=3)
     parts = [one_step(whole, number) for number in range(3)]
     assert sum(len(part.start) for part in parts) == len(whole.start)
@@ -71,7 +71,7 @@ def test_one_step_of_a_run_holds_all_its_rows_once() -> None:
     assert isinstance(parts[0], Timeline)
 
 
-def test_the_rate_of_one_rank_is_what_the_prediction_starts_from() -> None:
+def test_the_rate_of_one_rank_is_what_the_prediction_starts_from():
     assert float(predict(with_rate(experiment(Setting(1)), 5e4)).throughput) == pytest.approx(5e4)
     setting = Setting(2)
     rates = {Setting(1): 5e4, setting: 8e4}
@@ -79,7 +79,7 @@ def test_the_rate_of_one_rank_is_what_the_prediction_starts_from() -> None:
     assert f"{error:+z.0%}" in result_html(setting, {"forward": 1e-3}, rates)
 
 
-def test_a_table_three_ways_leaves_out_what_nobody_has_and_sums_what_each_has() -> None:
+def test_a_table_three_ways_leaves_out_what_nobody_has_and_sums_what_each_has():
     ways = three_ways(experiment(Setting(4)), {"forward": 1e-3, "exposed communication": 2e-3})
     assert sum(ways["predicted"].values()) == pytest.approx(
         sum(ways["simulated"].values()), rel=0.2

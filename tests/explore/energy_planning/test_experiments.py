@@ -56,7 +56,7 @@ ONE, OTHER = (
 )
 
 
-def test_nothing_is_said_by_color_alone() -> None:
+def test_nothing_is_said_by_color_alone():
     assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     assert len({shape for *_, shape in LINES.values()}) == len(LINES)
     assert len({json.dumps(look[1:]) for look in SIZES.values()}) == len(SIZES)
@@ -67,7 +67,7 @@ def test_nothing_is_said_by_color_alone() -> None:
 
 
 @pytest.mark.parametrize("event", [swings.EXCHANGE, swings.CHECKPOINT])
-def test_each_way_of_smoothing_shrinks_the_swing_at_its_own_price(event: str) -> None:
+def test_each_way_of_smoothing_shrinks_the_swing_at_its_own_price(event):
     plain = swings.found(swings.Setting(event=event))
     assert plain.smooth.swing == pytest.approx(plain.plain.swing) and plain.more == 0
     price = {}
@@ -79,7 +79,7 @@ def test_each_way_of_smoothing_shrinks_the_swing_at_its_own_price(event: str) ->
     assert price["jobs"] < 1e-9 < price["battery"] < price["floor"]
 
 
-def test_a_battery_for_a_checkpoint_holds_far_more_than_one_for_an_exchange() -> None:
+def test_a_battery_for_a_checkpoint_holds_far_more_than_one_for_an_exchange():
     short, long = (
         swings.found(swings.Setting(event=event, battery=0.9)).held
         for event in (swings.EXCHANGE, swings.CHECKPOINT)
@@ -87,7 +87,7 @@ def test_a_battery_for_a_checkpoint_holds_far_more_than_one_for_an_exchange() ->
     assert long > 100 * short > 0
 
 
-def test_the_line_of_a_chart_has_the_energy_of_its_wave() -> None:
+def test_the_line_of_a_chart_has_the_energy_of_its_wave():
     setting = swings.Setting(floor=0.8, jobs=2)
     own, data = swings.found(setting), swings.swings_state(setting)[0]["lines"]
     for name, wave in ((swings.AS_IT_IS, own.plain), (swings.SMOOTHED, own.smooth)):
@@ -103,7 +103,7 @@ def test_the_line_of_a_chart_has_the_energy_of_its_wave() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_no_run_is_better_than_one_of_the_front_in_both(target: float) -> None:
+def test_no_run_is_better_than_one_of_the_front_in_both(target):
     own = runs(target)
     for row in own.front:
         better = (own.costs <= own.costs[row]).all(axis=1) & (own.costs < own.costs[row]).any(
@@ -113,18 +113,18 @@ def test_no_run_is_better_than_one_of_the_front_in_both(target: float) -> None:
     assert own.knee in own.front
 
 
-def test_all_runs_at_once_are_each_run_alone() -> None:
+def test_all_runs_at_once_are_each_run_alone():
     own = runs(0.76)
     for row in range(0, len(own.settings), 40):
         assert own.costs[row] == pytest.approx(cost(own.settings[row])[:2], rel=1e-9)
 
 
-def test_causes_add_up_to_the_energy() -> None:
+def test_causes_add_up_to_the_energy():
     for setting in runs(0.76).named.values():
         assert sum(by_cause(setting).values()) == pytest.approx(cost(setting).joules)
 
 
-def test_what_nobody_measured_is_refused_and_what_does_not_fit_says_so() -> None:
+def test_what_nobody_measured_is_refused_and_what_does_not_fit_says_so():
     assert "65,536 is beyond 8,192" in wall_of(Run(batch=65536))
     assert wall_of(Run(2048, 65536, target=0.66)) == ""
     assert "too much" in wall_of(Run(gpus=32))
@@ -133,7 +133,7 @@ def test_what_nobody_measured_is_refused_and_what_does_not_fit_says_so() -> None
     assert view.wall and not view.charts["energy_map"][0]["now"]
 
 
-def test_what_is_better_in_both_is_named() -> None:
+def test_what_is_better_in_both_is_named():
     assert "No other run" in the_map.view(Run()).words
     assert "less energy" in the_map.view(Run(limit=125)).words
     assert predicted(Run()).to_accuracy.known
@@ -142,7 +142,7 @@ def test_what_is_better_in_both_is_named() -> None:
 # a budget -------------------------------------------------------------------------------------------
 
 
-def test_the_pick_is_within_the_budget_and_the_best_there() -> None:
+def test_the_pick_is_within_the_budget_and_the_best_there():
     front = [cost_of(choice) for choice in planned(Setting().network).front]
     frugal, quick = (within(Setting(hours=48 * HOUR, then=then)) for then in ("energy", "time"))
     assert frugal and quick
@@ -152,13 +152,13 @@ def test_the_pick_is_within_the_budget_and_the_best_there() -> None:
     assert len(front_lines(Setting())) == 1 + len(front)
 
 
-def test_what_no_budget_allows_says_which_price_is_too_low() -> None:
+def test_what_no_budget_allows_says_which_price_is_too_low():
     assert budget_view(Setting(hours=12 * HOUR)).wall.startswith("Time:")
     assert budget_view(Setting(energy=140 * KWH)).wall.startswith("Energy:")
     assert "ccuracy not assessed" in budget_view(Setting()).words
 
 
-def test_the_batch_stays_in_every_choice() -> None:
+def test_the_batch_stays_in_every_choice():
     assert {int(c.experiment.global_batch) for c in planned(Setting().network).ranked} == {128}
 
 
@@ -166,7 +166,7 @@ def test_the_batch_stays_in_every_choice() -> None:
 
 
 @pytest.mark.parametrize(("machine", "gpus"), [(FAST, 64), (SLOW, 512), (OLD, 8)])
-def test_stored_sizes_are_what_the_planner_finds(machine: str, gpus: int) -> None:
+def test_stored_sizes_are_what_the_planner_finds(machine, gpus):
     """After a change of predictions: python -m lib_dlhpc.explore.energy_planning.planned_sizes.
 
     Every second size of a machine, of one the others: all are stored at once.
@@ -179,13 +179,13 @@ def test_stored_sizes_are_what_the_planner_finds(machine: str, gpus: int) -> Non
         assert stored.watts == pytest.approx(now.watts, rel=0.05, nan_ok=True)
 
 
-def test_all_machines_are_stored() -> None:
+def test_all_machines_are_stored():
     for machine in MACHINES:
         for gpus in GPUS:
             assert [each.layers for each in family(machine, gpus)] == list(LAYERS)
 
 
-def test_the_lowest_mark_of_each_line_is_named_and_lines_are_of_all_sizes_that_train() -> None:
+def test_the_lowest_mark_of_each_line_is_named_and_lines_are_of_all_sizes_that_train():
     data, words = size_view(Size()).charts["size_loss"]
     for name, x, y in zip(*(data["marks"][key] for key in ("line", "x", "y")), strict=True):
         own = [at for at, line in enumerate(data["points"]["line"]) if line == name]
@@ -195,7 +195,7 @@ def test_the_lowest_mark_of_each_line_is_named_and_lines_are_of_all_sizes_that_t
     assert "6.74 billion weights" in words
 
 
-def test_hollow_marks_and_the_wall_are_beyond_what_was_measured() -> None:
+def test_hollow_marks_and_the_wall_are_beyond_what_was_measured():
     own = found_sizes(Size())
     points = size_view(Size()).charts["size_loss"][0]["points"]
     measured = points["measured"][: len(own.family)]
@@ -204,28 +204,28 @@ def test_hollow_marks_and_the_wall_are_beyond_what_was_measured() -> None:
     assert "35.1 billion weights are outside the fitted range" in size_view(Size(days=90)).wall
 
 
-def test_a_machine_names_its_measured_rate_and_the_error_of_another() -> None:
+def test_a_machine_names_its_measured_rate_and_the_error_of_another():
     for machine, measured in MEASURED.items():
         words = size_view(Size(machine)).words
         assert measured.start in words and f"{measured.tested} is then predicted within 4%" in words
         assert 0.03 < abs(predicted_row(measured).error) < 0.04
 
 
-def test_a_size_that_does_not_fit_is_in_no_line_of_the_table() -> None:
+def test_a_size_that_does_not_fit_is_in_no_line_of_the_table():
     lines = size_lines(Size(gpus=8))
     assert len(lines) < len(size_lines(Size())) == 1 + len(family(FAST, 64))
     assert sum("(best)" in line[0] for line in lines) == 1
     assert "fit in no layout" in size_view(Size(gpus=8)).charts["size_utilization"][1]
 
 
-def test_more_days_and_a_faster_network_never_raise_the_lowest_loss() -> None:
+def test_more_days_and_a_faster_network_never_raise_the_lowest_loss():
     days = [found_sizes(Size(days=days)).loss.min() for days in (1, 3, 10, 30, 90)]
     assert days == sorted(days, reverse=True)
     assert found_sizes(Size(gpus=512)).loss.min() < found_sizes(Size(SLOW, 512)).loss.min()
     assert best(Size(served=1e12)).weights < best(Size()).weights
 
 
-def test_a_budget_that_serving_uses_up_says_so() -> None:
+def test_a_budget_that_serving_uses_up_says_so():
     with pytest.raises(SpecError, match="does not cover"):
         size_view(Size(gpus=8, days=1, served=3e12))
 
@@ -234,7 +234,7 @@ def test_a_budget_that_serving_uses_up_says_so() -> None:
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zb-h1"])
-def test_bars_of_a_stage_do_not_overlap_and_end_with_the_step(schedule: str) -> None:
+def test_bars_of_a_stage_do_not_overlap_and_end_with_the_step(schedule):
     for clocks in (HIGHEST, Pipe().clocks):
         setting = Pipe(schedule=schedule, clocks=clocks)
         bars = the_slack.view(setting).charts["energy_slack"][0]["passes"]
@@ -246,7 +246,7 @@ def test_bars_of_a_stage_do_not_overlap_and_end_with_the_step(schedule: str) -> 
             assert np.all(late >= early - 1e-9)
 
 
-def test_where_there_is_little_slack_it_says_why() -> None:
+def test_where_there_is_little_slack_it_says_why():
     assert "GPUs compute for" in the_slack.view(Pipe(stages=2)).wall
     assert "In GPipe" in the_slack.view(Pipe("gpt3-175b", schedule="gpipe")).wall
     assert the_slack.view(Pipe()).wall == ""
@@ -255,7 +255,7 @@ def test_where_there_is_little_slack_it_says_why() -> None:
 # here -----------------------------------------------------------------------------------------------
 
 
-def test_plan_a_calibrates_and_plan_b_is_predicted_from_it() -> None:
+def test_plan_a_calibrates_and_plan_b_is_predicted_from_it():
     samples = float(here.experiment(Here(), 32).run.epochs) * 4000
     seconds, joule = expected(Here(), 32, 10_000.0)
     assert seconds == pytest.approx(samples / 10_000, rel=1e-6)
@@ -263,14 +263,14 @@ def test_plan_a_calibrates_and_plan_b_is_predicted_from_it() -> None:
     assert expected(Here(), 512, 10_000.0)[0] < 10 * 4000 / 10_000  # large products are faster
 
 
-def test_two_plans_are_reported_side_by_side() -> None:
+def test_two_plans_are_reported_side_by_side():
     words = here.words_of(ONE, OTHER)
     assert "Plan A was 2 times as fast" in words and "B 89.0%, missed" in words
     html = result_html(Here(), ONE, OTHER)
     assert html.count("<tr>") == 3 and "confirms nothing" in html
 
 
-def test_equal_plans_are_refused_before_they_start() -> None:
+def test_equal_plans_are_refused_before_they_start():
     assert problem_of(Here(other=32)) and not problem_of(Here())
     page = two_plans(lambda *_: pytest.fail("started"), thread=Now)
     page.controls["other"].value = 32
@@ -278,7 +278,7 @@ def test_equal_plans_are_refused_before_they_start() -> None:
     assert "choose two" in result_text(page)
 
 
-def test_an_error_of_a_run_takes_its_place() -> None:
+def test_an_error_of_a_run_takes_its_place():
     def fails(*_: Any) -> Any:
         raise SpecError("No ranks here.")
 
@@ -287,7 +287,7 @@ def test_an_error_of_a_run_takes_its_place() -> None:
     assert "No ranks here." in result_text(page) and not button(page, "Train").disabled
 
 
-def test_the_check_computes_with_the_law_of_limits() -> None:
+def test_the_check_computes_with_the_law_of_limits():
     asked = ask("own_limit", seed=1).question
     asked.answer("1000")
     assert "φ⁴" in asked.answer("2000")["words"]

@@ -64,7 +64,7 @@ def notices(page: Explorer) -> str:
     return str(page.words["notices"].value)
 
 
-def test_without_a_calibration_nothing_is_offered_and_nothing_has_a_band(digits: Any) -> None:
+def test_without_a_calibration_nothing_is_offered_and_nothing_has_a_band(digits):
     page = Explorer(digits)
     assert not any("calibrated" in label for label in machines(page)["options"])
     assert "90%" not in notices(page) + page.figures["step"].summary
@@ -72,12 +72,12 @@ def test_without_a_calibration_nothing_is_offered_and_nothing_has_a_band(digits:
         moved(page.choice, "machine.name", OWN)
 
 
-def test_a_broken_calibration_is_not_offered(home: Path, digits: Any) -> None:
+def test_a_broken_calibration_is_not_offered(home, digits):
     home.write_text("[machine")
     assert not any("calibrated" in label for label in machines(Explorer(digits))["options"])
 
 
-def test_ones_own_machine_can_be_chosen_and_left_again(calibrated: Path, digits: Any) -> None:
+def test_ones_own_machine_can_be_chosen_and_left_again(calibrated, digits):
     page = Explorer(digits)
     assert standing(page) == "laptop" and "calibrated" in machines(page)["options"][0]
     page.move("machine.name", OWN)
@@ -90,14 +90,14 @@ def test_ones_own_machine_can_be_chosen_and_left_again(calibrated: Path, digits:
 
 
 @pytest.mark.parametrize("name", ["goyal-2017", "you-2018", "narayanan-2021"])
-def test_it_can_be_chosen_from_a_supercomputer(calibrated: Path, name: str) -> None:
+def test_it_can_be_chosen_from_a_supercomputer(calibrated, name):
     choice, prediction, _ = moved(Choice(preset(name)), "machine.name", OWN)
     there = experiment_of(choice)
     assert there.machine.measured == example().measured and there.calibration.rate == 0
     assert prediction.experiment == there
 
 
-def test_the_step_and_the_simulation_show_their_bands(calibrated: Path, digits: Any) -> None:
+def test_the_step_and_the_simulation_show_their_bands(calibrated, digits):
     page = Explorer(digits)
     page.move("machine.name", OWN)
     known = bands(page.experiment)
@@ -111,7 +111,7 @@ def test_the_step_and_the_simulation_show_their_bands(calibrated: Path, digits: 
     assert forward and " to " in forward.group(1)
 
 
-def test_a_file_with_a_measured_machine_is_named_as_such(digits: Any) -> None:
+def test_a_file_with_a_measured_machine_is_named_as_such(digits):
     page = Explorer()
     page.file.loaded = [1, dumps(replace(digits, machine=measured_on(digits.machine, example())))]
     assert page.file.problem == "" and FROM in notices(page)
@@ -122,7 +122,7 @@ def test_a_file_with_a_measured_machine_is_named_as_such(digits: Any) -> None:
     assert page.experiment.machine.measured is None
 
 
-def test_an_old_calibration_is_said_to_be_old(calibrated: Path, digits: Any) -> None:
+def test_an_old_calibration_is_said_to_be_old(calibrated, digits):
     text, date = calibrated.read_text(), example().measured.date
     calibrated.write_text(text.replace(f'"{date}"', '"2020-01-31"'))
     page = Explorer(digits)
@@ -131,9 +131,7 @@ def test_an_old_calibration_is_said_to_be_old(calibrated: Path, digits: Any) -> 
     assert "days ago" in notices(page)
 
 
-def test_a_split_network_waits_for_its_bands_until_the_controls_rest(
-    calibrated: Path, repository: Path
-) -> None:
+def test_a_split_network_waits_for_its_bands_until_the_controls_rest(calibrated, repository):
     words = load(repository / "labs" / "experiments" / "words.toml")
     words = replace(words, machine=measured_on(words.machine, example()))
 
@@ -151,13 +149,13 @@ def test_a_split_network_waits_for_its_bands_until_the_controls_rest(
         own.submit(asyncio.run, asyncio.wait_for(moves(), 180)).result()
 
 
-def test_a_machine_from_elsewhere_survives_as_a_preset(digits: Any) -> None:
+def test_a_machine_from_elsewhere_survives_as_a_preset(digits):
     elsewhere = replace(digits, machine=measured_on(digits.machine, example()))
     choice = Choice(of_file(elsewhere))
     assert moved(choice, "machine.name", OTHER)[0] == choice
 
 
-def test_the_button_calibrates_and_can_be_cancelled(home: Path) -> None:
+def test_the_button_calibrates_and_can_be_cancelled(home):
     known: list[bool] = []
 
     def measured(ranks: int, seconds: float, run: Any) -> dict[str, Any]:

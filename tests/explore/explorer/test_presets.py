@@ -11,12 +11,12 @@ from lib_dlhpc.prediction.what_if import what_if
 
 
 @pytest.mark.parametrize("name", names())
-def test_no_preset_begins_with_a_run_that_is_never_done(name: str) -> None:
+def test_no_preset_begins_with_a_run_that_is_never_done(name):
     assert not endless(predict(preset(name).experiment))
 
 
 @pytest.mark.parametrize("name", CHIPS)
-def test_the_energy_has_one_unit_in_the_headline_and_in_its_explanation(name: str) -> None:
+def test_the_energy_has_one_unit_in_the_headline_and_in_its_explanation(name):
     p = predict(preset(name).experiment)
     (headline,) = [each for each in headlines(p) if each.name == "Energy"]
     (why,) = [each for each in explain(p) if each.name.startswith("energy")]

@@ -95,7 +95,7 @@ def shown(section: Sweep) -> dict[str, list[Any]]:
 @pytest.mark.parametrize(
     "name", [run.name for run in replays() if not run.experiment.strategy.is_split]
 )
-def test_every_axis_offers_several_values_all_of_which_can_be(name: str) -> None:
+def test_every_axis_offers_several_values_all_of_which_can_be(name):
     experiment = replay(name).experiment
     axes = axes_of(experiment)
     assert {axis.field for axis in axes} == {RANKS, NODES, BATCH, ALLREDUCE, BUCKET}
@@ -107,7 +107,7 @@ def test_every_axis_offers_several_values_all_of_which_can_be(name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["narayanan-2021", "llama3-405b", "deepseek-v3-2048-h800"])
-def test_a_batch_of_a_pipeline_has_the_microbatches_that_its_control_would_set(name: str) -> None:
+def test_a_batch_of_a_pipeline_has_the_microbatches_that_its_control_would_set(name):
     choice = Choice(preset(name))
     experiment = choice.preset.experiment
     (axis,) = [axis for axis in axes_of(experiment) if axis.field == BATCH]
@@ -121,18 +121,18 @@ def test_a_batch_of_a_pipeline_has_the_microbatches_that_its_control_would_set(n
     assert "microbatches" in rows_html(rows)
 
 
-def test_values_as_they_are_shown_are_the_values(repository: Path) -> None:
+def test_values_as_they_are_shown_are_the_values(repository):
     for experiment in (GOYAL, digits(), load(repository / "labs" / "experiments" / "words.toml")):
         for axis in axes_of(experiment):
             assert values_from(", ".join(map(str, axis.values))) == list(axis.values)
 
 
-def test_a_split_network_keeps_its_ranks(repository: Path) -> None:
+def test_a_split_network_keeps_its_ranks(repository):
     words_ = load(repository / "labs" / "experiments" / "words.toml")
     assert [axis.field for axis in axes_of(words_)] == [BATCH, ALLREDUCE, BUCKET]
 
 
-def test_ranks_share_the_samples_of_a_step_or_have_a_batch_each() -> None:
+def test_ranks_share_the_samples_of_a_step_or_have_a_batch_each():
     for ranks in (1, 2, 8, 64, 256):
         there = at(GOYAL, {RANKS: ranks})
         assert int(there.devices) == ranks and there.global_batch == GOYAL.global_batch
@@ -141,7 +141,7 @@ def test_ranks_share_the_samples_of_a_step_or_have_a_batch_each() -> None:
     assert axes_of(digits())[1].field == DEVICES
 
 
-def test_the_largest_bucket_holds_all_gradients_and_the_smallest_does_not() -> None:
+def test_the_largest_bucket_holds_all_gradients_and_the_smallest_does_not():
     (axis,) = [axis for axis in axes_of(GOYAL) if axis.field == BUCKET]
     first, last = (at(GOYAL, {BUCKET: axis.values[end]}) for end in (0, -1))
     assert first.strategy.bucket < 1e8 < last.strategy.bucket
@@ -152,18 +152,18 @@ def test_the_largest_bucket_holds_all_gradients_and_the_smallest_does_not() -> N
     ("text", "words_"),
     [("", "No values"), (" , ", "No values"), (", ".join(map(str, range(13))), "13")],
 )
-def test_values_that_cannot_be_are_reported(text: str, words_: str) -> None:
+def test_values_that_cannot_be_are_reported(text, words_):
     with pytest.raises(SpecError, match=words_):
         values_from(text)
 
 
 @pytest.mark.parametrize("ranks", ["two", 0, -1])
-def test_ranks_that_are_no_number_are_reported(ranks: Any) -> None:
+def test_ranks_that_are_no_number_are_reported(ranks):
     with pytest.raises(SpecError, match="ranks = "):
         at(GOYAL, {RANKS: ranks})
 
 
-def test_what_is_predicted_is_what_the_engines_say() -> None:
+def test_what_is_predicted_is_what_the_engines_say():
     e = digits()
     for row, batch in zip(predict_rows(e, BATCH, [16, 32]), (16, 32), strict=True):
         there = e.set({BATCH: batch})
@@ -173,7 +173,7 @@ def test_what_is_predicted_is_what_the_engines_say() -> None:
         assert row.bands == {"predicted": None}
 
 
-def test_a_measured_machine_has_bands_around_every_point() -> None:
+def test_a_measured_machine_has_bands_around_every_point():
     e = digits()
     here = e.set({})
     here = Experiment(**{**vars(here), "machine": measured_on(e.machine, example())})
@@ -186,7 +186,7 @@ def test_a_measured_machine_has_bands_around_every_point() -> None:
     assert "90% band" in rows_html([row])
 
 
-def test_how_much_is_simulated_is_counted_and_the_rest_is_said_to_be_left_out() -> None:
+def test_how_much_is_simulated_is_counted_and_the_rest_is_said_to_be_left_out():
     assert steps_within(digits(), "events", 1e4, 1e4) == STEPS[0]
     assert (
         steps_within(GOYAL, "rounds", 4000, 0) == 1 and steps_within(GOYAL, "events", 4000, 9) == 0
@@ -197,7 +197,7 @@ def test_how_much_is_simulated_is_counted_and_the_rest_is_said_to_be_left_out() 
     assert sweep_rows.LEFT_OUT not in rows_html(predict_rows(digits(), BATCH, [8]))
 
 
-def test_of_a_network_that_is_split_a_step_in_rounds_is_simulated(repository: Path) -> None:
+def test_of_a_network_that_is_split_a_step_in_rounds_is_simulated(repository):
     split = load(repository / "labs" / "experiments" / "words.toml")
     assert (
         steps_within(split, "rounds", 1e6, 1e6) == 1
@@ -207,7 +207,7 @@ def test_of_a_network_that_is_split_a_step_in_rounds_is_simulated(repository: Pa
     assert set(row.step) == {"predicted", "rounds"}
 
 
-def test_a_value_that_cannot_be_is_a_row_that_says_why() -> None:
+def test_a_value_that_cannot_be_is_a_row_that_says_why():
     rows = predict_rows(digits(), ALLREDUCE, ["ring", "rong"])
     assert "Did you mean &#x27;ring&#x27;" in rows_html(rows)
     data, sentence = rows_state(rows, "Allreduce")
@@ -216,7 +216,7 @@ def test_a_value_that_cannot_be_is_a_row_that_says_why() -> None:
     )
 
 
-def test_points_are_joined_along_numbers_and_not_along_names() -> None:
+def test_points_are_joined_along_numbers_and_not_along_names():
     for field, values, joined in (
         (BATCH, [8, 16], True),
         (BUCKET, ["1 kB", "1 MB"], True),
@@ -227,7 +227,7 @@ def test_points_are_joined_along_numbers_and_not_along_names() -> None:
         fills("swept", state)
 
 
-def test_nothing_is_predicted_before_the_section_is_opened(monkeypatch: Any) -> None:
+def test_nothing_is_predicted_before_the_section_is_opened(monkeypatch):
     def never(*_: Any) -> Any:
         raise AssertionError("predicted")
 
@@ -239,7 +239,7 @@ def test_nothing_is_predicted_before_the_section_is_opened(monkeypatch: Any) -> 
         page.sweep.opened.value = True
 
 
-def test_it_shows_the_experiment_of_the_page_and_follows_it() -> None:
+def test_it_shows_the_experiment_of_the_page_and_follows_it():
     page = Explorer(digits())
     page.sweep.opened.value = True
     before = json.dumps(shown(page.sweep))
@@ -249,7 +249,7 @@ def test_it_shows_the_experiment_of_the_page_and_follows_it() -> None:
     assert page.sweep.body.children == ()
 
 
-def test_every_choice_of_what_is_varied_shows_its_own(section: Sweep) -> None:
+def test_every_choice_of_what_is_varied_shows_its_own(section):
     vary, seen = section.controls["vary"], set()
     for _, field in vary.options:
         vary.value = field
@@ -258,9 +258,7 @@ def test_every_choice_of_what_is_varied_shows_its_own(section: Sweep) -> None:
     assert len(seen) == len(vary.options) == 5
 
 
-def test_own_values_stay_until_something_else_is_varied_or_they_are_taken_out(
-    section: Sweep,
-) -> None:
+def test_own_values_stay_until_something_else_is_varied_or_they_are_taken_out(section):
     vary, values = section.controls["vary"], section.controls["values"]
     vary.value = BATCH
     offered = values.value
@@ -276,7 +274,7 @@ def test_own_values_stay_until_something_else_is_varied_or_they_are_taken_out(
 
 
 @pytest.mark.parametrize(("text", "words_"), [("a lot", "Batch per replica"), (",", "No values")])
-def test_a_mistake_is_reported_in_place_of_a_chart(section: Sweep, text: str, words_: str) -> None:
+def test_a_mistake_is_reported_in_place_of_a_chart(section, text, words_):
     section.controls["vary"].value = BATCH
     section.controls["values"].value = text
     assert words_ in section.said.value
@@ -285,7 +283,7 @@ def test_a_mistake_is_reported_in_place_of_a_chart(section: Sweep, text: str, wo
     assert section.said.value == "" and shown(section)
 
 
-def test_what_is_varied_goes_where_the_experiment_has_it_no_more(repository: Path) -> None:
+def test_what_is_varied_goes_where_the_experiment_has_it_no_more(repository):
     section = Sweep()
     section.follow(predict(digits()))
     section.opened.value = True
@@ -294,7 +292,7 @@ def test_what_is_varied_goes_where_the_experiment_has_it_no_more(repository: Pat
     assert section.controls["vary"].value == BATCH and shown(section)
 
 
-def test_what_can_be_run_here_is_run_and_the_rest_says_why(section: Sweep) -> None:
+def test_what_can_be_run_here_is_run_and_the_rest_says_why(section):
     panel = section.here
     assert panel is not None
     assert "2 of 3 settings can be run here. 4 ranks are too many" in words(panel.widget)
@@ -307,7 +305,7 @@ def test_what_can_be_run_here_is_run_and_the_rest_says_why(section: Sweep) -> No
     assert set(shown(section)["way"]) == set(ROWS.values())
 
 
-def test_what_is_run_has_the_microbatches_that_were_predicted(monkeypatch: Any) -> None:
+def test_what_is_run_has_the_microbatches_that_were_predicted(monkeypatch):
     run: dict[int, int] = {}
 
     def begin(experiment: Experiment, ranks: int, folder: Path) -> Finished:
@@ -326,7 +324,7 @@ def test_what_is_run_has_the_microbatches_that_were_predicted(monkeypatch: Any) 
     assert run == wanted == {16: 2, 64: 8}
 
 
-def test_another_experiment_takes_away_what_was_run_of_the_one_before(section: Sweep) -> None:
+def test_another_experiment_takes_away_what_was_run_of_the_one_before(section):
     panel = section.here
     assert panel is not None
     click(panel.widget, "Run them here")
@@ -335,7 +333,7 @@ def test_another_experiment_takes_away_what_was_run_of_the_one_before(section: S
     assert panel.found is None and ROWS["measured"] not in shown(section)["way"]
 
 
-def test_where_nothing_can_be_run_there_is_no_button_to_press() -> None:
+def test_where_nothing_can_be_run_there_is_no_button_to_press():
     page = Explorer()
     page.sweep.opened.value = True
     assert page.sweep.here is not None
@@ -343,7 +341,7 @@ def test_where_nothing_can_be_run_there_is_no_button_to_press() -> None:
     assert "No setting can be run here. Data set" in words(page.sweep.body)
 
 
-def test_more_ranks_than_cores_can_take_turns_are_not_started() -> None:
+def test_more_ranks_than_cores_can_take_turns_are_not_started():
     section = Sweep()
     section.follow(predict(digits(devices_per_node=1)))
     section.opened.value = True
@@ -352,12 +350,12 @@ def test_more_ranks_than_cores_can_take_turns_are_not_started() -> None:
     assert "1 of 2 settings can be run here." in words(section.body)
 
 
-def test_a_short_row_has_the_room_that_is_left() -> None:
+def test_a_short_row_has_the_room_that_is_left():
     html = settings_html([["a", "b", "c"], ["1", "2", "3"], ["4", "why <not>"]])
     assert 'colspan="2">why &lt;not&gt;' in html and html.count("<th scope=col>") == 3
 
 
-def test_a_measured_machine_is_named_once_for_all_points(home: Path) -> None:
+def test_a_measured_machine_is_named_once_for_all_points(home):
     home.parent.mkdir(parents=True)
     home.write_text((SHIPPED / MACHINE).read_text())
     page = Explorer(digits())

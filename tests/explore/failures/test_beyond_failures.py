@@ -1,7 +1,6 @@
 """Spares and silent errors on the page: the best is where its line is, walls name causes, a check finds an error."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,12 +24,12 @@ from lib_dlhpc.explore.failures.spares import Setting as Spared
 from lib_dlhpc.simulation import Phase
 
 
-def test_a_wall_says_that_spares_are_missing() -> None:
+def test_a_wall_says_that_spares_are_missing():
     assert "waits 16.1% of the time" in spares_wall(Spared())
     assert spares_wall(Spared(spares=16)) == ""
 
 
-def test_the_best_number_of_spares_is_where_its_line_is_highest() -> None:
+def test_the_best_number_of_spares_is_where_its_line_is_highest():
     data, _ = spares_view(Spared())
     lines = zip(*(data["lines"][column] for column in ("line", "x", "y")), strict=True)
     waits = {x: y for line, x, y in lines if line == WAIT}
@@ -47,14 +46,14 @@ def test_the_best_number_of_spares_is_where_its_line_is_highest() -> None:
         Spared(),
     ],
 )
-def test_no_other_number_of_spares_has_a_higher_goodput(setting: Spared, way: str) -> None:
+def test_no_other_number_of_spares_has_a_higher_goodput(setting, way):
     best = best_spares(setting, way)
     others = range(0, int(2 * in_repair_of(setting)) + 30, 3)
     most = max(goodput_of(setting._replace(spares=n), way) for n in others)
     assert goodput_of(setting._replace(spares=best), way) >= most
 
 
-def test_what_is_lost_with_checks_is_the_sum_of_its_causes_and_least_at_the_best() -> None:
+def test_what_is_lost_with_checks_is_the_sum_of_its_causes_and_least_at_the_best():
     own = checked(Checking())
     lost = own.lost(EVERY_CHECK)
     parts = [share for cause, share in lost.items() if cause != "all losses"]
@@ -64,7 +63,7 @@ def test_what_is_lost_with_checks_is_the_sum_of_its_causes_and_least_at_the_best
     np.testing.assert_allclose(own.lost(own.best)["all losses"], 1 - own.goodput(own.best))
 
 
-def test_an_error_is_found_by_the_next_check() -> None:
+def test_an_error_is_found_by_the_next_check():
     data, summary = found_view(Checking(every=6 * 3600.0))
     assert len(data["errors"]["x"]) == 1
     kinds = list(zip(data["bars"]["kind"], data["bars"]["start"], strict=True))
@@ -75,7 +74,7 @@ def test_an_error_is_found_by_the_next_check() -> None:
 
 
 @pytest.mark.parametrize("gpus", GPUS)
-def test_a_silent_error_is_drawn_in_training_that_no_failure_takes_away(gpus: int) -> None:
+def test_a_silent_error_is_drawn_in_training_that_no_failure_takes_away(gpus):
     for every in EVERY[::2]:
         data, _ = found_view(Checking(gpus, every=every))
         kinds = list(zip(data["bars"]["kind"], data["bars"]["start"], strict=True))
@@ -90,7 +89,7 @@ def test_a_silent_error_is_drawn_in_training_that_no_failure_takes_away(gpus: in
 
 @pytest.mark.parametrize("every", EVERY)
 @pytest.mark.parametrize("gpus", [2048, 16384])
-def test_what_is_drawn_reaches_the_check_that_finds_the_error(gpus: int, every: float) -> None:
+def test_what_is_drawn_reaches_the_check_that_finds_the_error(gpus, every):
     data, words = found_view(Checking(gpus, every=every))
     bars = data["bars"]
     kinds = list(zip(bars["kind"], bars["start"], bars["stop"], strict=True))
@@ -104,7 +103,7 @@ def test_what_is_drawn_reaches_the_check_that_finds_the_error(gpus: int, every: 
     assert ("are not drawn" in words) == (every > silent.DAY)
 
 
-def test_short_interruptions_are_joined_and_checks_are_not() -> None:
+def test_short_interruptions_are_joined_and_checks_are_not():
     names = ["training", "checkpoint", "training", "check", "restart", "repeated work", "wait"]
     phases = [Phase(name, 10.0 * k, 10.0 * k + 10, 0.0) for k, name in enumerate(names)]
     phases[1] = phases[1]._replace(stop=11.0)
@@ -117,7 +116,7 @@ def test_short_interruptions_are_joined_and_checks_are_not() -> None:
     ]
 
 
-def test_an_error_stays_for_half_an_interval_unless_errors_are_frequent() -> None:
+def test_an_error_stays_for_half_an_interval_unless_errors_are_frequent():
     own = checked(Checking(every=3600.0))
     assert own.unseen == pytest.approx(1800.0, rel=0.001)
     often = own._replace(checks=replace(own.checks, mtbf=3600.0))
@@ -125,14 +124,14 @@ def test_an_error_stays_for_half_an_interval_unless_errors_are_frequent() -> Non
     assert often.unseen == pytest.approx((3600 - strikes[strikes < 3600]).mean(), rel=0.01)
 
 
-def test_walls_of_checks_name_the_cause() -> None:
+def test_walls_of_checks_name_the_cause():
     assert checks_wall(Checking()) == ""
     assert "Check more often" in checks_wall(Checking(every=16 * DAY))
     assert "Check less often" in checks_wall(Checking(every=1200.0, takes=3600.0))
     assert "no check helps" in checks_wall(Checking(131072, mtbf=30 * DAY, every=3600.0))
 
 
-def test_checked_runs_are_simulated_beside_the_formula(monkeypatch: Any) -> None:
+def test_checked_runs_are_simulated_beside_the_formula(monkeypatch):
     monkeypatch.setattr(silent, "RUNS", 20)
     monkeypatch.setattr(silent, "FACTORS", (4.0,))
     ((every, mean, low, high, predicted),) = silent.simulated_points(Checking(takes=60.0))

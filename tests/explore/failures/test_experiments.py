@@ -51,7 +51,7 @@ OWN = Survived(LEGS, 15.0, b"weights")
 OUTCOME = Outcome(Machine(4.0, 100, 2, 0), ALONE, OWN)
 
 
-def test_nothing_is_said_by_color_alone() -> None:
+def test_nothing_is_said_by_color_alone():
     assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     assert len({shape for *_, shape in LINES.values()}) == len(LINES)
     drawn = {kind: look[1:] for kind, look in PHASES.items() if kind != "wait"}
@@ -62,7 +62,7 @@ def test_nothing_is_said_by_color_alone() -> None:
 
 
 @pytest.mark.parametrize("setting", [Setting(), Setting(512), Setting(rate=2e12, restart=0.0)])
-def test_what_is_lost_is_the_sum_of_its_causes_and_least_at_the_best_interval(setting: Any) -> None:
+def test_what_is_lost_is_the_sum_of_its_causes_and_least_at_the_best_interval(setting):
     shares = shares_at(setting, AT)
     np.testing.assert_allclose(sum(shares.values()), 1)
     best = float(found(setting).best)
@@ -72,7 +72,7 @@ def test_what_is_lost_is_the_sum_of_its_causes_and_least_at_the_best_interval(se
 
 
 @pytest.mark.parametrize("setting", [Setting(), Setting(2048), Setting(131072, restart=60.0)])
-def test_simulated_runs_lose_what_the_formula_says(setting: Any) -> None:
+def test_simulated_runs_lose_what_the_formula_says(setting):
     points = simulated_points(setting)
     assert len(points) == 5
     for _, mean, low, high, predicted in points:
@@ -81,13 +81,13 @@ def test_simulated_runs_lose_what_the_formula_says(setting: Any) -> None:
     assert "of the formula" in simulated_words(points)
 
 
-def test_what_hardly_makes_progress_is_not_simulated() -> None:
+def test_what_hardly_makes_progress_is_not_simulated():
     assert simulated_points(Setting(131072, 30 * DAY, restart=1800.0)) == ()
     assert "Not simulated" in simulated_words(())
 
 
 @pytest.mark.parametrize("setting", [Setting(), Setting(interval=3600.0), HUGE])
-def test_phases_of_a_run_follow_each_other_without_a_gap(setting: Any) -> None:
+def test_phases_of_a_run_follow_each_other_without_a_gap(setting):
     data, summary = phases_view(setting)
     bars, end = data["bars"], data["room"]["x"][1]
     assert bars["start"][0] == 0 and bars["stop"][-1] == pytest.approx(end)
@@ -96,7 +96,7 @@ def test_phases_of_a_run_follow_each_other_without_a_gap(setting: Any) -> None:
     assert end / data["room"]["step"][0] <= 7 and data["room"]["step"][0] in TICKS
 
 
-def test_walls_name_the_cause() -> None:
+def test_walls_name_the_cause():
     assert interval_wall(Setting()) == ""
     assert "Save more often" in interval_wall(Setting(interval=DAY))
     assert "Save less often" in interval_wall(Setting(interval=30.0))
@@ -105,7 +105,7 @@ def test_walls_name_the_cause() -> None:
     assert "a restart takes" in interval_wall(restarts)
 
 
-def test_simulating_puts_points_on_the_chart_and_another_setting_takes_them_off() -> None:
+def test_simulating_puts_points_on_the_chart_and_another_setting_takes_them_off():
     page = the_interval()
     click(page, f"Simulate {RUNS} runs")
     figure = page.charts["failures_loss"]
@@ -114,7 +114,7 @@ def test_simulating_puts_points_on_the_chart_and_another_setting_takes_them_off(
     assert figure.data["simulated"] == {} and "Simulated.</b>" not in result_text(page)
 
 
-def test_the_check_asks_for_youngs_interval_of_all_nodes_together() -> None:
+def test_the_check_asks_for_youngs_interval_of_all_nodes_together():
     card = ask("own_interval", seed=1)
     asked = card.question
     numbers = re.findall(r"(\d+)(?: nodes| days;| s\. What)", asked.question.replace(",", ""))
@@ -129,7 +129,7 @@ def test_the_check_asks_for_youngs_interval_of_all_nodes_together() -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, {"writers": "first"}, {"rate": 1e9}, {"interval": BEST}])
-def test_bars_end_where_what_is_left_begins(changes: Any) -> None:
+def test_bars_end_where_what_is_left_begins(changes):
     setting = Saved(**changes)
     data, _ = ways_view(setting)
     for way, end in zip(data["ends"]["way"], data["ends"]["x"], strict=True):
@@ -137,13 +137,13 @@ def test_bars_end_where_what_is_left_begins(changes: Any) -> None:
     assert data["ends"]["way"] == list(WAYS) == list(WORDS)
 
 
-def test_each_way_loses_least_at_its_best_interval() -> None:
+def test_each_way_loses_least_at_its_best_interval():
     for way in WAYS:
         best = float(saved(Saved(interval=BEST), way).goodput)
         assert all(best >= float(saved(Saved(interval=s), way).goodput) - 1e-9 for s in INTERVALS)
 
 
-def test_walls_are_a_write_that_is_late_and_a_copy_that_does_not_fit() -> None:
+def test_walls_are_a_write_that_is_late_and_a_copy_that_does_not_fit():
     assert ways_walls(Saved()) == []
     late = ways_walls(Saved(interval=300.0, rate=10e9))
     assert len(late) == 2 and all("training waits" in wall for wall in late)
@@ -157,7 +157,7 @@ def test_walls_are_a_write_that_is_late_and_a_copy_that_does_not_fit() -> None:
 # the failure machine --------------------------------------------------------------------------------
 
 
-def test_the_phases_add_up_to_all_of_it() -> None:
+def test_the_phases_add_up_to_all_of_it():
     parts = OUTCOME.measured
     assert sum(parts.values()) == pytest.approx(OWN.wall)
     assert OWN.again == [90, 0] and OWN.failures == [4.0, 4.9]
@@ -166,7 +166,7 @@ def test_the_phases_add_up_to_all_of_it() -> None:
     assert parts["restart"] == pytest.approx(6.5 - 4.0)
 
 
-def test_rows_are_without_gaps_and_the_failures_are_where_ranks_were_killed() -> None:
+def test_rows_are_without_gaps_and_the_failures_are_where_ranks_were_killed():
     rows, span = rows_of(OUTCOME)
     for phases in rows.values():
         shown = [p for p in phases if p.kind != "write"]
@@ -178,13 +178,13 @@ def test_rows_are_without_gaps_and_the_failures_are_where_ranks_were_killed() ->
     assert len(again) == 1 and again[0].start == 6.5  # after the leg that never trained
 
 
-def test_the_simulated_run_has_the_failures_of_the_real_one() -> None:
+def test_the_simulated_run_has_the_failures_of_the_real_one():
     one = OUTCOME.simulated
     assert int(one.failures[0]) == 2
     assert float(one.seconds["training"][0]) == pytest.approx(ALONE.seconds)
 
 
-def test_at_its_own_speed_training_is_as_long_as_measured() -> None:
+def test_at_its_own_speed_training_is_as_long_as_measured():
     slow = [
         Leg(leg.started, leg.begun, leg.ended, leg.first, leg.reached, leg.killed) for leg in LEGS
     ]
@@ -196,7 +196,7 @@ def test_at_its_own_speed_training_is_as_long_as_measured() -> None:
     assert parts["first start"] == 1.1
 
 
-def test_a_run_is_reported_with_its_prediction_beside_it() -> None:
+def test_a_run_is_reported_with_its_prediction_beside_it():
     page = fail_here(lambda *_: ALONE, lambda *_: OWN, thread=Now)
     assert not click(page, "Let it fail").disabled and button(page, "Cancel").disabled
     text = result_text(page)
@@ -220,7 +220,7 @@ def test_a_run_is_reported_with_its_prediction_beside_it() -> None:
 @pytest.mark.parametrize(
     "problem", [JobError("rank 1: a bad day"), SpecError("no MPI"), Cancelled()]
 )
-def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem: Exception) -> None:
+def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem):
     def fails(*_: Any) -> Alone:
         raise problem
 
@@ -229,7 +229,7 @@ def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem: Exception) 
     assert (str(problem) or "Cancelled.") in result_text(page)
 
 
-def test_every_position_of_the_machine_asks_for_a_run_of_its_own() -> None:
+def test_every_position_of_the_machine_asks_for_a_run_of_its_own():
     page = fail_here()
     for control in controls(page).values():
         if control.description == "Seed":
@@ -253,7 +253,7 @@ class Endless:
         self.state = "cancelled"
 
 
-def test_cancelling_ends_the_ranks_and_removes_the_folder() -> None:
+def test_cancelling_ends_the_ranks_and_removes_the_folder():
     begun: list[Endless] = []
     stop = threading.Event()
 
@@ -269,7 +269,7 @@ def test_cancelling_ends_the_ranks_and_removes_the_folder() -> None:
         assert begun[0].state == "cancelled" and not begun[0].folder.parent.exists()
 
 
-def test_a_run_that_waits_for_its_turn_is_waited_for() -> None:
+def test_a_run_that_waits_for_its_turn_is_waited_for():
     stop = threading.Event()
 
     class Queued(Endless):
@@ -300,7 +300,7 @@ def test_a_run_that_waits_for_its_turn_is_waited_for() -> None:
 
 
 @pytest.mark.slow
-def test_for_real_a_run_that_is_killed_again_and_again_ends_with_the_same_weights() -> None:
+def test_for_real_a_run_that_is_killed_again_and_again_ends_with_the_same_weights():
     pytest.importorskip("mpi4py")
     setting, never = Machine(4.0, 10, 2, 24), threading.Event()
     alone = failures_machine.undisturbed(setting, never)

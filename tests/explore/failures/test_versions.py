@@ -38,7 +38,7 @@ def tree_of(page: Any) -> VersionTree:
     return tree
 
 
-def test_of_the_last_layer_alone_only_that_is_written(trunk: Trunk) -> None:
+def test_of_the_last_layer_alone_only_that_is_written(trunk):
     train(trunk, 1, epochs=2)
     last = train(trunk, 3, what=LAST, epochs=1)
     assert last.written == last_layer_bytes() + EPOCHS
@@ -47,7 +47,7 @@ def test_of_the_last_layer_alone_only_that_is_written(trunk: Trunk) -> None:
     assert changed == ["dense3.weight", "dense3.bias", "epochs"]
 
 
-def test_from_the_newest_it_continues_and_from_any_other_a_branch_begins(trunk: Trunk) -> None:
+def test_from_the_newest_it_continues_and_from_any_other_a_branch_begins(trunk):
     assert train(trunk, 1, epochs=2).branch == "main"
     assert train(trunk, 3, epochs=1).branch == "main"
     aside = train(trunk, 2, rate=0.5, epochs=2)
@@ -57,14 +57,14 @@ def test_from_the_newest_it_continues_and_from_any_other_a_branch_begins(trunk: 
     assert train(trunk, aside.number, epochs=1).branch == "branch-2"
 
 
-def test_the_same_way_again_ends_in_the_same_versions_and_writes_nothing(trunk: Trunk) -> None:
+def test_the_same_way_again_ends_in_the_same_versions_and_writes_nothing(trunk):
     last = train(trunk, 1, epochs=3)
     before = len(trunk.store.log())
     again = train(trunk, 2, epochs=2)
     assert again.id == last.id and len(trunk.store.log()) == before
 
 
-def test_in_pieces_or_at_once_the_weights_are_the_same() -> None:
+def test_in_pieces_or_at_once_the_weights_are_the_same():
     whole, parts = Learner(), Learner()
     for _ in range(3):
         whole.epoch("all layers", 0.1)
@@ -78,9 +78,7 @@ def test_in_pieces_or_at_once_the_weights_are_the_same() -> None:
     assert taken.steps == whole.steps
 
 
-def test_a_rate_that_is_too_high_unlearns_and_the_wall_names_what_to_go_back_to(
-    trunk: Trunk,
-) -> None:
+def test_a_rate_that_is_too_high_unlearns_and_the_wall_names_what_to_go_back_to(trunk):
     good = train(trunk, 1, epochs=2)
     assert collapse_wall(trunk.store, good) == ""
     bad = train(trunk, good.number, rate=2.0, epochs=1)
@@ -88,14 +86,14 @@ def test_a_rate_that_is_too_high_unlearns_and_the_wall_names_what_to_go_back_to(
     assert collapse_wall(trunk.store, train(trunk, good.number, epochs=1)) == ""
 
 
-def test_cancelling_keeps_what_is_done_and_learns_no_more(trunk: Trunk) -> None:
+def test_cancelling_keeps_what_is_done_and_learns_no_more(trunk):
     stop = threading.Event()
     stop.set()
     start = trunk.store.version(1)
     assert trunk.train(start, Setting(epochs=4), stop).number == 1
 
 
-def test_rows_know_their_parents_and_their_lanes(trunk: Trunk) -> None:
+def test_rows_know_their_parents_and_their_lanes(trunk):
     train(trunk, 1, epochs=2)
     train(trunk, 2, rate=0.5, epochs=1)
     rows = tree_rows(trunk)
@@ -105,7 +103,7 @@ def test_rows_know_their_parents_and_their_lanes(trunk: Trunk) -> None:
     assert "[branch-2]" in rows[-1]["words"]
 
 
-def test_a_click_trains_from_what_is_chosen_and_reports_the_outcome() -> None:
+def test_a_click_trains_from_what_is_chosen_and_reports_the_outcome():
     page = Versions(Now)
     tree = tree_of(page)
     click(page, GO)
@@ -125,7 +123,7 @@ def test_a_click_trains_from_what_is_chosen_and_reports_the_outcome() -> None:
     assert not button(page, GO).disabled and not tree.busy
 
 
-def test_every_control_changes_what_a_click_would_do() -> None:
+def test_every_control_changes_what_a_click_would_do():
     page = Versions(Now)
     for control in controls(page).values():
         home, seen = control.index, set()
@@ -136,7 +134,7 @@ def test_every_control_changes_what_a_click_would_do() -> None:
         assert len(seen) == len(control.options), control.description
 
 
-def test_more_versions_than_can_be_seen_are_refused() -> None:
+def test_more_versions_than_can_be_seen_are_refused():
     page = Versions(Now)
     for _ in range(MOST // 4):
         click(page, GO)
@@ -145,7 +143,7 @@ def test_more_versions_than_can_be_seen_are_refused() -> None:
     assert len(tree_of(page).rows) == 1 and tree_of(page).chosen == 1
 
 
-def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(monkeypatch: Any) -> None:
+def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(monkeypatch):
     page = Versions(Now)
 
     def fails(*_: Any) -> Any:
@@ -158,7 +156,7 @@ def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(monkeypatch: Any) ->
     assert "nothing of this version" in result_text(page) and not button(page, GO).disabled
 
 
-def test_a_store_goes_with_what_held_it() -> None:
+def test_a_store_goes_with_what_held_it():
     trunk = Trunk()
     path = trunk.folder.path
     assert list(path.iterdir())
@@ -167,7 +165,7 @@ def test_a_store_goes_with_what_held_it() -> None:
     assert not path.exists()
 
 
-def test_a_folder_goes_when_its_process_is_killed(eventually_gone: Any) -> None:
+def test_a_folder_goes_when_its_process_is_killed(eventually_gone):
     program = (
         "import time; from lib_dlhpc.explore.blocks.folder import Folder;"
         "folder = Folder('test'); (folder.path / 'file').touch(); print(folder.path, flush=True); time.sleep(600)"
@@ -187,7 +185,7 @@ def eventually_gone() -> Any:
     return lambda path: eventually(lambda: not path.exists(), what=f"the end of {path}")
 
 
-def test_a_difference_is_reported_in_numbers_that_can_be_read() -> None:
+def test_a_difference_is_reported_in_numbers_that_can_be_read():
     assert failures_versions._apart(0.0123) == "1.23%"
     assert failures_versions._apart(1.1e12).endswith("times")
     assert "no number" in failures_versions._apart(np.inf)

@@ -76,7 +76,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("looks", [TERMS, HELD])
-def test_no_two_parts_of_a_bar_look_alike(looks: Any) -> None:
+def test_no_two_parts_of_a_bar_look_alike(looks):
     """Recomputation has the color of backward, and is hatched."""
     found = {(color, name in HATCHED) for name, color in looks.items()}
     assert len(found) == len(looks)
@@ -94,7 +94,7 @@ def test_a_caption_says_which_bars_are_next_to_the_limit_and_which_are_the_ends(
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_every_position_of_every_control_shows_something_of_its_own(name: str) -> None:
+def test_every_position_of_every_control_shows_something_of_its_own(name):
     each_position_shows_its_own(EXPERIMENTS[name]())
 
 
@@ -104,19 +104,19 @@ def test_every_position_of_every_control_shows_something_of_its_own(name: str) -
 @pytest.mark.parametrize(
     "setting", [Cubes(), Cubes(128, 8), Cubes(256, 32, 2048, 4), Cubes(tier="gpfs")]
 )
-def test_the_parts_of_a_bar_are_the_step_and_what_is_held_is_the_ledger(setting: Cubes) -> None:
+def test_the_parts_of_a_bar_are_the_step_and_what_is_held_is_the_ledger(setting):
     step = step_of(setting)
     assert sum(parts_of(step).values()) == pytest.approx(float(step.step_time), rel=1e-6)
     assert sum(held_by(step).values()) == pytest.approx(float(step.memory_total))
 
 
-def test_the_published_rate_is_met_by_the_run_that_calibrates() -> None:
+def test_the_published_rate_is_met_by_the_run_that_calibrates():
     assert float(step_of(Cubes()).step_time) == pytest.approx(published_step())
     assert slowness() > 1
     assert step_of(Cubes()).experiment.devices == 512
 
 
-def test_finer_cuts_hold_less_and_keep_the_batch() -> None:
+def test_finer_cuts_hold_less_and_keep_the_batch():
     held = [float(step_of(Cubes(slabs=s)).memory_total) for s in SLABS]
     assert held == sorted(held, reverse=True)
     assert step_of(finer(Cubes())).experiment.global_batch == cosmos().global_batch
@@ -134,7 +134,7 @@ def test_finer_cuts_hold_less_and_keep_the_batch() -> None:
         ({"edge": 128, "slabs": 8}, "The allreduce of the gradients"),
     ],
 )
-def test_each_wall_of_the_cubes_says_its_reason(changes: dict[str, Any], wall: str) -> None:
+def test_each_wall_of_the_cubes_says_its_reason(changes, wall):
     said = cubes_wall(Cubes(**changes))
     assert said.startswith(wall) and bool(said) == bool(wall)
 
@@ -144,7 +144,7 @@ def test_each_wall_of_the_cubes_says_its_reason(changes: dict[str, Any], wall: s
 SMALL = ways.Ways("18 B, 256 GPUs", 4)
 
 
-def test_another_process_finds_what_this_one_does() -> None:
+def test_another_process_finds_what_this_one_does():
     found = list(aside(SMALL))
     assert len(found) == len(ways.TENSOR) * len(ways.RUNS[SMALL.run].stages)
     (there,) = (way for way in found if way[:2] == (8, 1))
@@ -153,7 +153,7 @@ def test_another_process_finds_what_this_one_does() -> None:
     assert tuple(there.parts) == pytest.approx(here.parts)
 
 
-def test_a_process_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_fails_is_reported(monkeypatch):
     with pytest.raises(RuntimeError, match="status"):
         list(aside(SMALL._replace(run="nonsense")))
 
@@ -164,7 +164,7 @@ def test_a_process_that_fails_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
     assert "process failed" in shown(ways.the_map(fails, Now))
 
 
-def test_all_gpus_have_something_to_do_and_the_batch_is_the_published_one() -> None:
+def test_all_gpus_have_something_to_do_and_the_batch_is_the_published_one():
     for name, run in ways.RUNS.items():
         there = ways.experiment_of(ways.as_published(name), run.tensor, run.pipeline)
         assert there.devices == run.gpus and there.global_batch == run.batch
@@ -174,13 +174,13 @@ def test_all_gpus_have_something_to_do_and_the_batch_is_the_published_one() -> N
 
 
 @pytest.mark.parametrize("way", [(16, 48), (1, 7), (5, 4)])
-def test_a_way_that_cannot_be_says_why(way: tuple[int, int]) -> None:
+def test_a_way_that_cannot_be_says_why(way):
     found = ways.predicted(ways.Ways(), *way)
     assert not found.fits
     assert "no multiple" in found.illegal or "cannot be split" in found.illegal
 
 
-def test_the_run_that_calibrates_is_met_and_the_others_are_near() -> None:
+def test_the_run_that_calibrates_is_met_and_the_others_are_near():
     for name, run in ways.RUNS.items():
         there = ways.predicted(ways.as_published(name), run.tensor, run.pipeline)
         off = there.seconds / ways.published_step(name) - 1
@@ -197,14 +197,14 @@ def test_the_run_that_calibrates_is_met_and_the_others_are_near() -> None:
         ({"schedule": "gpipe"}, "Memory"),
     ],
 )
-def test_each_wall_of_the_map_says_its_reason(changes: dict[str, Any], wall: str) -> None:
+def test_each_wall_of_the_map_says_its_reason(changes, wall):
     setting = ways.Ways(**changes)
     run = ways.RUNS[setting.run]
     said = ways.map_wall(setting, [ways.predicted(setting, run.tensor, run.pipeline)])
     assert said.startswith(wall) and bool(said) == bool(wall)
 
 
-def test_what_does_not_fit_is_never_the_best() -> None:
+def test_what_does_not_fit_is_never_the_best():
     assert best_of([WALL, FITS, NEVER]) == FITS
     assert best_of([WALL, NEVER]) is None
     data, _ = ways.cells_state([FITS, WALL, NEVER], (1, 2))
@@ -215,7 +215,7 @@ def test_what_does_not_fit_is_never_the_best() -> None:
 # the deep network -----------------------------------------------------------------------------------
 
 
-def test_the_ways_of_a_replica_use_all_of_its_devices_for_one_batch() -> None:
+def test_the_ways_of_a_replica_use_all_of_its_devices_for_one_batch():
     setting = deep.Deep(side=224, shared=4)
     found = list(deep.ways_of(setting))
     assert [deep.name_of(way) for way in found] == [
@@ -230,7 +230,7 @@ def test_the_ways_of_a_replica_use_all_of_its_devices_for_one_batch() -> None:
         assert batch == setting.devices * setting.each
 
 
-def test_a_replica_that_fits_nowhere_is_reported() -> None:
+def test_a_replica_that_fits_nowhere_is_reported():
     assert "No layout fits" in deep.deep_words([WALL, WALL])
     assert "more devices per replica" in deep.deep_wall([WALL])
     assert deep.deep_wall([FITS]) == ""
@@ -245,7 +245,7 @@ def waits(where: str, **changes: Any) -> float:
 
 
 @pytest.mark.parametrize("divided", domain.GROUPS.values())
-def test_inside_a_node_a_rack_gains_nothing_and_beyond_it_all_the_more(divided: str) -> None:
+def test_inside_a_node_a_rack_gains_nothing_and_beyond_it_all_the_more(divided):
     node, rack = (
         [waits(where, divided=divided, ranks=ranks) for ranks in domain.RANKS]
         for where in (domain.NODES, domain.RACK)
@@ -255,13 +255,13 @@ def test_inside_a_node_a_rack_gains_nothing_and_beyond_it_all_the_more(divided: 
     assert gains[1] > 1.5 and node == sorted(node) and rack == sorted(rack)
 
 
-def test_a_rack_needs_no_copies_to_save_and_nodes_do() -> None:
+def test_a_rack_needs_no_copies_to_save_and_nodes_do():
     once, each = (waits(domain.RACK, sent=sent) for sent in domain.SENT.values())
     assert once < each < 1.1 * once
     assert waits(domain.NODES, sent="direct") > 2 * waits(domain.NODES, sent="by-node")
 
 
-def test_a_wider_tensor_group_sends_as_much_and_computes_less() -> None:
+def test_a_wider_tensor_group_sends_as_much_and_computes_less():
     """The share of tensor ranks grows in a rack, too; that of experts hardly does."""
     shares = {
         divided: [
@@ -276,14 +276,14 @@ def test_a_wider_tensor_group_sends_as_much_and_computes_less() -> None:
 
 @pytest.mark.parametrize("divided", domain.GROUPS.values())
 @pytest.mark.parametrize("where", [domain.NODES, domain.RACK])
-def test_a_group_has_the_same_gpus_and_batch_however_wide_it_is(divided: str, where: str) -> None:
+def test_a_group_has_the_same_gpus_and_batch_however_wide_it_is(divided, where):
     runs = [domain.experiment(domain.Setting(divided, each), where) for each in domain.RANKS]
     assert {int(run.devices) for run in runs} == {domain.GPUS}
     assert {int(run.global_batch) for run in runs} == {domain.NETWORKS[divided].sequences}
     assert all(predict(run).fits for run in runs)
 
 
-def test_an_experiment_is_made_when_its_question_is_answered_and_once() -> None:
+def test_an_experiment_is_made_when_its_question_is_answered_and_once():
     made = []
     later = Later(lambda: made.append(1) or the_cubes())
     asks = later.gives(lambda: 2.0)
@@ -293,7 +293,7 @@ def test_an_experiment_is_made_when_its_question_is_answered_and_once() -> None:
     assert Later(the_cubes).gives("a choice")() == "a choice"
 
 
-def test_an_experiment_is_made_where_gates_are_off() -> None:
+def test_an_experiment_is_made_where_gates_are_off():
     later = Later(the_cubes)
     card = Lesson().predict("How many?", later.gives(lambda: 2.0), "times", then=later.box)
     assert not later.box.children
@@ -301,14 +301,14 @@ def test_an_experiment_is_made_where_gates_are_off() -> None:
     assert len(later.box.children) == 1 and not card.question.verdict
 
 
-def test_the_table_shows_each_publication_with_its_error() -> None:
+def test_the_table_shows_each_publication_with_its_error():
     html = published_table().value
     assert html.count("<tr>") == 1 + len(comparisons())
     for _, shape, published, found, _ in comparisons():
         assert shape.format(published) in html and f"{found / published - 1:+z.0%}" in html
 
 
-def test_the_ledger_halves_what_keeping_every_output_takes() -> None:
+def test_the_ledger_halves_what_keeping_every_output_takes():
     for name, _, published, found, _ in comparisons()[2:]:
         side = int(re.findall(r"(\d+)²", name)[0])
         every = predict(deep.experiment_of(deep.Deep(side, each=1), 1, 1)).experiment.model
@@ -318,7 +318,7 @@ def test_the_ledger_halves_what_keeping_every_output_takes() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("check", ["own_halo", "own_bubble"])
-def test_a_learners_numbers_have_an_answer(check: str, seed: int) -> None:
+def test_a_learners_numbers_have_an_answer(check, seed):
     asked = ask(check, seed).question
     question = asked.question
     numbers = [int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*(?=[ ³])", question)]

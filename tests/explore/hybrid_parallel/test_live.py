@@ -36,7 +36,7 @@ def choose(panel: Any, **changes: Any) -> None:
         controls(panel)[NAMES[name]].value = value
 
 
-def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
+def test_every_position_of_every_control_asks_for_a_run_of_its_own():
     panel = split_here()
     for control in controls(panel).values():
         home, seen = control.index, set()
@@ -49,7 +49,7 @@ def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
 
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("split", [(1, 1, 1), (2, 1, 1), (4, 1, 2), (2, 2, 2)])
-def test_the_batch_is_the_same_in_every_layout(network: str, split: Any) -> None:
+def test_the_batch_is_the_same_in_every_layout(network, split):
     there = experiment(Setting(network, *split))
     assert there.global_batch == NETWORKS[network].batch
     assert there.devices == split[0] * split[1] * split[2]
@@ -58,7 +58,7 @@ def test_the_batch_is_the_same_in_every_layout(network: str, split: Any) -> None
 @pytest.mark.parametrize(
     "changes", [{"inside": 2}, ALL_THREE], ids=["two slabs", "three ways at once"]
 )
-def test_a_split_network_equals_one_rank_beside_its_prediction(changes: Any) -> None:
+def test_a_split_network_equals_one_rank_beside_its_prediction(changes):
     pytest.importorskip("mpi4py")
     panel = split_here(thread=Now)
     choose(panel, **changes)
@@ -78,7 +78,7 @@ def test_a_split_network_equals_one_rank_beside_its_prediction(changes: Any) -> 
         assert words in text
 
 
-def test_more_ranks_than_cores_is_said_before_the_run() -> None:
+def test_more_ranks_than_cores_is_said_before_the_run():
     setting = Setting(**ALL_THREE)
     assert asked_view(setting, 2).notice.startswith("Oversubscribed: 8 ranks on 2 cores")
     assert asked_view(setting, 8).fine and not asked_view(setting, 8).notice
@@ -86,7 +86,7 @@ def test_more_ranks_than_cores_is_said_before_the_run() -> None:
     assert "share" not in live.why(setting, 8, 1e-3)
 
 
-def test_too_many_ranks_are_refused_before_anything_starts() -> None:
+def test_too_many_ranks_are_refused_before_anything_starts():
     panel = split_here(lambda *_: pytest.fail("it was started"), thread=Now)
     choose(panel, inside=4, stages=2, replicas=2)
     assert f"16 ranks: {MOST} at most" in result_text(panel)
@@ -94,14 +94,14 @@ def test_too_many_ranks_are_refused_before_anything_starts() -> None:
     assert problem_of(Setting("cubes", 4, 2, 2)) and not problem_of(Setting(**ALL_THREE))
 
 
-def test_another_loss_is_no_equality() -> None:
+def test_another_loss_is_no_equality():
     setting = Setting(inside=2)
     assert "✓" in equal_html(setting, RAN, RAN._replace(test_loss=1.25 * (1 + 1e-15)))
     assert "✕" in equal_html(setting, RAN, RAN._replace(loss=1.5 * (1 + 1e-6)))
 
 
 @pytest.mark.parametrize("changes", [{"inside": 4}, ALL_THREE])
-def test_the_idle_time_by_cause_is_all_the_waiting_of_a_simulated_rank(changes: Any) -> None:
+def test_the_idle_time_by_cause_is_all_the_waiting_of_a_simulated_rank(changes):
     there = with_rate(experiment(Setting(**changes)), RAN.rate).set({"machine.jitter": 0.0})
     simulated = simulate(there)
     waits = simulated.select(simulated.where("compute", "wait"))
@@ -111,7 +111,7 @@ def test_the_idle_time_by_cause_is_all_the_waiting_of_a_simulated_rank(changes: 
     assert idle_by_cause(simulated, 1)[next(iter(CAUSES))] == pytest.approx(layers, rel=0.5)
 
 
-def test_one_step_is_from_update_to_update() -> None:
+def test_one_step_is_from_update_to_update():
     whole = simulate(experiment(Setting("words", 2, 2, 1, 4)), steps=4)
     parts = [one_step(whole, number) for number in range(4)]
     for step in parts:

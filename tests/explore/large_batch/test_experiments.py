@@ -72,7 +72,7 @@ class FakeJob:
         self.cancelled = True
 
 
-def test_the_published_figure_is_flat_then_breaks_for_linear_scaling_alone() -> None:
+def test_the_published_figure_is_flat_then_breaks_for_linear_scaling_alone():
     series = published()
     linear = {p.x: p.y for p in series["linear scaling"]}
     assert max(y for x, y in linear.items() if x <= 8192) - min(linear.values()) < 0.005
@@ -81,7 +81,7 @@ def test_the_published_figure_is_flat_then_breaks_for_linear_scaling_alone() -> 
     assert {p.words for p in series["LARS"]} == {"You 2018", "Jia 2018", "Ying 2018"}
 
 
-def test_walls_of_the_stored_runs_say_who_breaks_where() -> None:
+def test_walls_of_the_stored_runs_say_who_breaks_where():
     assert batch_wall(times_base(1)) == batch_wall(times_base(8)) == ""
     assert "collapses to" in batch_wall(times_base(32))
     assert "of the gap" in batch_wall(times_base(32))
@@ -90,7 +90,7 @@ def test_walls_of_the_stored_runs_say_who_breaks_where() -> None:
         assert batch_wall(batch) == "" or str(batch // times_base(1)) in batch_wall(batch)
 
 
-def test_two_rules_are_compared_seed_by_seed_and_missing_runs_are_reported() -> None:
+def test_two_rules_are_compared_seed_by_seed_and_missing_runs_are_reported():
     assert "t = " in compared(1024, "lars", "tuned")
     assert "more than chance" in compared(1024, "lars", "linear")
     assert "was not run at batch 32" in compared(32, "linear", "lamb")
@@ -100,19 +100,19 @@ def test_two_rules_are_compared_seed_by_seed_and_missing_runs_are_reported() -> 
             compared(1024, first, second)
 
 
-def test_growing_the_batch_is_shown_with_its_steps() -> None:
+def test_growing_the_batch_is_shown_with_its_steps():
     text = growth_table().value
     assert f"{mean('growth', 32).steps:,}" in text and f"{mean('decay', 32).steps:,}" in text
     assert base().mean > 0.9
 
 
-def test_a_first_step_of_lars_has_a_length_that_no_gradient_changes() -> None:
+def test_a_first_step_of_lars_has_a_length_that_no_gradient_changes():
     assert lars_step(10, 0.1, 10) == pytest.approx(lars_step(10, 100, 10)) == pytest.approx(0.1)
     cards = {ask("first_step", seed).question.question for seed in range(20)}
     assert len(cards) > 10
 
 
-def test_the_controls_of_a_live_run_are_its_experiment() -> None:
+def test_the_controls_of_a_live_run_are_its_experiment():
     e = experiment_of_setting(Setting(512, "LARS", 2.0, 16.0, 3))
     assert (e.global_batch, e.strategy.optimizer, e.run.seed) == (512, "lars", 3)
     assert (e.training.rate, e.training.warm_up, e.training.base_batch) == (20.0, 16.0, 0)
@@ -125,7 +125,7 @@ def test_the_controls_of_a_live_run_are_its_experiment() -> None:
     assert max(data["line"]["y"]) == pytest.approx(0.64)
 
 
-def test_a_run_reports_each_epoch_and_can_be_cancelled() -> None:
+def test_a_run_reports_each_epoch_and_can_be_cancelled():
     reported = []
 
     def check() -> None:
@@ -137,7 +137,7 @@ def test_a_run_reports_each_epoch_and_can_be_cancelled() -> None:
     assert [epoch for epoch, _ in reported] == [1, 2, 3]
 
 
-def test_a_button_trains_draws_and_keeps_the_last_six() -> None:
+def test_a_button_trains_draws_and_keeps_the_last_six():
     page = break_and_repair(thread=Now)
     (batch, rule, *_) = controls(page).values()
     batch.value, rule.value = 1024, "LARS"
@@ -156,7 +156,7 @@ def test_a_button_trains_draws_and_keeps_the_last_six() -> None:
     assert runs.data["ends"] == {}
 
 
-def test_while_a_run_goes_on_it_can_be_cancelled_and_nothing_else(monkeypatch: Any) -> None:
+def test_while_a_run_goes_on_it_can_be_cancelled_and_nothing_else(monkeypatch):
     page, seen = break_and_repair(thread=Now), []
     buttons = [button(page, name) for name in ("Train", "Clear", "Cancel")]
     monkeypatch.setattr(
@@ -168,19 +168,19 @@ def test_while_a_run_goes_on_it_can_be_cancelled_and_nothing_else(monkeypatch: A
     assert [each.disabled for each in buttons] == [False, False, True]
 
 
-def test_a_run_that_learned_nothing_meets_a_wall_and_a_cancelled_one_does_not() -> None:
+def test_a_run_that_learned_nothing_meets_a_wall_and_a_cancelled_one_does_not():
     assert "0.64" in run_wall(Setting(512), 0.1, False)
     assert run_wall(Setting(512), 0.1, True) == run_wall(Setting(512), 0.9, False) == ""
     assert "its share" in run_wall(Setting(512, "LARS", 4.0), 0.1, False)
 
 
-def test_labels_of_runs_do_not_overlap() -> None:
+def test_labels_of_runs_do_not_overlap():
     same = [Curve(str(i), [0, 1], [0.1, 0.95]) for i in range(6)]
     places = sorted(runs_state(same, 40, None)[0]["ends"]["place"])
     assert min(np.diff(places)) > 0.05
 
 
-def test_steps_follow_the_critical_batch() -> None:
+def test_steps_follow_the_critical_batch():
     steps = steps_to_accuracy(np.array([1e3, 1e4, 1e9]), 1e4)
     assert steps[1] == pytest.approx(2 * steps[2], rel=1e-3)
     assert steps[0] == pytest.approx(11 * steps[2], rel=1e-3)
@@ -189,21 +189,21 @@ def test_steps_follow_the_critical_batch() -> None:
     assert saved(few) < 0.1 < 0.4 < saved(many)
 
 
-def test_walls_of_the_time_say_why() -> None:
+def test_walls_of_the_time_say_why():
     assert time_wall(Cost()) == ""
     assert "Memory" in time_wall(Cost(images=256))
     assert "critical batch" in time_wall(Cost(gpus=4096))
     assert "allreduce" in time_wall(Cost(gpus=4096, images=4, critical=2**18))
 
 
-def test_the_experiment_file_is_the_run_of_the_page(repository: Any) -> None:
+def test_the_experiment_file_is_the_run_of_the_page(repository):
     assert load(repository / "labs" / "experiments" / "large_batch.toml") == experiment()
     assert experiment().global_batch == times_base(32)
     assert experiment().devices == RANKS
 
 
 @pytest.mark.parametrize("numbers", ["fp32", "fp64"])
-def test_a_real_run_is_drawn_beside_one_rank(numbers: str, tmp_path: Any) -> None:
+def test_a_real_run_is_drawn_beside_one_rank(numbers, tmp_path):
     seen = []
 
     def begin(experiment: Any, ranks: int) -> FakeJob:
@@ -225,7 +225,7 @@ def test_a_real_run_is_drawn_beside_one_rank(numbers: str, tmp_path: Any) -> Non
 
 
 @pytest.mark.parametrize("now", ["queued", "running"])
-def test_a_real_run_can_be_cancelled(now: str, tmp_path: Any) -> None:
+def test_a_real_run_can_be_cancelled(now, tmp_path):
     started, job = threading.Event(), FakeJob(tmp_path / "run", looks=10**6, now=now)
 
     def begin(experiment: Any, ranks: int) -> FakeJob:
@@ -243,7 +243,7 @@ def test_a_real_run_can_be_cancelled(now: str, tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "mistake", [SpecError("There is no mpiexec here."), JobError("rank 2: Killed")]
 )
-def test_what_goes_wrong_is_reported(mistake: Exception) -> None:
+def test_what_goes_wrong_is_reported(mistake):
     def begin(experiment: Any, ranks: int) -> Any:
         raise mistake
 

@@ -2,7 +2,6 @@
 
 import json
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +36,7 @@ AWAY = CappedRun("", 20e6, 0.25, "0x1p0", "abc")
 OUTCOME = Outcome(CappedRun("no room"), DONE, AWAY, (4e9, 4e9))
 
 
-def test_nothing_is_said_by_color_alone() -> None:
+def test_nothing_is_said_by_color_alone():
     assert len({shape for _, shape in KINDS.values()}) == len(KINDS)
     assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     assert len({shape for *_, shape in LINES.values()}) == len(LINES)
@@ -47,7 +46,7 @@ def test_nothing_is_said_by_color_alone() -> None:
 
 
 @pytest.mark.parametrize("model", ["resnet50", "gpt3-175b", "cosmoflow-512"])
-def test_the_picture_has_the_peak_of_the_ledger(model: str) -> None:
+def test_the_picture_has_the_peak_of_the_ledger(model):
     setting = Setting(model, 2)
     data, _ = the_ledger.view(setting).charts["memory_course"]
     assert max(data["held"]["bytes"]) == pytest.approx(fullest(setting).total)
@@ -55,14 +54,14 @@ def test_the_picture_has_the_peak_of_the_ledger(model: str) -> None:
     assert len(data["held"]["time"]) <= 402
 
 
-def test_thinning_keeps_the_highest() -> None:
+def test_thinning_keeps_the_highest():
     values = np.random.default_rng(0).random(5000)
     kept = thinned(values)
     assert len(kept) <= 400 and values[kept].max() == values.max()
     assert np.all(np.diff(kept) > 0)
 
 
-def test_words_say_which_part_is_the_larger() -> None:
+def test_words_say_which_part_is_the_larger():
     assert "and the larger term" in the_ledger.view(Setting()).words
     assert "and the smaller term" in the_ledger.view(Setting(batch=1)).words
     assert in_time(Setting()).end > 0
@@ -73,7 +72,7 @@ def test_words_say_which_part_is_the_larger() -> None:
 
 
 @pytest.mark.parametrize("setting", [Step(), Step("gpt-22b", 64, 64, 80e9), Step(memory=8e9)])
-def test_names_of_ways_cover_no_other_name(setting: Step) -> None:
+def test_names_of_ways_cover_no_other_name(setting):
     """Of two names at the same height the ends lie apart, on a page of the usual width."""
     data, _ = ways_view(setting).charts["memory_ways"]
     points, (low, high) = data["ways"], data["room"]["x"]
@@ -88,24 +87,24 @@ def test_names_of_ways_cover_no_other_name(setting: Step) -> None:
             assert start[a] + long[a] < start[b] or start[b] + long[b] < start[a], points["name"][b]
 
 
-def test_in_brackets_is_what_does_not_fit() -> None:
+def test_in_brackets_is_what_does_not_fit():
     data, _ = ways_view(Step()).charts["memory_ways"]
     bracketed = [label for label in data["ways"]["label"] if label.startswith("(")]
     assert len(bracketed) == len(ways(Step())) - len(fitting(Step()))
 
 
-def test_where_it_fits_there_is_no_wall_and_where_not_the_largest_term_is_reported() -> None:
+def test_where_it_fits_there_is_no_wall_and_where_not_the_largest_term_is_reported():
     assert ways_wall(Step(memory=80e9)) == ""
     assert "The largest term is activations" in ways_wall(Step())
     assert "search" in ways_wall(Step("gpt-22b", 8, 64, 8e9))
 
 
-def test_all_ways_have_the_same_batch() -> None:
+def test_all_ways_have_the_same_batch():
     assert {int(each.prediction.experiment.global_batch) for each in ways(Step())} == {64}
     assert {int(each.prediction.experiment.devices) for each in ways(Step())} == {16}
 
 
-def test_the_search_lists_what_fits_the_fastest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_lists_what_fits_the_fastest_first(monkeypatch):
     monkeypatch.setattr(memory_wall_ways, "PATIENCE", PATIENCE)  # other tests may have all cores
     html = search_html(Step())
     assert html.count("<tr>") == 6
@@ -116,7 +115,7 @@ def test_the_search_lists_what_fits_the_fastest_first(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("setting", [Away(), Away("vgg16", 32, "all"), Away("resnet50", 256)])
-def test_a_wider_way_is_never_slower_and_at_last_costs_nothing(setting: Away) -> None:
+def test_a_wider_way_is_never_slower_and_at_last_costs_nothing(setting):
     found = curves(setting)
     ahead = found["prefetched"][1]
     assert np.all(np.diff(ahead) <= 1e-12)
@@ -128,14 +127,14 @@ def test_a_wider_way_is_never_slower_and_at_last_costs_nothing(setting: Away) ->
     assert len(RATES) == len(ahead)
 
 
-def test_walls_say_what_is_needed_or_that_it_does_not_fit_even_so() -> None:
+def test_walls_say_what_is_needed_or_that_it_does_not_fit_even_so():
     assert "are needed" in link_wall(Away())
     assert link_wall(Away(link=400_000_000_000)) == ""
     assert "Memory" in link_wall(Away(batch=256))
     assert seconds(Away(), "in core") < seconds(Away(), "recompute")
 
 
-def test_the_check_asks_for_the_tighter_pass() -> None:
+def test_the_check_asks_for_the_tighter_pass():
     asked = ask("own_bandwidth", seed=1).question
     text = asked.question
     forward, gigabytes = (float(text.split(word)[0].split()[-1]) for word in (" ms, the", " GB of"))
@@ -148,14 +147,12 @@ def test_the_check_asks_for_the_tighter_pass() -> None:
 
 @pytest.mark.parametrize("cap", memory_wall_live.CAPS)
 @pytest.mark.parametrize("batch", [64, 1024])
-def test_the_network_is_of_twice_the_cap_and_fits_out_of_core(cap: float, batch: int) -> None:
+def test_the_network_is_of_twice_the_cap_and_fits_out_of_core(cap, batch):
     assert 1.85 * cap < ledger(live_experiment(Live(cap, batch))) < 2.35 * cap
     assert ledger(live_experiment(Live(cap, batch), "all")) < 0.6 * cap
 
 
-def test_a_run_is_reported_with_ledger_prediction_and_simulation_beside_it(
-    monkeypatch: Any,
-) -> None:
+def test_a_run_is_reported_with_ledger_prediction_and_simulation_beside_it(monkeypatch):
     monkeypatch.setattr(memory_wall_live, "available", lambda: True)
     asked = []
     page = train_under_a_cap(lambda setting: asked.append(setting) or OUTCOME, Now)
@@ -174,7 +171,7 @@ def test_a_run_is_reported_with_ledger_prediction_and_simulation_beside_it(
         assert words in text
 
 
-def test_who_is_refused_out_of_core_as_well_is_reported() -> None:
+def test_who_is_refused_out_of_core_as_well_is_reported():
     both = OUTCOME._replace(outside=CappedRun("no room"))
     assert "the rest is larger" in outcome_words(Live(what="activations"), both)
     assert result_html(Live(what="activations"), both).count("refused") == 2
@@ -182,14 +179,14 @@ def test_who_is_refused_out_of_core_as_well_is_reported() -> None:
     assert "not the same" in outcome_words(Live(), other)
 
 
-def test_the_run_in_core_calibrates_and_a_slow_disk_is_predicted_to_be_exposed() -> None:
+def test_the_run_in_core_calibrates_and_a_slow_disk_is_predicted_to_be_exposed():
     assert float(predict(calibrated(Live(), OUTCOME)).step_time) == pytest.approx(0.2)
     slow = OUTCOME._replace(disk=(50e6, 50e6))
     late = float(predict(calibrated(Live(), slow, "all")).step_time)
     assert late > 0.4
 
 
-def test_a_failure_is_shown_and_the_button_is_back(monkeypatch: Any) -> None:
+def test_a_failure_is_shown_and_the_button_is_back(monkeypatch):
     monkeypatch.setattr(memory_wall_live, "available", lambda: True)
 
     def fails(setting: Live) -> Outcome:
@@ -200,14 +197,14 @@ def test_a_failure_is_shown_and_the_button_is_back(monkeypatch: Any) -> None:
     assert "the machine is busy" in result_text(page) and not button(page, "Train").disabled
 
 
-def test_another_system_is_reported_before(monkeypatch: Any) -> None:
+def test_another_system_is_reported_before(monkeypatch):
     monkeypatch.setattr(memory_wall_live, "available", lambda: False)
     page = train_under_a_cap(lambda setting: OUTCOME, Now)
     assert "Linux does" in result_text(page) and button(page, "Train").disabled
 
 
 @pytest.mark.skipif(not available(), reason="this system does not tell a peak")
-def test_for_real_it_is_refused_in_core_and_trains_below_the_cap_out_of_core() -> None:
+def test_for_real_it_is_refused_in_core_and_trains_below_the_cap_out_of_core():
     outcome = memory_wall_live.run(Live(30e6, 256))
     assert outcome.refused.refused and not outcome.outside.refused
     assert outcome.outside.peak < 30e6 < outcome.inside.peak

@@ -2,7 +2,6 @@
 
 import json
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -79,12 +78,12 @@ from lib_dlhpc.timeline import breakdown
         model_parallel_drawings.PER_SCHEDULE,
     ],
 )
-def test_no_two_lines_of_a_chart_look_alike_without_color(together: dict[str, Any]) -> None:
+def test_no_two_lines_of_a_chart_look_alike_without_color(together):
     assert len({json.dumps(dash) for _, dash, _ in together.values()}) == len(together)
     assert len({symbol for _, _, symbol in together.values()}) == len(together)
 
 
-def test_the_published_table_holds_four_rows_with_an_error_each() -> None:
+def test_the_published_table_holds_four_rows_with_an_error_each():
     assert len(re.findall(r"[+-]\d+%", published_table().value)) == 4
 
 
@@ -97,9 +96,7 @@ def test_the_published_table_holds_four_rows_with_an_error_each() -> None:
     st.sampled_from([1, 8, 64]),
     st.sampled_from([256, 2048]),
 )
-def test_products_are_simulated_as_they_are_predicted(
-    split: str, gpus: int, node: int, tokens: int
-) -> None:
+def test_products_are_simulated_as_they_are_predicted(split, gpus, node, tokens):
     setting = Products(split, gpus, 1024, tokens, node)
     terms = breakdown(simulate(products(setting))).terms
     found = terms["forward"] + terms["backward"] + terms["exposed communication"]
@@ -108,7 +105,7 @@ def test_products_are_simulated_as_they_are_predicted(
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("gpus", [1, 2, 16, 64])
-def test_what_is_drawn_of_each_matrix_is_all_of_it_once(split: str, gpus: int) -> None:
+def test_what_is_drawn_of_each_matrix_is_all_of_it_once(split, gpus):
     (data, _) = shards_state(split, gpus, 2048, 4096)
     own = data["parts"]
     area = np.zeros(5)
@@ -120,7 +117,7 @@ def test_what_is_drawn_of_each_matrix_is_all_of_it_once(split: str, gpus: int) -
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_what_is_drawn_of_each_matrix_is_what_the_layout_gives_each_rank(split: str) -> None:
+def test_what_is_drawn_of_each_matrix_is_what_the_layout_gives_each_rank(split):
     setting = Products(split, 8)
     own = shards_state(split, 8, setting.tokens, setting.width)[0]["parts"]["details"]
     every = [parts(products(setting), rank)[0].model.layers for rank in range(8)]
@@ -140,7 +137,7 @@ def test_what_is_drawn_of_each_matrix_is_what_the_layout_gives_each_rank(split: 
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_the_messages_drawn_are_those_of_the_layout_and_cost_what_is_sent(split: str) -> None:
+def test_the_messages_drawn_are_those_of_the_layout_and_cost_what_is_sent(split):
     setting = Products(split, 8)
     data, _ = shards_state(split, 8, setting.tokens, setting.width)
     ring = {"sum": 2, "gather": 1, "sum and slice": 1, "slice": 0}
@@ -165,7 +162,7 @@ def test_the_messages_drawn_are_those_of_the_layout_and_cost_what_is_sent(split:
         ({"gpus": 2, "node": 1, "nic": 25e9}, "Across 2 nodes"),
     ],
 )
-def test_each_wall_of_the_products_says_its_reason(changes: dict[str, Any], wall: str) -> None:
+def test_each_wall_of_the_products_says_its_reason(changes, wall):
     reason = products_wall(Products(**changes))
     assert reason.startswith(wall) and bool(reason) == bool(wall)
 
@@ -180,8 +177,8 @@ def test_each_wall_of_the_products_says_its_reason(changes: dict[str, Any], wall
     st.sampled_from(["none", "full"]),
 )
 def test_the_bubble_is_the_formulas_predicted_and_simulated(
-    ranks: int, microbatches: int, schedule: str, recompute: str
-) -> None:
+    ranks, microbatches, schedule, recompute
+):
     setting = Pipe(ranks, microbatches, schedule, 16, recompute)
     # Not quite equal: the first and the last stage have a little more to do.
     assert bubble_of(setting) == pytest.approx(formula(setting), rel=0.05, abs=0.02)
@@ -200,11 +197,11 @@ def test_the_bubble_is_the_formulas_predicted_and_simulated(
         (Pipe(16, 16, "interleaved, 3 chunks", 64), ""),
     ],
 )
-def test_stages_that_are_not_equal_are_reported_with_the_reason(setting: Pipe, why: str) -> None:
+def test_stages_that_are_not_equal_are_reported_with_the_reason(setting, why):
     assert why in uneven_words(setting) and bool(uneven_words(setting)) == bool(why)
 
 
-def test_one_gpu_does_the_work_of_all() -> None:
+def test_one_gpu_does_the_work_of_all():
     step = pipe_predicted(Pipe(4, 1))
     work = 4 * float(step.forward + step.backward)
     assert alone(Pipe(4, 1)) == pytest.approx(work, rel=0.03)  # and one update of all weights
@@ -214,12 +211,12 @@ def test_one_gpu_does_the_work_of_all() -> None:
     ("changes", "wall"),
     [({}, "The bubble: 27%"), ({"batch": 128}, "Memory"), ({"microbatches": 16}, "")],
 )
-def test_each_wall_of_the_pipeline_says_its_reason(changes: dict[str, Any], wall: str) -> None:
+def test_each_wall_of_the_pipeline_says_its_reason(changes, wall):
     reason = pipeline_wall(Pipe(**changes))
     assert reason.startswith(wall) and bool(reason) == bool(wall)
 
 
-def test_a_pipeline_that_cannot_be_is_reported_and_the_page_goes_on() -> None:
+def test_a_pipeline_that_cannot_be_is_reported_and_the_page_goes_on():
     page = a_pipeline()
     verdict, wall = page.children[1].children[:2]
     controls(page)["Microbatches"].value = 64
@@ -231,7 +228,7 @@ def test_a_pipeline_that_cannot_be_is_reported_and_the_page_goes_on() -> None:
     assert "multiple" in wall.value
 
 
-def test_the_bars_of_memory_are_the_ledgers_peak() -> None:
+def test_the_bars_of_memory_are_the_ledgers_peak():
     for setting in (Pipe(), Pipe(8, 16, "1F1B", 64)):
         data, _ = memory_view(setting)
         assert max(data["tops"]["y"]) == pytest.approx(
@@ -249,14 +246,14 @@ def test_the_bars_of_memory_are_the_ledgers_peak() -> None:
 
 
 @pytest.mark.parametrize("recompute", ["none", "full"])
-def test_the_formula_of_a_zero_bubble_holds_for_these_stages(recompute: str) -> None:
+def test_the_formula_of_a_zero_bubble_holds_for_these_stages(recompute):
     """Within 2%: the first and the last stage have the embeddings as well."""
     setting = Pipe(schedule="zero bubble", recompute=recompute)
     assert bubble_of(setting) == pytest.approx(formula(setting), rel=0.02)
     assert bubble_of(setting) < 0.8 * bubble_of(setting._replace(schedule="1F1B"))
 
 
-def test_each_learner_has_a_bubble_of_their_own() -> None:
+def test_each_learner_has_a_bubble_of_their_own():
     asked = {ask("bubble", seed).question.question for seed in range(8)}
     assert len(asked) > 4
     chunks = {"interleaved, 2 chunks", "interleaved, 3 chunks"}
@@ -267,7 +264,7 @@ def test_each_learner_has_a_bubble_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_stages_of_equal_work_cost_what_the_engine_says(network: str) -> None:
+def test_stages_of_equal_work_cost_what_the_engine_says(network):
     setting = Cut(network, way="equal work")
     found, e = stages(setting), of_cut(setting)
     batch = NETWORKS[network][2]
@@ -301,8 +298,8 @@ def test_stages_of_equal_work_cost_what_the_engine_says(network: str) -> None:
     st.sampled_from([1, 4, 32]),
 )
 def test_any_cut_has_all_layers_once_and_no_schedule_beats_its_slowest_stage(
-    network: str, count: int, way: str, shift: int, microbatches: int
-) -> None:
+    network, count, way, shift, microbatches
+):
     if network == "VGG-16" and count > 6:
         return  # it has five places to cut where one array is alive, and then anywhere
     setting = Cut(network, count, way, shift, microbatches)
@@ -313,7 +310,7 @@ def test_any_cut_has_all_layers_once_and_no_schedule_beats_its_slowest_stage(
     assert min(predicted, simulated) >= microbatches * found.work.max() * (1 - 1e-9)
 
 
-def test_an_even_cut_is_no_wall_and_an_uneven_one_is() -> None:
+def test_an_even_cut_is_no_wall_and_an_uneven_one_is():
     assert cut_wall(Cut(way="equal time")) == ""
     assert "is the slowest" in cut_wall(Cut(way="equal weights"))
 
@@ -321,7 +318,7 @@ def test_an_even_cut_is_no_wall_and_an_uneven_one_is() -> None:
 # for real -------------------------------------------------------------------------------------------
 
 
-def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
+def test_every_position_of_every_control_asks_for_a_run_of_its_own():
     asked = {
         asked_words(Setting(way, ranks, m))
         for way in SHARED_OUT
@@ -334,16 +331,12 @@ def test_every_position_of_every_control_asks_for_a_run_of_its_own() -> None:
 
 @pytest.mark.parametrize("way", SHARED_OUT)
 @pytest.mark.parametrize("ranks", RANKS)
-def test_the_global_batch_is_the_same_however_the_network_is_shared_out(
-    way: str, ranks: int
-) -> None:
+def test_the_global_batch_is_the_same_however_the_network_is_shared_out(way, ranks):
     e = experiment(Setting(way, ranks))
     assert e.global_batch == 240 and e.devices == ranks
 
 
-def test_the_three_ways_train_the_same_network_on_real_ranks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_three_ways_train_the_same_network_on_real_ranks(monkeypatch):
     pytest.importorskip("mpi4py")
     monkeypatch.setattr(live, "EPOCHS", 2)  # of 6 steps; the tenth is drawn
     panel = split_here(thread=Now)
@@ -364,7 +357,7 @@ def test_the_three_ways_train_the_same_network_on_real_ranks(
 
 
 @pytest.mark.parametrize("way", SHARED_OUT)
-def test_one_step_has_each_microbatch_forward_once_on_every_rank(way: str) -> None:
+def test_one_step_has_each_microbatch_forward_once_on_every_rank(way):
     whole = simulate(experiment(Setting(way, 2, 4)), steps=3)
     for number in (0, 2, 99):
         part = one_step(whole, number)
@@ -373,7 +366,7 @@ def test_one_step_has_each_microbatch_forward_once_on_every_rank(way: str) -> No
         assert part.start.min() == 0
 
 
-def test_predictions_start_from_the_rate_of_one_rank_and_losses_are_held_against_it() -> None:
+def test_predictions_start_from_the_rate_of_one_rank_and_losses_are_held_against_it():
     two, ran = Setting("tensor", 2, 4), Ran(4e3, 0.5)
     assert float(predict(with_rate(experiment(ALONE), 5e3)).throughput) == pytest.approx(5e3)
     runs = {two: ran}
@@ -385,7 +378,7 @@ def test_predictions_start_from_the_rate_of_one_rank_and_losses_are_held_against
     assert f"{error:+z.0%}" in result_html(two, {"forward": 1e-3}, runs)
 
 
-def test_each_term_has_its_error_and_terms_that_nobody_has_are_left_out() -> None:
+def test_each_term_has_its_error_and_terms_that_nobody_has_are_left_out():
     ways = {
         "predicted": {"forward": 1.0, "update": 0.0, "input stall": -1e-18},
         "simulated": {"forward": 1.0, "update": 0.0, "input stall": 0.0},

@@ -53,7 +53,7 @@ FOUND = {
 }
 
 
-def test_nothing_is_said_by_color_alone() -> None:
+def test_nothing_is_said_by_color_alone():
     for styles in (
         drawings.ATTENTION,
         drawings.WAYS,
@@ -74,9 +74,7 @@ def test_nothing_is_said_by_color_alone() -> None:
 
 
 @pytest.mark.parametrize("shown", [lengths.PROMPT, lengths.TOKEN])
-def test_windows_and_states_never_take_longer_than_full_attention_on_long_sequences(
-    shown: str,
-) -> None:
+def test_windows_and_states_never_take_longer_than_full_attention_on_long_sequences(shown):
     for tokens in lengths.LENGTHS[4:]:
         setting = lengths.Setting(shown, tokens)
         full = lengths.time_of(setting, lengths.FULL)
@@ -84,7 +82,7 @@ def test_windows_and_states_never_take_longer_than_full_attention_on_long_sequen
             assert lengths.time_of(setting, name) < full
 
 
-def test_in_the_end_full_attention_grows_with_the_square_and_windows_in_proportion() -> None:
+def test_in_the_end_full_attention_grows_with_the_square_and_windows_in_proportion():
     def growth(name: str) -> float:
         now, half = (lengths.time_of(lengths.Setting(tokens=n), name) for n in (2**20, 2**19))
         return now / half
@@ -95,7 +93,7 @@ def test_in_the_end_full_attention_grows_with_the_square_and_windows_in_proporti
         assert growth(lengths.WINDOWED) < growth(name) < growth(lengths.FULL)
 
 
-def test_what_a_sequence_leaves_is_counted_by_hand() -> None:
+def test_what_a_sequence_leaves_is_counted_by_hand():
     setting = lengths.Setting(tokens=2**17, window=1024, every=8)
     token = 2 * 8 * 128 * 2  # B of a layer
     full = 32 * token * 2**17
@@ -107,13 +105,13 @@ def test_what_a_sequence_leaves_is_counted_by_hand() -> None:
     assert lengths.bytes_of(longer, lengths.HYBRID) - full / 4 == states > 0
 
 
-def test_networks_have_about_as_many_weights() -> None:
+def test_networks_have_about_as_many_weights():
     weights = [lengths.of(lengths.Setting(), name)[0].shard.weights for name in lengths.NAMES]
     assert weights[:3] == [weights[0]] * 3
     assert weights[3] == pytest.approx(weights[0], rel=0.07)
 
 
-def test_the_wall_names_what_does_not_fit() -> None:
+def test_the_wall_names_what_does_not_fit():
     assert lengths.wall(lengths.Setting()) == ""
     over = lengths.wall(lengths.Setting(tokens=2**20))
     assert over.startswith("Memory: full attention does not fit; ") and "262,144 tokens fit" in over
@@ -126,7 +124,7 @@ def test_the_wall_names_what_does_not_fit() -> None:
 
 
 @pytest.mark.parametrize("weights", ["bf16", "fp8"])
-def test_no_point_is_above_the_roof(weights: str) -> None:
+def test_no_point_is_above_the_roof(weights):
     setting = Phases(weights=weights)
     own, _ = phases.served(setting)
     peak = own.machine.device.peak[weights]
@@ -136,7 +134,7 @@ def test_no_point_is_above_the_roof(weights: str) -> None:
             assert point.rate <= 1.01 * min(peak, slope * point.intensity)
 
 
-def test_the_terms_of_a_bar_are_the_time_of_its_phase() -> None:
+def test_the_terms_of_a_bar_are_the_time_of_its_phase():
     bars, totals = (phases.answer_state(Phases())[0][name] for name in ("parts", "sums"))
     for order, step in enumerate(phases.parts(Phases())):
         length = sum(
@@ -147,7 +145,7 @@ def test_the_terms_of_a_bar_are_the_time_of_its_phase() -> None:
         assert length == pytest.approx(step.total) == pytest.approx(totals["stop"][order])
 
 
-def test_a_network_or_a_batch_that_does_not_fit_says_so() -> None:
+def test_a_network_or_a_batch_that_does_not_fit_says_so():
     with pytest.raises(SpecError, match="the weights of llama3-70b"):
         phases.two_phases.view(Phases("llama3-70b"))
     assert phases.two_phases.view(Phases(batch=256)).wall.startswith("Memory: the cache of")
@@ -163,21 +161,21 @@ def used(own: Fit) -> float:
 
 
 @pytest.mark.parametrize("setting", [Room(), Room("llama2-13b"), Room("llama3-70b", 4)])
-def test_one_sequence_more_would_not_fit(setting: Room) -> None:
+def test_one_sequence_more_would_not_fit(setting):
     own = fit(setting, heads_of(setting))
     capacity = 81559 * 2**20  # of an H100
     assert used(own) <= capacity < used(own) + own.sequence
     assert set(own.memory) == set(MEMORY)
 
 
-def test_fewer_heads_fewer_bytes_or_shorter_sequences_let_more_in() -> None:
+def test_fewer_heads_fewer_bytes_or_shorter_sequences_let_more_in():
     heads = [fit(Room(), each).fitting for each in kinds(Room()).values()]
     assert heads == sorted(heads)
     for more in (Room(cache="fp8"), Room(weights="int4"), Room(tokens=2048), Room(gpus=2)):
         assert fit(more, 8).fitting > fit(Room(), 8).fitting
 
 
-def test_few_sequences_are_a_wall_and_none_is_refused() -> None:
+def test_few_sequences_are_a_wall_and_none_is_refused():
     assert memory.sequences_fit.view(Room(tokens=131072)).wall.startswith("Memory: 3 sequences")
     with pytest.raises(SpecError, match="Not one sequence"):
         memory.sequences_fit.view(Room("llama3-70b", 2, tokens=131072))
@@ -186,7 +184,7 @@ def test_few_sequences_are_a_wall_and_none_is_refused() -> None:
 # load -----------------------------------------------------------------------------------------------
 
 
-def test_all_ways_of_batching_answer_the_same_requests() -> None:
+def test_all_ways_of_batching_answer_the_same_requests():
     answers = {
         tuple(
             (each.arrival, each.prompt, each.answer)
@@ -198,26 +196,26 @@ def test_all_ways_of_batching_answer_the_same_requests() -> None:
 
 
 @pytest.mark.parametrize("rate", load.RATES)
-def test_a_first_token_comes_sooner_with_continuous_batching(rate: int) -> None:
+def test_a_first_token_comes_sooner_with_continuous_batching(rate):
     waits = {name: felt(Busy(rate=rate, batching=name)).first for name in (STATIC, CONTINUOUS)}
     assert waits[CONTINUOUS] < waits[STATIC]
 
 
-def test_a_pause_is_a_step_of_prompts_or_a_step_of_chunks() -> None:
+def test_a_pause_is_a_step_of_prompts_or_a_step_of_chunks():
     whole, pieces = (felt(Busy(batching=name)).pause for name in (CONTINUOUS, CHUNKED))
     steps = simulated(Busy(batching=CHUNKED)).steps
     assert max(step.prompt_tokens for step in steps) <= load.CHUNK
     assert pieces <= max(step.end - step.start for step in steps) + 1e-9 < whole
 
 
-def test_the_batch_never_exceeds_its_limit_and_the_chart_ends_with_the_last_answer() -> None:
+def test_the_batch_never_exceeds_its_limit_and_the_chart_ends_with_the_last_answer():
     columns, _ = load.batch_state(Busy())
     assert max(columns["running"]["y"]) <= Busy().batch
     assert columns["running"]["x"][-1] == pytest.approx(simulated(Busy()).end)
     assert columns["running"]["y"][-1] == columns["queued"]["y"][-1] == 0
 
 
-def test_what_is_shown_is_the_latency_that_was_asked_for() -> None:
+def test_what_is_shown_is_the_latency_that_was_asked_for():
     own = felt(Busy())
     assert (own.of(FIRST), own.of(EACH), own.of(PAUSE)) == tuple(own)
     assert load.busy_service.view(Busy()).wall.startswith("Queue:")
@@ -227,20 +225,20 @@ def test_what_is_shown_is_the_latency_that_was_asked_for() -> None:
 # replicas -------------------------------------------------------------------------------------------
 
 
-def test_the_price_is_in_proportion_and_joules_do_not_know_it() -> None:
+def test_the_price_is_in_proportion_and_joules_do_not_know_it():
     one, two = (chosen(Eight(price=price)) for price in (4.0, 8.0))
     assert two.cost == pytest.approx(2 * one.cost) and two.joules == one.joules
     assert one.cost == pytest.approx(1e6 / one.tokens_per_second * 8 * 4.0 / 3600)
 
 
-def test_the_cheapest_within_a_latency_is_on_a_path_and_no_other_is_cheaper() -> None:
+def test_the_cheapest_within_a_latency_is_on_a_path_and_no_other_is_cheaper():
     ranks, point = cheapest(Eight(), 0.02)
     assert point in paths(Eight())[ranks] and point.tpot <= 0.02
     others = [p.cost for points in paths(Eight()).values() for p in points if p.tpot <= 0.02]
     assert point.cost == min(others)
 
 
-def test_a_batch_that_does_not_fit_waits_in_the_queue() -> None:
+def test_a_batch_that_does_not_fit_waits_in_the_queue():
     assert "wait in the queue" in replicas.one_or_eight.view(Eight(ranks=2, batch=1024)).wall
     assert not replicas.one_or_eight.view(Eight()).wall
     with pytest.raises(SpecError, match="the weights"):
@@ -251,12 +249,12 @@ def test_a_batch_that_does_not_fit_waits_in_the_queue() -> None:
 
 
 @pytest.mark.parametrize("setting", [Alike(), Alike(prefixes=256), Alike(memory="H200")])
-def test_the_point_is_simulated_and_near_its_line(setting: Alike) -> None:
+def test_the_point_is_simulated_and_near_its_line(setting):
     data, _ = prefixes.hits_state(setting)
     assert abs(data["now"]["y"][0] - prefixes.stored(setting).hit) < 0.1
 
 
-def test_the_mean_first_token_lies_between_a_hit_and_a_miss() -> None:
+def test_the_mean_first_token_lies_between_a_hit_and_a_miss():
     first = {name: step.total for name, step in prefixes.means(Alike()).items()}
     assert first[prefixes.HIT] < first[prefixes.MEAN] < first[prefixes.FULL]
     assert prefixes.gain(Alike()) == pytest.approx(first[prefixes.FULL] / first[prefixes.MEAN])
@@ -268,19 +266,19 @@ def test_the_mean_first_token_lies_between_a_hit_and_a_miss() -> None:
 
 
 @pytest.mark.parametrize("way", [MIXED, MIXED_CHUNKS, APART])
-def test_the_parts_of_an_answer_are_its_latencies(way: str) -> None:
+def test_the_parts_of_an_answer_are_its_latencies(way):
     own, parts = pools.load(Two(), way), pools.parts(Two(), way)
     assert sum(parts.values()) == pytest.approx(own.ttft + 63 * own.tpot, rel=0.01)
     assert (parts[pools.SENT] > 0) == (way == APART)
     assert (parts[pools.OTHERS] > 0) == (way != APART)
 
 
-def test_each_way_has_a_line_and_a_symbol_of_its_own() -> None:
+def test_each_way_has_a_line_and_a_symbol_of_its_own():
     data, _ = pools.pools_state(Two())
     assert set(data["lines"]["line"]) == set(data["now"]["line"]) == set(drawings.POOLS)
 
 
-def test_more_than_a_sustained_rate_is_beyond_a_limit() -> None:
+def test_more_than_a_sustained_rate_is_beyond_a_limit():
     for way in (MIXED, MIXED_CHUNKS, APART):
         rate = pools.sustained(Two(), way)
         after = pools.load(Two(), way, next(each for each in pools.LINE if each > rate))
@@ -291,7 +289,7 @@ def test_more_than_a_sustained_rate_is_beyond_a_limit() -> None:
 
 
 @pytest.mark.parametrize("way", [MIXED, MIXED_CHUNKS, APART])
-def test_what_is_called_simulated_is_the_mean_of_the_simulated_requests(way: str) -> None:
+def test_what_is_called_simulated_is_the_mean_of_the_simulated_requests(way):
     setting = Two(rate=8, pool=5, link=tuple(pools.LINKS)[1], limit=20, shown=pools.FIRST)
     trace = simulate_service(pools.served(setting, way, 8.0))
     means = float(trace.ttft.mean()), float(trace.tpot.mean())
@@ -300,7 +298,7 @@ def test_what_is_called_simulated_is_the_mean_of_the_simulated_requests(way: str
     assert dict(zip(data["now"]["line"], data["now"]["y"], strict=True))[way] == means[0]
 
 
-def test_a_pool_a_path_or_a_limit_is_named() -> None:
+def test_a_pool_a_path_or_a_limit_is_named():
     assert not pools.two_pools.view(Two()).wall
     assert "replicas that read prompts would" in pools.two_pools.view(Two(pool=2)).wall
     slow = Two(prompt=8192, rate=8, pool=6, link=tuple(pools.LINKS)[2])
@@ -311,13 +309,13 @@ def test_a_pool_a_path_or_a_limit_is_named() -> None:
 # here -----------------------------------------------------------------------------------------------
 
 
-def test_both_cases_are_reported_with_their_predictions() -> None:
+def test_both_cases_are_reported_with_their_predictions():
     said, html = here.words_of(Here(), FOUND), here.result_html(Here(), FOUND)
     assert "gets 2.4 times the tokens/s" in said and "prediction is 2 times" in said
     assert html.count("<tr>") == 7 and "Why they differ" in html
 
 
-def test_a_decoder_is_calibrated_and_run() -> None:
+def test_a_decoder_is_calibrated_and_run():
     page = here.decode_here(lambda own: own, thread=Now)
     for name, value in {"width": 128, "batch": 2, "prompt": 8, "answer": 8}.items():
         page.controls[name].value = value
@@ -325,7 +323,7 @@ def test_a_decoder_is_calibrated_and_run() -> None:
     assert "A batch of 2 gets" in result_text(page) and "Why they differ" in result_text(page)
 
 
-def test_an_error_of_a_run_takes_its_place() -> None:
+def test_an_error_of_a_run_takes_its_place():
     def fails(_: Any) -> Any:
         raise SpecError("No decoder here.")
 
@@ -337,7 +335,7 @@ def test_an_error_of_a_run_takes_its_place() -> None:
 # questions ------------------------------------------------------------------------------------------
 
 
-def test_the_check_is_room_over_the_bytes_of_a_sequence_rounded_down() -> None:
+def test_the_check_is_room_over_the_bytes_of_a_sequence_rounded_down():
     draw = np.random.default_rng(7)
     for _ in range(2000):
         own, answer, _ = own_cache(draw)
@@ -346,7 +344,7 @@ def test_the_check_is_room_over_the_bytes_of_a_sequence_rounded_down() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_mistake_of_the_check_gets_its_sentence(seed: int) -> None:
+def test_a_mistake_of_the_check_gets_its_sentence(seed):
     asked = lesson.ask("own_cache", seed=seed).question
     asked.answer("1000000")
     assert "keys and values" in asked.answer("2000000")["words"]

@@ -29,7 +29,7 @@ from lib_dlhpc.timeline.analysis import analyze
 SETTINGS = [Setting(), Setting(how="sends late"), Setting(how="reads slowly"), Setting(IN_TURN)]
 
 
-def test_nothing_is_said_by_color_alone() -> None:
+def test_nothing_is_said_by_color_alone():
     colors = [look[0] for look in LOOKS.values()]
     assert len({look[1:] for look in LOOKS.values()}) == len(LOOKS)
     assert len(set(colors)) == len(colors)
@@ -41,7 +41,7 @@ def test_nothing_is_said_by_color_alone() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_bars_of_a_rank_follow_each_other_without_a_gap(setting: Setting) -> None:
+def test_bars_of_a_rank_follow_each_other_without_a_gap(setting):
     timeline = trace(setting)
     bars = bars_of(timeline)
     for rank in range(timeline.ranks):
@@ -52,7 +52,7 @@ def test_bars_of_a_rank_follow_each_other_without_a_gap(setting: Setting) -> Non
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
-def test_hatched_bars_are_as_long_as_the_analysis_says_that_ranks_wait(setting: Setting) -> None:
+def test_hatched_bars_are_as_long_as_the_analysis_says_that_ranks_wait(setting):
     timeline, parts = trace(setting), rank_parts(analyzed(setting))
     for what, seconds in parts.items():
         drawn = np.zeros(timeline.ranks)
@@ -61,20 +61,20 @@ def test_hatched_bars_are_as_long_as_the_analysis_says_that_ranks_wait(setting: 
         np.testing.assert_allclose(drawn, seconds, atol=1e-3)
 
 
-def test_the_caption_of_a_trace_adds_up_and_gives_no_rank_away() -> None:
+def test_the_caption_of_a_trace_adds_up_and_gives_no_rank_away():
     said = trace_state(trace(Setting()))[1]
     assert sum(map(int, re.findall(r"(\d+)%", said))) == pytest.approx(100, abs=3)
     assert "rank 2" not in said
 
 
-def test_a_window_shows_what_lies_in_it_and_no_more() -> None:
+def test_a_window_shows_what_lies_in_it_and_no_more():
     data, _ = trace_state(trace(Setting()), window=(0.1, 0.2))
     bars = data["bars"]
     assert min(bars["start"]) >= 0.1 and max(bars["stop"]) <= 0.2
     assert len(bars["start"]) < len(trace_state(trace(Setting()))[0]["bars"]["start"]) / 2
 
 
-def test_a_click_on_a_finding_marks_its_place_and_another_shows_all_again() -> None:
+def test_a_click_on_a_finding_marks_its_place_and_another_shows_all_again():
     panel = TracePanel()
     found = panel.show(trace(Setting())).findings
     whole = panel.trace.data["room"]["x"]
@@ -87,20 +87,20 @@ def test_a_click_on_a_finding_marks_its_place_and_another_shows_all_again() -> N
     assert panel.trace.data["room"]["x"] == whole and panel.trace.data["mark"]["x"] == []
 
 
-def test_walls_say_what_no_network_helps_against_and_where_it_would() -> None:
+def test_walls_say_what_no_network_helps_against_and_where_it_would():
     assert "No network is fast enough" in traces.network_wall(Setting(), analyzed(Setting()))
     slow = Setting(NOBODY, size=4e6, network=1e9)
     assert "The network is the bottleneck" in traces.network_wall(slow, analyzed(slow))
     assert traces.network_wall(Setting(NOBODY), analyzed(Setting(NOBODY))) == ""
 
 
-def test_who_is_late_in_turn_is_as_late_as_the_others_and_nobody_is_blamed() -> None:
+def test_who_is_late_in_turn_is_as_late_as_the_others_and_nobody_is_blamed():
     found = analyzed(Setting(IN_TURN))
     assert found.imbalance < 0.01 and not found.findings
     assert found.efficiency.parallel < 0.75
 
 
-def test_names_from_a_trace_are_shown_as_text() -> None:
+def test_names_from_a_trace_are_shown_as_text():
     bad = "<img src=x>"
     rows = [
         (r, "communication", "collective", bad, 0.1 * (2 - r), 0.3, 8, -1, 0, 1) for r in (0, 1)
@@ -114,7 +114,7 @@ def test_names_from_a_trace_are_shown_as_text() -> None:
     assert bad not in panel.verdict.value + panel.more.value
 
 
-def test_the_check_asks_for_the_mean_over_the_most() -> None:
+def test_the_check_asks_for_the_mean_over_the_most():
     card = ask("load_balance", seed=3)
     usual, most = map(float, re.findall(r"for (\d+) s", card.question.question))
     assert "busiest" in card.question.answer(f"{100 * usual / most:.5g}%")["words"]
@@ -125,20 +125,20 @@ def test_the_check_asks_for_the_mean_over_the_most() -> None:
 
 
 @pytest.mark.parametrize("number", PUZZLES)
-def test_the_analysis_solves_every_puzzle(number: int) -> None:
+def test_the_analysis_solves_every_puzzle(number):
     planted = puzzle(number)
     found = the_finding(planted)
     assert found is not None and is_right(planted, planted.problem, found.rank)
 
 
-def test_puzzles_are_all_troubles_equally_often_and_not_in_one_order() -> None:
+def test_puzzles_are_all_troubles_equally_often_and_not_in_one_order():
     kinds = [puzzle(number).problem for number in PUZZLES]
     assert {kinds.count(trouble) for trouble in PROBLEMS} == {len(PUZZLES) // len(PROBLEMS)}
     assert kinds[:4] != kinds[4:8]
     assert len({puzzle(number).rank for number in PUZZLES}) == traces.RANKS
 
 
-def test_every_wrong_trouble_has_its_own_answer() -> None:
+def test_every_wrong_trouble_has_its_own_answer():
     assert set(MISTAKES) == set(PROBLEMS)
     assert all(set(MISTAKES[each]) == set(PROBLEMS) - {each} for each in PROBLEMS)
     planted = puzzle(1)
@@ -146,13 +146,13 @@ def test_every_wrong_trouble_has_its_own_answer() -> None:
     assert MISTAKES[planted.problem][wrong] in feedback(planted, wrong, planted.rank)
 
 
-def test_who_names_the_rank_that_waits_longest_is_asked_for_whom_it_waits() -> None:
+def test_who_names_the_rank_that_waits_longest_is_asked_for_whom_it_waits():
     planted = next(p for p in map(puzzle, PUZZLES) if p.problem == "computes longer")
     longest = int(np.argmax(sum(analyzed(planted.setting).waits.values())))
     assert "For whom does it wait?" in feedback(planted, planted.problem, longest)
 
 
-def test_a_right_answer_opens_the_analysis_and_marks_the_place_and_a_wrong_one_does_not() -> None:
+def test_a_right_answer_opens_the_analysis_and_marks_the_place_and_a_wrong_one_does_not():
     page = find_it()
     knobs, planted = controls(page), puzzle(1)
     assert "choose" in knobs["Problem"].options[0] and "Efficiencies" not in result_text(page)
@@ -182,7 +182,7 @@ def test_a_right_answer_opens_the_analysis_and_marks_the_place_and_a_wrong_one_d
     )
 
 
-def test_what_a_puzzle_shows_is_what_the_analysis_is_of() -> None:
+def test_what_a_puzzle_shows_is_what_the_analysis_is_of():
     setting = traces_puzzle.puzzle(1).setting
     assert analyze(trace(setting)).span == analyzed(setting).span
     json.dumps(trace_state(trace(setting))[0], allow_nan=False)

@@ -65,7 +65,7 @@ def traced(setting: Planted) -> Traced:
 
 @pytest.mark.parametrize("how", traces_here.FOUND_AS)
 @pytest.mark.parametrize("rank", range(4))
-def test_what_the_late_rank_costs_is_predicted_simulated_and_found(how: str, rank: int) -> None:
+def test_what_the_late_rank_costs_is_predicted_simulated_and_found(how, rank):
     setting = Planted(rank, how)
     terms = traces_here.ways(setting, traced(setting))
     planted = STEPS * setting.by * (2 if how == "sends late" else 1)
@@ -75,13 +75,13 @@ def test_what_the_late_rank_costs_is_predicted_simulated_and_found(how: str, ran
         assert parts == pytest.approx(terms["the run"][engine], rel=1e-6)
 
 
-def test_sending_late_makes_a_balanced_run_longer_by_all_that_it_is_late() -> None:
+def test_sending_late_makes_a_balanced_run_longer_by_all_that_it_is_late():
     late = Planted(how="sends late")
     assert traces_here.longer_if_late(late) == pytest.approx(STEPS * late.by)
     assert traces_here.longer_if_late(Planted(NOBODY, "sends late")) == 0
 
 
-def test_a_trace_begins_where_all_have_met() -> None:
+def test_a_trace_begins_where_all_have_met():
     rows: list[Any] = [
         (0, "communication", "collective", "MPI_Barrier", 0.0, 5.1, 0, -1, 0, 1),
         (1, "communication", "collective", "MPI_Barrier", 5.0, 5.2, 0, -1, 0, 1),
@@ -93,7 +93,7 @@ def test_a_trace_begins_where_all_have_met() -> None:
     assert sorted(own.stop) == pytest.approx([0.1, 0.2, 2.0, 2.0])
 
 
-def test_a_run_is_reported_with_what_was_planted_and_its_prediction_beside_it() -> None:
+def test_a_run_is_reported_with_what_was_planted_and_its_prediction_beside_it():
     page = trace_here(lambda setting, _: traced(setting), Now)
     assert not click(page, "Run and trace").disabled and button(page, "Cancel").disabled
     for words in (
@@ -112,18 +112,18 @@ def test_a_run_is_reported_with_what_was_planted_and_its_prediction_beside_it() 
     assert "✓ Nobody was late, and nobody is blamed." in result_text(page)
 
 
-def test_a_late_rank_that_is_not_found_is_said_to_be_missed() -> None:
+def test_a_late_rank_that_is_not_found_is_said_to_be_missed():
     page = trace_here(lambda *_: traced(Planted(NOBODY)), Now)
     click(page, "Run and trace")
     assert "✗ Rank 2 was late, and the analysis does not say so" in result_text(page)
 
 
-def test_every_position_of_the_real_runs_asks_for_a_run_of_its_own() -> None:
+def test_every_position_of_the_real_runs_asks_for_a_run_of_its_own():
     for page in (trace_here(), couple_here()):
         each_position_shows_its_own(page)
 
 
-def test_a_trace_is_kept_in_both_formats_and_read_again(tmp_path: Path) -> None:
+def test_a_trace_is_kept_in_both_formats_and_read_again(tmp_path):
     timeline = traced(Planted()).timeline
     page = trace_here(lambda setting, _: traced(setting), Now)
     click(page, "Run and trace")
@@ -138,7 +138,7 @@ def test_a_trace_is_kept_in_both_formats_and_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("problem", [RunError("a bad day"), SpecError("no MPI"), Cancelled()])
-def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem: Exception) -> None:
+def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem):
     def fails(*_: Any) -> Any:
         raise problem
 
@@ -153,15 +153,13 @@ def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem: Exception) 
 # a command that a page starts -----------------------------------------------------------------------
 
 
-def test_what_a_command_prints_is_returned_and_its_mistake_is_reported(tmp_path: Path) -> None:
+def test_what_a_command_prints_is_returned_and_its_mistake_is_reported(tmp_path):
     assert "dlhpc" in through(("--version",), tmp_path, threading.Event())
     with pytest.raises(RunError, match=r"missing\.toml"):
         through(("couple", "missing.toml"), tmp_path, threading.Event())
 
 
-def test_a_run_that_is_cancelled_leaves_no_rank_and_no_file(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_a_run_that_is_cancelled_leaves_no_rank_and_no_file(tmp_path, monkeypatch):
     pytest.importorskip("mpi4py")
     monkeypatch.setattr(traces_here, "STEPS", 100_000)
     monkeypatch.setattr(traces_here.owned, "make_folder", lambda prefix: made(tmp_path))
@@ -207,7 +205,7 @@ def ranks_below(folder: Path) -> list[psutil.Process]:
     return found
 
 
-def test_a_command_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_command_that_takes_too_long_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(traces_process, "PATIENCE", 0.2)
     code = ("-c", "import time; time.sleep(1000)")
     monkeypatch.setattr(traces_process, "DLHPC", (traces_process.DLHPC[0],))
@@ -216,7 +214,7 @@ def test_a_command_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: Any
 
 
 @pytest.mark.slow
-def test_for_real_a_late_rank_is_planted_in_an_unmodified_program_and_seen_in_its_trace() -> None:
+def test_for_real_a_late_rank_is_planted_in_an_unmodified_program_and_seen_in_its_trace():
     pytest.importorskip("mpi4py")
     setting = Planted(1, "sends late", 0.08)
     own = traces_here.run(setting, threading.Event())
@@ -232,7 +230,7 @@ def test_for_real_a_late_rank_is_planted_in_an_unmodified_program_and_seen_in_it
 # the coupled workflow -------------------------------------------------------------------------------
 
 
-def test_bars_are_all_placements_and_the_quickest_is_named() -> None:
+def test_bars_are_all_placements_and_the_quickest_is_named():
     every = ways(Setting())
     assert [number_of(way) for way in every] == list(range(RANKS))
     for way in every:
@@ -244,14 +242,14 @@ def wall(setting: Setting) -> str:
     return pace_wall(setting, predict_coupled(workflow(setting), costs(setting), RANKS))
 
 
-def test_walls_name_the_side_that_waits_and_where_a_buffer_helps() -> None:
+def test_walls_name_the_side_that_waits_and_where_a_buffer_helps():
     assert "training waits for samples" in wall(Setting(1))
     assert "simulation waits for room" in wall(Setting(7))
     assert "both vary" in wall(Setting(6, depth=1, jitter=0.3))
     assert wall(Setting(SHARED)) == ""
 
 
-def test_what_a_click_runs_is_what_the_controls_say() -> None:
+def test_what_a_click_runs_is_what_the_controls_say():
     own = run_here(Coupled(3, 4, 8, SHARED))
     assert (own.simulation.sampling, own.coupling.depth, own.coupling.placement) == (4, 8, "shared")
     assert own.batches == 20
@@ -278,7 +276,7 @@ def outcome_of(first: Any, then: Any = None) -> dict[str, Any]:
     return dict(json.loads(json.dumps(outcome)))
 
 
-def test_before_and_after_are_reported_with_their_waits() -> None:
+def test_before_and_after_are_reported_with_their_waits():
     apart, shared = (
         predict_coupled(run_here(Coupled(simulating=n)), COSTS, 2) for n in (1, SHARED)
     )
