@@ -229,19 +229,6 @@ def test_what_goes_wrong_is_shown_and_it_can_be_tried_again(problem):
     assert (str(problem) or "Cancelled.") in result_text(page)
 
 
-def test_every_position_of_the_machine_asks_for_a_run_of_its_own():
-    page = fail_here()
-    for control in controls(page).values():
-        if control.description == "Seed":
-            continue
-        home, seen = control.index, set()
-        for position in range(len(control.options)):
-            control.index = position
-            seen.add(page.children[1].children[0].value)
-        control.index = home
-        assert len(seen) == len(control.options), control.description
-
-
 class Endless:
     """A run that goes on until it is cancelled."""
 

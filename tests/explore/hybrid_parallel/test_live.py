@@ -36,17 +36,6 @@ def choose(panel: Any, **changes: Any) -> None:
         controls(panel)[NAMES[name]].value = value
 
 
-def test_every_position_of_every_control_asks_for_a_run_of_its_own():
-    panel = split_here()
-    for control in controls(panel).values():
-        home, seen = control.index, set()
-        for position in range(len(control.options)):
-            control.index = position
-            seen.add(panel.children[1].children[0].value)
-        control.index = home
-        assert len(seen) == len(control.options), control.description
-
-
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("split", [(1, 1, 1), (2, 1, 1), (4, 1, 2), (2, 2, 2)])
 def test_the_batch_is_the_same_in_every_layout(network, split):
