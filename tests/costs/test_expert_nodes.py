@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from same_terms import assert_same_terms
 from split_runs import GPT, split
 
 from lib_dlhpc.costs.compute import streaming_rate
@@ -193,10 +194,7 @@ def test_without_latency_and_inside_it_takes_what_crosses_the_nodes():
 def test_predicted_is_what_is_played_and_the_program_trains(ways, exchange):
     run = run_of(exchange, groups=4, chosen_groups=2, **ways)
     prove(steps(run))
-    predicted, played = predict(run), breakdown(simulate(run))
-    assert played.step_time == pytest.approx(float(predicted.step_time), rel=1e-9)
-    for name, seconds in predicted.terms.items():
-        assert played.terms[name] == pytest.approx(float(seconds), rel=1e-9, abs=1e-12), name
+    assert_same_terms(run)
 
 
 @pytest.mark.parametrize("exchange", ["by-node", "by-device"])

@@ -1,6 +1,7 @@
 """Laws of the format in which tokens travel to experts: half of the messages shrink to it, and nothing else changes."""
 
 import pytest
+from same_terms import assert_same_terms
 from split_runs import MOE, split
 
 from lib_dlhpc.errors import SpecError
@@ -69,10 +70,7 @@ def test_without_latency_messages_take_what_their_bytes_say(recompute, there, ho
 def test_predicted_is_what_is_played_and_the_program_trains(ways):
     run = run_of(**ways)
     prove(steps(run))
-    predicted, played = predict(run), breakdown(simulate(run))
-    assert played.step_time == pytest.approx(float(predicted.step_time), rel=1e-9)
-    for name, seconds in predicted.terms.items():
-        assert played.terms[name] == pytest.approx(float(seconds), rel=1e-9, abs=1e-12), name
+    assert_same_terms(run)
 
 
 def test_with_events_it_takes_as_long():

@@ -1,6 +1,7 @@
 """Laws of light recomputation: what is recomputed costs and frees what a count by hand says, and nothing is missing."""
 
 import pytest
+from same_terms import assert_same_terms
 from split_runs import MOE, split
 
 from lib_dlhpc.costs.light import light_runs
@@ -107,11 +108,7 @@ def test_what_is_recomputed_reads_what_is_there_and_lasts_as_long_as_it_is_read(
 def test_predicted_is_what_is_played_and_the_program_trains(ways):
     run = run_of(**ways)
     prove(steps(run))
-    predicted = predict(run)
-    played = breakdown(simulate(run))
-    assert played.step_time == pytest.approx(float(predicted.step_time), rel=1e-9)
-    for name, seconds in predicted.terms.items():
-        assert played.terms[name] == pytest.approx(float(seconds), rel=1e-9, abs=1e-12), name
+    predicted, _ = assert_same_terms(run)
     assert float(predicted.recomputation) > 0
 
 

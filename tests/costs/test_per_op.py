@@ -1,6 +1,7 @@
 """Laws of recomputation by operator: it costs and frees what a count by hand says, and nothing is missing."""
 
 import pytest
+from same_terms import assert_same_terms
 from split_runs import MOE, split
 
 from lib_dlhpc.costs.segments import segments
@@ -11,10 +12,8 @@ from lib_dlhpc.parallel import steps
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.program import prove
-from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_model
-from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.check import check
 
 S, H, HEADS, WIDE, LAYERS = 32, 64, 4, 96, 3
@@ -90,10 +89,7 @@ def test_what_backward_reads_is_stored_or_repeated(name):
 def test_predicted_is_what_is_played_and_the_program_trains(ways):
     run = run_of(**ways)
     prove(steps(run))
-    predicted, played = predict(run), breakdown(simulate(run))
-    assert played.step_time == pytest.approx(float(predicted.step_time), rel=1e-9)
-    for name, seconds in predicted.terms.items():
-        assert played.terms[name] == pytest.approx(float(seconds), rel=1e-9, abs=1e-12), name
+    predicted, _ = assert_same_terms(run)
     assert float(predicted.recomputation) > 0
 
 

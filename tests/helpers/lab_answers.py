@@ -1,7 +1,8 @@
 """A learner's answers in tests of labs."""
 
+import inspect
 import linecache
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -16,4 +17,21 @@ def run_cell(source: str, scope: dict[str, Any]) -> dict[str, Any]:
     name = f"<cell {hash(source)}>"
     linecache.cache[name] = (len(source), None, source.splitlines(True), name)
     exec(compile(source, name, "exec"), scope)
+    return scope
+
+
+def cells_of(
+    solved: Any,
+    functions: Iterable[str],
+    scope: dict[str, Any],
+    function: str = "",
+    changes: Sequence[tuple[str, str]] = (),
+) -> dict[str, Any]:
+    """Run functions of a solution as cells of their own, with texts of one replaced. Return the scope."""
+    for each in functions:
+        source = inspect.getsource(getattr(solved, each))
+        for old, new in changes if each == function else ():
+            assert source.count(old) == 1, old
+            source = source.replace(old, new)
+        run_cell(source, scope)
     return scope

@@ -4,7 +4,6 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from module_text import has_every_part
 
 from lib_dlhpc.costs.stragglers import largest_of
 from lib_dlhpc.costs.work import device_work
@@ -174,10 +173,6 @@ def test_the_two_ends_of_the_strong_line():
     assert "Memory" in weak_and_strong.view(Scaling(gpus=32)).wall
     assert "less than one each" in weak_and_strong.view(Scaling(gpus=16384)).wall
     assert node_rate(Scaling()) == pytest.approx(1089.4 / 8, rel=0.01)
-
-
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
-    has_every_part(repository / "modules" / "02_data_parallel.ipynb", 7, 4)
 
 
 # workers far apart ----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from module_text import has_every_part
 
 from lib_dlhpc.explore.allreduce.sizes import Flat, winners
 from lib_dlhpc.schedules.algorithms import schedule
@@ -48,7 +47,3 @@ def test_another_algorithm_or_another_order_gives_other_bits():
     ring, doubling = (summed(each, 8)[0] for each in ("ring", "recursive_doubling"))
     assert 0.4 < np.mean(ring != doubling) < 0.6
     assert np.abs(ring - doubling).max() < 2e-6
-
-
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
-    has_every_part(repository / "modules" / "03_allreduce.ipynb", 5, 4)

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from module_text import has_every_part
 
 from lib_dlhpc.explore.model_parallel.cuts import NETWORKS, WAYS, Cut, cut_wall, seconds, stages
 from lib_dlhpc.explore.model_parallel.cuts import unevenness as uneven
@@ -214,7 +213,3 @@ def test_all_cuts_of_gpt_2_send_the_same_and_equal_weights_are_uneven():
 def test_a_slow_link_makes_the_message_the_bottleneck():
     assert cut_wall(Cut(link=10e9)).startswith("The message")
     assert cut_wall(Cut()).startswith("Stage 0 is the slowest")
-
-
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
-    has_every_part(repository / "modules" / "04_model_parallel.ipynb", 4, 5)

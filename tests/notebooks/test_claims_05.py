@@ -1,7 +1,6 @@
 """What module 05 and its notes say is what the library computes."""
 
 import pytest
-from module_text import has_every_part
 from scored import scored_of
 
 from lib_dlhpc.explore.hybrid_parallel import cosmos, deep, domain
@@ -219,10 +218,6 @@ def test_the_bubble_is_p_minus_1_over_m_and_what_uneven_stages_add():
     there = ways.predicted(ways.Ways(), 8, 12)
     passes = sum(part(there, name) for name in ("compute", "recomputation", "tensor allreduces"))
     assert 11 / 384 < part(there, "pipeline bubble") / passes < 3 * 11 / 384
-
-
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
-    has_every_part(repository / "modules" / "05_hybrid_parallel.ipynb", 5, 6)
 
 
 # a domain of NVLink ---------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from module_text import has_every_part
 
 from lib_dlhpc.explore.large_batch.rules import (
     BATCHES,
@@ -193,8 +192,3 @@ def test_compression_and_half_precision():
 def test_ten_seeds_and_4000_images():
     assert len(MNIST.seeds) == 10 and MNIST.epochs == 20
     assert mean("lars", 4000).steps == MNIST.epochs
-
-
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
-    notebook = repository / "modules" / "06_large_batch_lars.ipynb"
-    has_every_part(notebook, 4, 4, "training.sparsity", "loss_scale")

@@ -4,7 +4,6 @@ import inspect
 
 import numpy as np
 import pytest
-from module_text import has_every_part
 
 from lib_dlhpc.explore.io_bottleneck import batch, cache, loader, nodes, writes
 from lib_dlhpc.explore.io_bottleneck import limits as input_
@@ -202,10 +201,6 @@ def test_the_loader_is_short_and_knows_nothing_of_this_package():
     ]
     assert 15 <= len(code) <= 27
     assert "lib_dlhpc" not in text and "store" not in "".join(code)
-
-
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
-    has_every_part(repository / "modules" / "07_io_bottlenecks.ipynb", 6, 4)
 
 
 def test_the_table_above_experiment_2_has_what_accelerators_are_fed():

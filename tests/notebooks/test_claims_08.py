@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from module_text import has_every_part
 
 from lib_dlhpc import Experiment
 from lib_dlhpc.explore.memory_wall import adapters
@@ -159,10 +158,6 @@ def test_page_by_page_larger_pages_pay_fewer_faults():
     small, large = (seconds(Away(page=size), "page by page") for size in (65536, 32 * 65536))
     ahead = seconds(Away(), "prefetched")
     assert small > 8 * ahead and ahead < large < 2 * ahead + 4
-
-
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
-    has_every_part(repository / "modules" / "08_memory_and_out_of_core.ipynb", 5, 4)
 
 
 def test_adapters_save_gradients_and_optimizer_state_but_not_activations():

@@ -5,7 +5,6 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from module_text import has_every_part
 
 from lib_dlhpc.costs.checkpoints import Checks, Saving
 from lib_dlhpc.explore.failures.interval import (
@@ -221,7 +220,3 @@ def test_the_answers_of_the_checks():
 def test_a_checkpoint_has_14_bytes_for_each_weight():
     own = experiment(Setting())
     assert float(found(Setting()).saving.size) == 14 * own.model.parameters
-
-
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
-    has_every_part(repository / "modules" / "09_state_and_failures.ipynb", 6, 8)

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from module_text import has_every_part
 from scored import scored_of
 
 from lib_dlhpc.convergence import LAWS
@@ -192,7 +191,3 @@ def test_power_swings_are_as_the_notes_say():
     assert battery.held / 3.6e6 == pytest.approx(0.46, abs=0.01)
     stall = swings.found(swings.Setting(event=swings.CHECKPOINT, battery=0.9))
     assert stall.held / 3.6e6 == pytest.approx(130, abs=2)
-
-
-def test_every_part_is_there(repository):
-    has_every_part(repository / "modules" / "10_energy_and_planning.ipynb", 6, 7)

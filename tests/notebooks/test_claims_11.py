@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from module_text import has_every_part
 
 from lib_dlhpc.explore.traces.coupled import Setting as Coupled
 from lib_dlhpc.explore.traces.coupled import best, named, number_of, times_faster, ways
@@ -169,7 +168,3 @@ def test_the_puzzles_of_the_notes(repository):
         words = planted.problem.split()[0]
         ends = re.findall(r"\d+", answer)
         assert int(ends[0]) == number and words in answer and int(ends[1]) == planted.rank
-
-
-def test_every_part_of_a_module_is_there_and_no_cell_is_long(repository):
-    has_every_part(repository / "modules" / "11_traces_and_waits.ipynb", 5, 5)

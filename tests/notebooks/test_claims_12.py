@@ -3,7 +3,6 @@
 import re
 
 import pytest
-from module_text import has_every_part
 
 from lib_dlhpc.costs.groups import shard_network
 from lib_dlhpc.errors import SpecError
@@ -312,10 +311,6 @@ def test_the_best_pools_take_nearly_as_long_and_a_wrong_split_is_slower_than_in_
 def test_the_formula_is_too_fast_for_the_published_iteration_one_step_behind():
     assert rollouts.published() == rollouts.VERL["pool"] == 458
     assert 0.85 < rollouts.published() / rollouts.VERL["behind"] < 0.9
-
-
-def test_every_part_is_there(repository):
-    has_every_part(repository / "modules" / "12_train_a_language_model.ipynb", 6, 5)
 
 
 def test_the_notes_count_the_copies_of_a_token_and_the_time_of_a_second_one(repository):

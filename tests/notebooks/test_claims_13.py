@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from module_text import has_every_part
 
 from lib_dlhpc.costs.energy import drawn
 from lib_dlhpc.explore.serving import drafts, lengths, pools, prefixes
@@ -284,10 +283,6 @@ def test_windows_and_hybrids_are_as_the_notes_say():
     assert [lengths.time_of(short, name) for name in lengths.NAMES] == pytest.approx(
         [0.046] * 4, abs=5e-4
     )
-
-
-def test_every_part_is_there(repository):
-    has_every_part(repository / "modules" / "13_serving.ipynb", 9, 4)
 
 
 def test_near_the_largest_rate_a_fifth_more_requests_wait_several_times_as_long():

@@ -4,6 +4,7 @@ from math import inf
 
 import numpy as np
 import pytest
+from same_terms import assert_same_terms
 from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc import SpecError
@@ -65,9 +66,7 @@ def test_all_of_the_exchange_is_between_backward_and_update():
 @pytest.mark.parametrize("model", MODELS)
 def test_prediction_is_simulation_in_rounds_term_by_term(model, sparsity, node):
     run = run_of(model, sparsity, node=node, data=8)
-    predicted, played = predict(run), breakdown(simulate(run))
-    for name, seconds in predicted.terms.items():
-        assert played.terms[name] == pytest.approx(seconds, abs=1e-9 * played.step_time), name
+    _, played = assert_same_terms(run)
     events = breakdown(simulate(run, "events")).step_time
     assert events == pytest.approx(played.step_time, rel=1e-3 if node == 1 else 0.1)
 

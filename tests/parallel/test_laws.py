@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_step import ends
+from same_terms import assert_same_terms
 from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc import SpecError
@@ -65,13 +66,6 @@ KINDS = {
 def run_of(model, jitter=0.0, node=1, **strategy):
     ways = {"batch": 16} | strategy
     return split(MODELS[model], jitter=jitter, devices_per_node=node, **ways)
-
-
-def assert_same_terms(run, predicted=None):
-    predicted, played = predicted or predict(run), breakdown(simulate(run))
-    assert played.step_time == pytest.approx(float(predicted.step_time), rel=1e-9)
-    for name, seconds in predicted.terms.items():
-        assert played.terms[name] == pytest.approx(seconds, abs=1e-9 * played.step_time), name
 
 
 PAIRS = list(combinations(KINDS, 2))
