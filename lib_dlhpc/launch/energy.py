@@ -1,7 +1,7 @@
 """Joules of a run, from the counters that a machine has; else modeled as CPU time times a stated wattage.
 
-One reader a source: RAPL for processors and their memory (Linux powercap), NVML for NVIDIA devices, and Slurm's accounting
-for all nodes of a job. Counters are of the whole machine: what else runs on it counts as well.
+One reader a source: RAPL for processors and their memory (Linux powercap), NVML for NVIDIA devices, and Slurm's
+accounting for all nodes of a job. Counters are of the whole machine: what else runs on it counts as well.
 """
 
 import importlib

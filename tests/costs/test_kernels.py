@@ -14,7 +14,7 @@ from lib_dlhpc.costs.streams import loss_bytes
 from lib_dlhpc.costs.tiles import used
 from lib_dlhpc.layout import parts
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.spec.experiment import read_experiment, read_model
+from lib_dlhpc.spec.experiment import Experiment, read_model
 from lib_dlhpc.spec.machine import read_device
 
 A100 = read_device("a100-sxm-80gb")
@@ -109,26 +109,19 @@ def test_the_host_limits_small_batches_only():
 
 
 def test_attention_in_one_kernel_is_issued_sooner():
-    fused = read_experiment(
-        {
-            "model": {"name": "gpt2-1.5b"},
-            "dataset": "webtext",
-            "machine": "selene",
-            "strategy": {"fused_attention": "on"},
-        }
+    fused = Experiment(
+        model="gpt2-1.5b", dataset="webtext", machine="selene", strategy={"fused_attention": "on"}
     )
     apart = fused.set({"strategy.fused_attention": "off"})
     assert kernels(fused.model)[0].sum() < kernels(apart.model)[0].sum()
 
 
 def test_tensor_ranks_issue_their_collectives_and_do_not_wait_for_them_twice():
-    run = read_experiment(
-        {
-            "model": {"name": "gpt3-175b", "layers": 4, "hidden": 1024, "heads": 16},
-            "dataset": "webtext",
-            "machine": {"name": "selene"},
-            "strategy": {"batch": 1, "tensor": 8, "precision": "fp16", "overlap": False},
-        }
+    run = Experiment(
+        model={"name": "gpt3-175b", "layers": 4, "hidden": 1024, "heads": 16},
+        dataset="webtext",
+        machine="selene",
+        strategy={"batch": 1, "tensor": 8, "precision": "fp16", "overlap": False},
     )
     bound = predict(run)
     free = predict(run.set({"machine.device.dispatch": 0.0}))
@@ -171,13 +164,11 @@ def test_layers_with_equal_counts_take_as_long_as_if_each_were_priced(device, mo
 @pytest.mark.parametrize("here", [8, 32])
 def test_each_expert_has_its_own_products_and_in_fp8_a_cast_before_each(here):
     """Of the host; on the device four of the products are at work at once."""
-    run = read_experiment(
-        {
-            "model": {"name": "qwen3-30b-a3b", "layers": 2},
-            "dataset": "webtext",
-            "machine": "h100-pod",
-            "strategy": {"nodes": 2, "batch": 1, "precision": "bf16", "experts": 128 // here},
-        }
+    run = Experiment(
+        model={"name": "qwen3-30b-a3b", "layers": 2},
+        dataset="webtext",
+        machine="h100-pod",
+        strategy={"nodes": 2, "batch": 1, "precision": "bf16", "experts": 128 // here},
     )
     model, narrow = (
         parts(each, 0)[0].model for each in (run, run.set({"strategy.precision": "fp8"}))

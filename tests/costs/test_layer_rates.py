@@ -10,7 +10,7 @@ from lib_dlhpc.costs.compute import layer_times, update_time
 from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import read_experiment, read_model
+from lib_dlhpc.spec.experiment import Experiment, read_model
 from lib_dlhpc.spec.layer_rate import LayerRate
 from lib_dlhpc.spec.machine import load_machine
 
@@ -79,18 +79,16 @@ def model(rate):
 
 
 def run(**strategy):
-    return read_experiment(
-        {
-            "model": {"name": "mlp-mnist"},
-            "dataset": {"name": "mnist-5k"},
-            "machine": {
-                "name": "laptop",
-                "jitter": 0.0,
-                "progress": False,
-                "device": {"overhead": 1e-4, "layers": {"dense": {"launch": 1e-5}}},
-            },
-            "strategy": {"bucket": "8 kB", **strategy},
-        }
+    return Experiment(
+        model="mlp-mnist",
+        dataset="mnist-5k",
+        machine={
+            "name": "laptop",
+            "jitter": 0.0,
+            "progress": False,
+            "device": {"overhead": 1e-4, "layers": {"dense": {"launch": 1e-5}}},
+        },
+        strategy={"bucket": "8 kB", **strategy},
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from lib_dlhpc.costs.segments import cut_points, segments
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.experiment import Experiment, read_model
 from lib_dlhpc.spec.model import Layer
 from lib_dlhpc.spec.networks import build
 
@@ -99,23 +99,20 @@ def test_layers_of_other_stages_are_in_no_segment():
 def test_ranks_of_a_group_cut_alike_behind_a_received_part_of_uneven_width():
     """They talk within a segment, so one that is made again elsewhere would wait for ever."""
     from lib_dlhpc import layout
-    from lib_dlhpc.spec.experiment import read_experiment
 
-    run = read_experiment(
-        {
-            "model": {"family": "mlp", "widths": [64, 11, 9, 7, 10], "dropout": 0.2},
-            "dataset": {"name": "digits"},
-            "machine": {"name": "laptop"},
-            "strategy": {
-                "devices_per_node": 2,
-                "tensor": 2,
-                "split": "column",
-                "chunks": 2,
-                "schedule": "interleaved",
-                "microbatches": 6,
-                "recompute": "full",
-            },
-        }
+    run = Experiment(
+        model={"family": "mlp", "widths": [64, 11, 9, 7, 10], "dropout": 0.2},
+        dataset="digits",
+        machine="laptop",
+        strategy={
+            "devices_per_node": 2,
+            "tensor": 2,
+            "split": "column",
+            "chunks": 2,
+            "schedule": "interleaved",
+            "microbatches": 6,
+            "recompute": "full",
+        },
     )
     for first, second in zip(layout.parts(run, 0), layout.parts(run, 1), strict=True):
         assert segments(first.model, "full") == segments(second.model, "full")

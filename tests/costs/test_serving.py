@@ -4,7 +4,7 @@ import pytest
 
 from lib_dlhpc.costs.input import input_time, loading_time
 from lib_dlhpc.costs.reading import serving
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier
 
 RATES = {"metadata_rate": 1e4, "read_rate": 2e4, "bandwidth": 1e9}
@@ -12,14 +12,12 @@ RATES = {"metadata_rate": 1e4, "read_rate": 2e4, "bandwidth": 1e9}
 
 def run(servers, **storage):
     disk = {"scope": "node", "servers": servers, **RATES}
-    return read_experiment(
-        {
-            "model": {"name": "resnet50"},
-            "dataset": {"name": "imagenet", "samples": 1000, "files": 1000, "bytes": 1e8},
-            "machine": {"name": "laptop", "storage": {"disk": disk, "other": {"bandwidth": 1e15}}},
-            "strategy": {"devices_per_node": 1, "batch": 10},
-            "storage": {"tier": "disk", **storage},
-        }
+    return Experiment(
+        model="resnet50",
+        dataset={"name": "imagenet", "samples": 1000, "files": 1000, "bytes": 1e8},
+        machine={"name": "laptop", "storage": {"disk": disk, "other": {"bandwidth": 1e15}}},
+        strategy={"devices_per_node": 1, "batch": 10},
+        storage={"tier": "disk", **storage},
     )
 
 

@@ -9,7 +9,7 @@ from lib_dlhpc.costs.units import buckets_of, unit_weights, units
 from lib_dlhpc.parallel import steps
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.program import gathers, sums
-from lib_dlhpc.spec.experiment import read_experiment, read_model
+from lib_dlhpc.spec.experiment import Experiment, read_model
 from lib_dlhpc.spec.strategy import ZERO_UNITS, Strategy
 
 BLOCKS = {"llama3-8b": 32, "moe-tiny": 2, "bert-base": 12, "resnet50": 16, "vgg16": 5}
@@ -49,13 +49,11 @@ def test_blocks_that_are_recomputed_are_units(name):
 
 
 def run_of(**strategy):
-    return read_experiment(
-        {
-            "model": {"name": "gpt2-1.5b", "layers": 3, "vocabulary": 1024},
-            "dataset": {"name": "words", "samples": 64, "bytes": 58},
-            "machine": "selene",
-            "strategy": {"nodes": 2, "batch": 2, "precision": "bf16", "zero": 3, **strategy},
-        }
+    return Experiment(
+        model={"name": "gpt2-1.5b", "layers": 3, "vocabulary": 1024},
+        dataset={"name": "words", "samples": 64, "bytes": 58},
+        machine="selene",
+        strategy={"nodes": 2, "batch": 2, "precision": "bf16", "zero": 3, **strategy},
     )
 
 

@@ -15,7 +15,7 @@ from lib_dlhpc.explore.hybrid_parallel import live as hybrid_parallel_live
 from lib_dlhpc.explore.model_parallel import live as model_parallel_live
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 PANELS = {
     "data": data_parallel_live.train_here,
@@ -82,12 +82,10 @@ def test_a_run_can_be_cancelled(panel_of, now, tmp_path):
 
 
 def test_a_prediction_with_the_rate_of_one_rank_foretells_that_rate():
-    alone = read_experiment(
-        {
-            "model": "cnn-digits",
-            "dataset": "digits",
-            "machine": "laptop",
-            "strategy": {"nodes": 1, "devices_per_node": 1, "batch": 240},
-        }
+    alone = Experiment(
+        model="cnn-digits",
+        dataset="digits",
+        machine="laptop",
+        strategy={"nodes": 1, "devices_per_node": 1, "batch": 240},
     )
     assert float(predict(with_rate(alone, 5e4)).throughput) == pytest.approx(5e4)

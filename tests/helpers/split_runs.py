@@ -1,6 +1,6 @@
 """Small networks, and experiments that split them over as many devices as the settings need."""
 
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 # 8 equal dense layers: stages of any number that divides 8 are equal.
 EQUAL = {"family": "sequential", "input": [64], "layers": [{"kind": "dense", "features": 64}] * 8}
@@ -36,17 +36,15 @@ def split(model, links=None, jitter=0.0, devices_per_node=1, **strategy):
     machine = {"name": "h100-pod", "nodes": max(64, devices), "jitter": jitter}
     if links is not None:
         machine |= {"intra_node": links, "inter_node": links}
-    return read_experiment(
-        {
-            "model": model,
-            "dataset": {"name": "imagenet"},
-            "machine": machine,
-            "strategy": {
-                "batch": 8,
-                "fused_attention": "off",
-                "nodes": devices // node,
-                "devices_per_node": node,
-                **strategy,
-            },
-        }
+    return Experiment(
+        model=model,
+        dataset="imagenet",
+        machine=machine,
+        strategy={
+            "batch": 8,
+            "fused_attention": "off",
+            "nodes": devices // node,
+            "devices_per_node": node,
+            **strategy,
+        },
     )

@@ -10,7 +10,7 @@ from lib_dlhpc import layout
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout.cuts import even, length
 from lib_dlhpc.layout.spatial import split_space
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 COMMUNICATES = ("exchange", "halo", "receive", "table")
 
@@ -20,13 +20,11 @@ def split(model, dataset="imagenet", **strategy):
     for name in ("tensor", "pipeline", "spatial"):
         devices *= strategy.get(name, 1)
     strategy = {"batch": 8, "nodes": devices, "devices_per_node": 1} | strategy
-    return read_experiment(
-        {
-            "model": model,
-            "dataset": {"name": dataset},
-            "machine": {"name": "h100-pod", "nodes": 4096},
-            "strategy": strategy,
-        }
+    return Experiment(
+        model=model,
+        dataset={"name": dataset},
+        machine={"name": "h100-pod", "nodes": 4096},
+        strategy=strategy,
     )
 
 

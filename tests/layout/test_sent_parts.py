@@ -3,7 +3,7 @@
 import pytest
 
 from lib_dlhpc import layout
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 GPT = {"family": "gpt", "layers": 3, "hidden": 24, "heads": 6, "sequence": 11, "vocabulary": 50}
 WAYS = [(2, 2), (3, 3), (4, 2), (2, 3)]  # tensor, pipeline
@@ -13,9 +13,7 @@ def split(model, **strategy):
     devices = strategy["tensor"] * strategy["pipeline"]
     strategy = {"batch": 12, "nodes": devices, "devices_per_node": 1} | strategy
     machine = {"name": "h100-pod"}
-    return read_experiment(
-        {"model": model, "dataset": "webtext", "machine": machine, "strategy": strategy}
-    )
+    return Experiment(model=model, dataset="webtext", machine=machine, strategy=strategy)
 
 
 def replica(run):

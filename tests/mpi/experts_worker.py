@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from lib_dlhpc.layers.experts import Experts
 from lib_dlhpc.layout import parts
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.messages.all_to_all import AllToAll
 from lib_dlhpc.training.rank import Diverged
 from lib_dlhpc.training.stage import Stage
@@ -74,15 +74,13 @@ def experiment_of(model, ranks, epochs=1.0, rate=None, **changes):
     strategy = {"precision": "fp64", "bucket": 2000, "devices_per_node": ranks}
     strategy |= {"batch": int(BATCH // (ranks // split)), **changes}
     rates = {"lars": 5.0, "adam": 0.01, "lamb": 0.01, "sgd": 0.05, "momentum": 0.05}
-    return read_experiment(
-        {
-            "model": MODELS[model],
-            "dataset": {"name": "words", "samples": 58, "bytes": 58},
-            "machine": {"name": "laptop", "devices_per_node": 64},
-            "strategy": strategy,
-            "training": {"rate": rate or rates[changes["optimizer"]], "weight_decay": 0.01},
-            "run": {"epochs": epochs},
-        }
+    return Experiment(
+        model=MODELS[model],
+        dataset={"name": "words", "samples": 58, "bytes": 58},
+        machine={"name": "laptop", "devices_per_node": 64},
+        strategy=strategy,
+        training={"rate": rate or rates[changes["optimizer"]], "weight_decay": 0.01},
+        run={"epochs": epochs},
     )
 
 

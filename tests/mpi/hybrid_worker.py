@@ -20,7 +20,7 @@ from lib_dlhpc.layers.receive import Receive
 from lib_dlhpc.program import Collective, Compute, Swap, Update, calls, gathers
 from lib_dlhpc.program.instructions import whole_layers
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import ZERO_UNITS
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import pipe as pipes
@@ -151,15 +151,13 @@ def experiment_of(model, **changes):
     )
     strategy["batch"] = int(BATCH // (ranks // split))
     name = DATA[model]
-    return read_experiment(
-        {
-            "model": MODELS[model],
-            "dataset": {"name": name, "samples": SAMPLES, "bytes": 58},
-            "machine": {"name": "laptop", "devices_per_node": 64},
-            "strategy": strategy,
-            "training": training,
-            "run": run,
-        }
+    return Experiment(
+        model=MODELS[model],
+        dataset={"name": name, "samples": SAMPLES, "bytes": 58},
+        machine={"name": "laptop", "devices_per_node": 64},
+        strategy=strategy,
+        training=training,
+        run=run,
     )
 
 

@@ -9,7 +9,7 @@ import patient
 from mpi4py import MPI
 
 from lib_dlhpc.prediction.ledger import peak_of
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.trainer import train
 from lib_dlhpc.training.zero import Shards
 
@@ -194,15 +194,13 @@ def experiment_of(model, batch, split, steps=2):
     dataset["test_share"] = tested / (train_on + tested)
     if "input" in MODELS[model]:
         dataset["sample_shape"] = MODELS[model]["input"]
-    return read_experiment(
-        {
-            "model": MODELS[model],
-            "dataset": dataset,
-            "machine": {"name": "laptop", "devices_per_node": 64},
-            "strategy": {"devices_per_node": p, "batch": batch, "precision": "fp32", **split},
-            "training": {"rate": 0.001},
-            "run": {"epochs": steps},
-        }
+    return Experiment(
+        model=MODELS[model],
+        dataset=dataset,
+        machine={"name": "laptop", "devices_per_node": 64},
+        strategy={"devices_per_node": p, "batch": batch, "precision": "fp32", **split},
+        training={"rate": 0.001},
+        run={"epochs": steps},
     )
 
 

@@ -11,7 +11,7 @@ from lib_dlhpc.explore.hybrid_parallel.live import Setting, times_as_fast
 from lib_dlhpc.explore.hybrid_parallel.published import comparisons
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validate import results
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 
 def part(way: Way, name: str) -> float:
@@ -175,14 +175,12 @@ def test_tensor_ranks_divide_all_activations_only_with_sequence_parallelism(tens
     def kept(layers: int, t: int, **strategy) -> float:
         network = {"family": "gpt", "layers": layers, "hidden": h, "heads": a, "sequence": q}
         shared = {"nodes": 1, "devices_per_node": t, "tensor": t, "batch": b, "precision": "bf16"}
-        run = read_experiment(
-            {
-                "model": {**network, "vocabulary": 64, "dropout": 0.1},
-                "dataset": "webtext",
-                "machine": "selene",
-                "storage": {"tier": ""},
-                "strategy": {**shared, **strategy},
-            }
+        run = Experiment(
+            model={**network, "vocabulary": 64, "dropout": 0.1},
+            dataset="webtext",
+            machine="selene",
+            storage={"tier": ""},
+            strategy={**shared, **strategy},
         )
         return float(predict(run).memory["activations"])
 

@@ -4,7 +4,7 @@ import pytest
 
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate_terms
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 CALL, LAYERS, MICROBATCHES = 150e-6, 3, 4
 
@@ -13,20 +13,18 @@ def run(exchange: str = "by-node", call: float = CALL, **changes: object) -> Exp
     device = {"name": "b200-sxm-180gb", "exchange_call": call}
     model = {"name": "mixtral-8x7b", "layers": LAYERS}
     strategy = {"nodes": 1, "batch": MICROBATCHES, "microbatches": MICROBATCHES, "experts": 8}
-    return read_experiment(
-        {
-            "model": model,
-            "dataset": "webtext",
-            "machine": {"name": "b200-pod", "device": device, "jitter": 0.0},
-            "strategy": {
-                "precision": "bf16",
-                "optimizer": "adam",
-                "zero": 1,
-                **strategy,
-                "expert_exchange": exchange,
-                **changes,
-            },
-        }
+    return Experiment(
+        model=model,
+        dataset="webtext",
+        machine={"name": "b200-pod", "device": device, "jitter": 0.0},
+        strategy={
+            "precision": "bf16",
+            "optimizer": "adam",
+            "zero": 1,
+            **strategy,
+            "expert_exchange": exchange,
+            **changes,
+        },
     )
 
 

@@ -6,7 +6,7 @@ from lib_dlhpc.layout import chain
 from lib_dlhpc.parallel.lists import PERSISTENT, copied_after_update, elements
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate_terms
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 COPY = 10e-6
 RANKS, LAYERS, HIDDEN = 16, 4, 512
@@ -14,13 +14,11 @@ RANKS, LAYERS, HIDDEN = 16, 4, 512
 
 def run(**changes: object) -> Experiment:
     strategy = {"precision": "fp16", "optimizer": "adam", "overlap": False, "batch": 2, "nodes": 2}
-    return read_experiment(
-        {
-            "model": {"name": "gpt3-175b", "layers": LAYERS, "hidden": HIDDEN, "heads": 8},
-            "dataset": "webtext",
-            "machine": {"name": "selene", "jitter": 0.0},
-            "strategy": {**strategy, "zero": 3, "zero_unit": "layer", **changes},
-        }
+    return Experiment(
+        model={"name": "gpt3-175b", "layers": LAYERS, "hidden": HIDDEN, "heads": 8},
+        dataset="webtext",
+        machine={"name": "selene", "jitter": 0.0},
+        strategy={**strategy, "zero": 3, "zero_unit": "layer", **changes},
     )
 
 

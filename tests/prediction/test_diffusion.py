@@ -10,7 +10,7 @@ from lib_dlhpc.cli import main
 from lib_dlhpc.layout import parts, stage_ends
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import breakdown
 
 DIT = {"family": "dit", "layers": 4, "hidden": 64, "heads": 4, "latent": 8, "classes": 10}
@@ -112,20 +112,18 @@ def test_a_model_of_the_catalog_is_predicted(tmp_path, capsys):
 
 def test_the_run_that_limits_compares_is_predicted_so(repository):
     text = (repository / "docs" / "limits.md").read_text("utf-8")
-    run = read_experiment(
-        {
-            "model": "dit-xl2",
-            "dataset": "imagenet",
-            "machine": {"name": "h100-pod", "device": "a100-sxm-80gb"},
-            "strategy": {
-                "nodes": 1,
-                "devices_per_node": 1,
-                "batch": 128,
-                "optimizer": "adam",
-                "precision": "fp16",
-                "recompute": "full",
-            },
-        }
+    run = Experiment(
+        model="dit-xl2",
+        dataset="imagenet",
+        machine={"name": "h100-pod", "device": "a100-sxm-80gb"},
+        strategy={
+            "nodes": 1,
+            "devices_per_node": 1,
+            "batch": 128,
+            "optimizer": "adam",
+            "precision": "fp16",
+            "recompute": "full",
+        },
     )
     found = predict(run)
     assert f"predicted are {1 / float(found.step_time):.2f} steps/s" in text

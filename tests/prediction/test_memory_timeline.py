@@ -7,17 +7,15 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, memory_timeline
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 
 def experiment(model, **strategy):
-    return read_experiment(
-        {
-            "model": {"name": model},
-            "dataset": {"name": "webtext" if "gpt" in model else "imagenet"},
-            "machine": {"name": "selene", "jitter": 0.0},
-            "strategy": {"devices_per_node": 1, "batch": 8, "precision": "fp16", **strategy},
-        }
+    return Experiment(
+        model={"name": model},
+        dataset={"name": "webtext" if "gpt" in model else "imagenet"},
+        machine={"name": "selene", "jitter": 0.0},
+        strategy={"devices_per_node": 1, "batch": 8, "precision": "fp16", **strategy},
     )
 
 

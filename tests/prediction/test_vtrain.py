@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean
 
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 ROWS = Path(__file__).parents[1] / "data" / "vtrain.csv"
 # The row from which `dispatch` of a100-sxm-80gb.toml is; it is not scored.
@@ -110,19 +110,17 @@ def milliseconds(row: dict[str, str]) -> float:
     shape = {key: int(row[key]) for key in ("layers", "hidden", "heads", "sequence")}
     split = {key: int(row[key]) for key in ("tensor", "pipeline")}
     kind = {"precision": "fp16", "optimizer": "adam", "recompute": "full", "overlap": False}
-    run = read_experiment(
-        {
-            "model": {"name": "gpt3-175b", **shape},
-            "dataset": "webtext",
-            "machine": {"name": "selene", "nics": 4},
-            "strategy": {
-                **split,
-                **kind,
-                "nodes": max(1, gpus // 8),
-                "devices_per_node": min(8, gpus),
-                "batch": batch,
-                "microbatches": batch // micro,
-            },
-        }
+    run = Experiment(
+        model={"name": "gpt3-175b", **shape},
+        dataset="webtext",
+        machine={"name": "selene", "nics": 4},
+        strategy={
+            **split,
+            **kind,
+            "nodes": max(1, gpus // 8),
+            "devices_per_node": min(8, gpus),
+            "batch": batch,
+            "microbatches": batch // micro,
+        },
     )
     return float(predict(run).step_time) * 1e3

@@ -9,7 +9,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.serving import generate, predict_iteration, predict_service, simulate_service
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.rollouts import SCORES
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 
 def rollouts(model="llama3-8b", **changes):
@@ -21,21 +21,19 @@ def rollouts(model="llama3-8b", **changes):
 def update(model="llama3-8b", nodes=1):
     """Return a training step on 24 samples of 500 tokens."""
     return predict(
-        read_experiment(
-            {
-                "model": {"name": model, "sequence": 500},
-                "dataset": {"name": "webtext", "samples": 24},
-                "machine": {"name": "h100-pod"},
-                "strategy": {
-                    "nodes": nodes,
-                    "batch": 3,
-                    "microbatches": 3,
-                    "zero": 3,
-                    "precision": "bf16",
-                    "optimizer": "adam",
-                    "recompute": "full",
-                },
-            }
+        Experiment(
+            model={"name": model, "sequence": 500},
+            dataset={"name": "webtext", "samples": 24},
+            machine="h100-pod",
+            strategy={
+                "nodes": nodes,
+                "batch": 3,
+                "microbatches": 3,
+                "zero": 3,
+                "precision": "bf16",
+                "optimizer": "adam",
+                "recompute": "full",
+            },
         )
     )
 

@@ -13,7 +13,7 @@ import pytest
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 RECORD, BATCH, FILES, RECORDS, THREADS = 114660.07, 400, 1024, 1251, 8
 COMPUTE = {"h100": 0.224, "a100": 0.435}
@@ -41,23 +41,17 @@ def utilization_by_dlio(bandwidth: float, devices: int, compute: float) -> float
 
 
 def workload(accelerator: str, devices: int, bandwidth: float):
-    return read_experiment(
-        {
-            "model": "resnet50",
-            "dataset": {
-                "samples": FILES * RECORDS,
-                "bytes": FILES * RECORDS * RECORD,
-                "files": FILES,
-            },
-            "machine": {
-                "name": MACHINE[accelerator],
-                "jitter": 0.0,
-                "storage": {"tier": {"scope": "shared", "bandwidth": bandwidth}},
-            },
-            "strategy": {"nodes": 1, "devices_per_node": devices, "batch": BATCH},
-            "storage": {"tier": "tier", "format": "packed"},
-            "calibration": {"rate": BATCH / COMPUTE[accelerator]},
-        }
+    return Experiment(
+        model="resnet50",
+        dataset={"samples": FILES * RECORDS, "bytes": FILES * RECORDS * RECORD, "files": FILES},
+        machine={
+            "name": MACHINE[accelerator],
+            "jitter": 0.0,
+            "storage": {"tier": {"scope": "shared", "bandwidth": bandwidth}},
+        },
+        strategy={"nodes": 1, "devices_per_node": devices, "batch": BATCH},
+        storage={"tier": "tier", "format": "packed"},
+        calibration={"rate": BATCH / COMPUTE[accelerator]},
     )
 
 

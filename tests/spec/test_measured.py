@@ -9,7 +9,7 @@ import tomli_w
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import measured_machine
-from lib_dlhpc.spec.experiment import dumps, load, loads, read_experiment
+from lib_dlhpc.spec.experiment import Experiment, dumps, load, loads
 from lib_dlhpc.spec.host import host_class, versions
 from lib_dlhpc.spec.machine import field_of, load_machine, read_machine
 from lib_dlhpc.spec.measured_machine import (
@@ -68,9 +68,7 @@ def written(tmp_path, machine):
 
 
 def test_it_round_trips_through_an_experiment():
-    experiment = read_experiment(
-        {"model": {"name": "lenet5"}, "dataset": {"name": "mnist-5k"}, "machine": table()}
-    )
+    experiment = Experiment(model="lenet5", dataset="mnist-5k", machine=table())
     again = loads(dumps(experiment))
     assert again == experiment
     assert again.machine.measured.intervals["device.launch"] == (2e-6, 4e-6)
@@ -83,9 +81,7 @@ def test_it_round_trips_through_an_experiment():
 
 
 def test_a_change_of_the_experiment_keeps_it():
-    experiment = read_experiment(
-        {"model": {"name": "lenet5"}, "dataset": {"name": "mnist-5k"}, "machine": table()}
-    )
+    experiment = Experiment(model="lenet5", dataset="mnist-5k", machine=table())
     changed = experiment.set({"machine.device.launch": 1e-6})
     assert changed.machine.measured == experiment.machine.measured
     assert changed.set({"machine.name": "summit"}).machine.measured is None

@@ -10,7 +10,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.program import prove
 from lib_dlhpc.serving import read_service
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import read_experiment, read_model
+from lib_dlhpc.spec.experiment import Experiment, read_model
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.check import check
 
@@ -68,7 +68,7 @@ def test_a_module_adds_a_block_a_product_of_twice_the_width_three_norms_and_no_t
 
 def test_deepseek_v3_has_14_billion_more_with_the_tables_that_its_module_shares():
     """The main network stays exact; 685 billion with the module, as DeepSeek-AI says of its files."""
-    run = read_experiment({"model": "deepseek-v3", "machine": "h800-pod", "dataset": "webtext"})
+    run = Experiment(model="deepseek-v3", machine="h800-pod", dataset="webtext")
     more = run.set({"model.mtp": 1})
     assert run.model.parameters == 671_026_404_352
     shared = 2 * 129_280 * 7168

@@ -6,7 +6,7 @@ import pytest
 from lib_dlhpc import layout
 from lib_dlhpc.schedules.pipelines import PIPELINES
 from lib_dlhpc.simulation.pipeline import simulate_pipeline
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Device, Link, Machine
 from lib_dlhpc.timeline import Event, breakdown, from_rows
 from lib_dlhpc.training.bubble import with_bubble
@@ -15,23 +15,21 @@ DEVICE = Device({"fp32": 1e13}, 1e10, 9e11, 100.0, 300.0)
 
 
 def experiment(pipeline, chunks, microbatches, schedule="1f1b"):
-    return read_experiment(
-        {
-            "model": {
-                "family": "sequential",
-                "input": [8],
-                "layers": [{"kind": "dense", "features": 8}] * 8,
-            },
-            "dataset": {"name": "digits"},
-            "machine": {"name": "laptop", "devices_per_node": 8},
-            "strategy": {
-                "devices_per_node": pipeline,
-                "pipeline": pipeline,
-                "chunks": chunks,
-                "microbatches": microbatches,
-                "schedule": "interleaved" if chunks > 1 else schedule,
-            },
-        }
+    return Experiment(
+        model={
+            "family": "sequential",
+            "input": [8],
+            "layers": [{"kind": "dense", "features": 8}] * 8,
+        },
+        dataset="digits",
+        machine={"name": "laptop", "devices_per_node": 8},
+        strategy={
+            "devices_per_node": pipeline,
+            "pipeline": pipeline,
+            "chunks": chunks,
+            "microbatches": microbatches,
+            "schedule": "interleaved" if chunks > 1 else schedule,
+        },
     )
 
 

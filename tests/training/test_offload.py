@@ -15,7 +15,7 @@ import pytest
 from layer_references import samples_of
 
 from lib_dlhpc.costs.offload import offload_traffic
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.training import activation_offload, disk
@@ -431,13 +431,11 @@ def test_the_disk_traffic_of_a_step_is_the_predicted_one(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(Disk, "_ask", counted)
     strategy = {"offload": "all", "optimizer": rule, "microbatches": microbatches, "batch": 6}
-    run = read_experiment(
-        {
-            "model": {"family": "mlp", "widths": [12, 40, 30, 20, 7]},
-            "dataset": {"name": "digits"},
-            "machine": {"name": "laptop"},
-            "strategy": {"devices_per_node": 1, **strategy},
-        }
+    run = Experiment(
+        model={"family": "mlp", "widths": [12, 40, 30, 20, 7]},
+        dataset="digits",
+        machine="laptop",
+        strategy={"devices_per_node": 1, **strategy},
     )
     model, optimizer = run.model, Optimizer(rule, Training())
     with offloaded("all", tmp_path, optimizer) as store:

@@ -19,7 +19,7 @@ from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
 
@@ -108,15 +108,13 @@ def experiment(setting: Setting) -> Experiment:
         "optimizer": "adam",
         **split,
     }
-    return read_experiment(
-        {
-            "model": NETWORK,
-            "dataset": {"name": "words", "samples": SAMPLES},
-            "machine": "laptop",
-            "strategy": strategy,
-            "run": {"epochs": 2},
-            "training": {"rate": 0.003},
-        }
+    return Experiment(
+        model=NETWORK,
+        dataset={"name": "words", "samples": SAMPLES},
+        machine="laptop",
+        strategy=strategy,
+        run={"epochs": 2},
+        training={"rate": 0.003},
     )
 
 

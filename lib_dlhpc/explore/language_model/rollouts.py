@@ -12,7 +12,7 @@ from lib_dlhpc.explore.serving.served import service
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.results.palette import BACKWARD, BUBBLE, COLLECTIVES, FORWARD, IDLE, UPDATE
 from lib_dlhpc.serving import Generation, Iteration, Prices, Service, generate, predict_iteration
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
 MODEL, MACHINE, GPUS, NODES = "llama3-8b", "h100-pod", 16, 2
@@ -111,13 +111,11 @@ def update(setting: Setting, gpus: int) -> Breakdown:
     strategy |= {"batch": each, "microbatches": each, "recompute": "full"}
     strategy |= {"precision": "bf16", "optimizer": "adam"}
     return predict(
-        read_experiment(
-            {
-                "model": {"name": MODEL, "sequence": PROMPT + setting.answer},
-                "dataset": {"name": "webtext", "samples": samples(setting)},
-                "machine": {"name": MACHINE},
-                "strategy": strategy,
-            }
+        Experiment(
+            model={"name": MODEL, "sequence": PROMPT + setting.answer},
+            dataset={"name": "webtext", "samples": samples(setting)},
+            machine={"name": MACHINE},
+            strategy=strategy,
         )
     )
 

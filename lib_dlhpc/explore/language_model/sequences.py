@@ -11,7 +11,7 @@ from lib_dlhpc.explore.blocks.lines import Curves
 from lib_dlhpc.explore.language_model.charts import context_state
 from lib_dlhpc.explore.language_model.layout import RECOMPUTES, wall
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
 MODEL, GPUS, PER_NODE, TOKENS = "llama3-8b", 64, 8, 2**23  # tokens of a step
@@ -92,11 +92,9 @@ def experiment(setting: Setting) -> Experiment:
         "precision": "bf16",
         "optimizer": "adam",
     }
-    return read_experiment(
-        {
-            "model": {"name": MODEL, "sequence": setting.sequence},
-            "machine": {"name": "h100-pod", "nics": setting.nics},
-            "dataset": "webtext",
-            "strategy": strategy,
-        }
+    return Experiment(
+        model={"name": MODEL, "sequence": setting.sequence},
+        machine={"name": "h100-pod", "nics": setting.nics},
+        dataset="webtext",
+        strategy=strategy,
     )

@@ -15,7 +15,7 @@ from lib_dlhpc.explore.explorer.presets import names, of_file, preset
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.advice import advise, moves
 from lib_dlhpc.prediction.resplit import DEGREES
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 START = {
     "model": "gpt-1536x16",
@@ -147,13 +147,11 @@ def test_how_tokens_travel_goes_where_it_cannot_stay(field, value, left):
 
 
 def test_tensor_parallelism_sends_a_copy_to_each_expert_again():
-    run = read_experiment(
-        {
-            "model": "qwen3-30b-a3b",
-            "dataset": "webtext",
-            "machine": "h100-pod",
-            "strategy": {"nodes": 4, "experts": 8, "devices_per_node": 4},
-        }
+    run = Experiment(
+        model="qwen3-30b-a3b",
+        dataset="webtext",
+        machine="h100-pod",
+        strategy={"nodes": 4, "experts": 8, "devices_per_node": 4},
     )
     by_node, _, _ = moved(Choice(of_file(run)), "strategy.expert_exchange", "by-node")
     further, _, words = moved(by_node, "strategy.tensor", 2)

@@ -6,7 +6,7 @@ from lib_dlhpc.labs.fit_the_model import capped_run as module
 from lib_dlhpc.labs.fit_the_model.capped_run import available, capped
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.prediction.ledger import peak
-from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system does not report peak memory")
 CAP = 30e6
@@ -14,13 +14,11 @@ CAP = 30e6
 
 def experiment(**strategy):
     """A network of about twice the cap."""
-    return read_experiment(
-        {
-            "model": {"family": "mlp", "widths": [400] * 26 + [10], "activation": "tanh"},
-            "dataset": {"name": "digits"},
-            "machine": {"name": "laptop"},
-            "strategy": {"devices_per_node": 1, "batch": 256, **strategy},
-        }
+    return Experiment(
+        model={"family": "mlp", "widths": [400] * 26 + [10], "activation": "tanh"},
+        dataset="digits",
+        machine="laptop",
+        strategy={"devices_per_node": 1, "batch": 256, **strategy},
     )
 
 
