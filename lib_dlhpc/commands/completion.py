@@ -5,26 +5,9 @@ import argparse
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 # Arguments that are paths.
 FILES = {
-    "csv",
-    "copy",
-    "experiment",
-    "workflow",
-    "file",
-    "files",
-    "folder",
-    "folders",
-    "key",
-    "machine",
-    "out",
-    "program",
-    "resume",
-    "rubrics",
-    "run",
-    "save",
-    "similar",
-    "site",
-    "store",
-    "trace",
+    *("csv", "copy", "experiment", "workflow", "file", "files", "folder", "folders"),
+    *("key", "machine", "out", "program", "resume", "rubrics", "run", "save", "similar"),
+    *("site", "store", "trace"),
 }
 
 

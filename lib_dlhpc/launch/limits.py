@@ -16,16 +16,9 @@ from lib_dlhpc.spec.units import format_quantity as show
 CHECKED = ("slurm", "local")  # schedulers with a check of requests
 # Slurm's reasons for a job that can never start (man squeue, "Job reason codes").
 EXCEEDED = (
-    "PartitionConfig",
-    "PartitionNodeLimit",
-    "PartitionTimeLimit",
+    *("PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "TimeLimit"),
+    *("AccountNotAllowed", "InvalidAccount", "InvalidQOS", "QOSNotAllowed", "QOSTimeLimit"),
     "BadConstraints",
-    "TimeLimit",
-    "AccountNotAllowed",
-    "InvalidAccount",
-    "InvalidQOS",
-    "QOSNotAllowed",
-    "QOSTimeLimit",
 )
 
 

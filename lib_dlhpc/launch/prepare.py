@@ -11,33 +11,11 @@ from lib_dlhpc.spec.experiment import Experiment, dump, load, to_tables
 
 # Fields of [strategy] for the parallel layout: a snapshot holds unsharded tensors, so any of them may change.
 LAYOUT = (
-    "nodes",
-    "devices_per_node",
-    "batch",
-    "data",
-    "tensor",
-    "pipeline",
-    "spatial",
-    "context",
-    "context_exchange",
-    "microbatches",
-    "schedule",
-    "chunks",
-    "split",
-    "sequence_parallel",
-    "tensor_pieces",
-    "zero",
-    "shards",
-    "gather",
-    "zero_unit",
-    "recompute",
-    "loss",
-    "offload",
-    "fused_attention",
-    "allreduce",
-    "overlap",
-    "bucket",
-    "power_limit",
+    *("nodes", "devices_per_node", "batch", "microbatches", "schedule", "chunks"),
+    *("data", "tensor", "pipeline", "spatial", "context", "context_exchange"),
+    *("split", "sequence_parallel", "tensor_pieces", "fused_attention"),
+    *("zero", "shards", "gather", "zero_unit", "recompute", "loss", "offload"),
+    *("allreduce", "overlap", "bucket", "power_limit"),
 )
 
 

@@ -33,30 +33,10 @@ _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,99}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 # Scheduler options that the run sets itself, or that would run another program.
 OURS = (
-    "account",
-    "array",
-    "bcast",
-    "chdir",
-    "error",
-    "export",
-    "get-user-env",
-    "input",
-    "job-name",
-    "nodes",
-    "ntasks",
-    "ntasks-per-node",
-    "output",
-    "partition",
-    "parsable",
-    "prolog",
-    "epilog",
-    "task-prolog",
-    "task-epilog",
-    "test-only",
-    "time",
-    "uid",
-    "wait",
-    "wrap",
+    *("account", "array", "bcast", "chdir", "error", "export", "get-user-env", "input"),
+    *("job-name", "nodes", "ntasks", "ntasks-per-node", "output", "partition"),
+    *("parsable", "prolog", "epilog", "task-prolog", "task-epilog", "test-only", "time"),
+    *("uid", "wait", "wrap"),
 )
 
 

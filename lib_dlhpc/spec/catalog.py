@@ -11,16 +11,8 @@ from lib_dlhpc.errors import FieldError, SpecError, suggest
 
 ROOT = Path(__file__).resolve().parents[1] / "catalog"
 KINDS = (
-    "devices",
-    "links",
-    "machines",
-    "models",
-    "datasets",
-    "replays",
-    "presets",
-    "published",
-    "sites",
-    "workloads",
+    *("devices", "links", "machines", "models", "datasets", "replays", "presets"),
+    *("published", "sites", "workloads"),
 )
 RUNS = ("replays", "presets")  # kinds of runs: published ones, others
 _LEGAL_NAME = re.compile(r"[a-z0-9][a-z0-9.\-]*")

@@ -2,18 +2,6 @@
 
 STREAMS = ("compute", "communication", "input", "checkpoint", "host")
 KINDS = (
-    "forward",
-    "backward",
-    "update",
-    "communication",
-    "wait",
-    "input",
-    "checkpoint",
-    "bubble",
-    "region",
-    "send",
-    "receive",
-    "collective",
-    "kernel",
-    "step",
+    *("forward", "backward", "update", "communication", "wait", "input", "checkpoint"),
+    *("bubble", "region", "send", "receive", "collective", "kernel", "step"),
 )

@@ -43,20 +43,9 @@ CALLS = {
 REQUESTS = {"MpiIrecvRequest", "NonBlockingCollectiveRequest"}
 # Events that say no more than the region around them.
 PLAIN = {
-    "MpiCollectiveBegin",
-    "MpiIsendComplete",
-    "MpiProbe",
-    "MpiRequestTest",
-    "ProgramBegin",
-    "ProgramEnd",
-    "ThreadBegin",
-    "ThreadCreate",
-    "ThreadEnd",
-    "ThreadFork",
-    "ThreadJoin",
-    "ThreadTeamBegin",
-    "ThreadTeamEnd",
-    "ThreadWait",
+    *("MpiCollectiveBegin", "MpiIsendComplete", "MpiProbe", "MpiRequestTest"),
+    *("ProgramBegin", "ProgramEnd", "ThreadBegin", "ThreadCreate", "ThreadEnd"),
+    *("ThreadFork", "ThreadJoin", "ThreadTeamBegin", "ThreadTeamEnd", "ThreadWait"),
 }
 
 

@@ -18,20 +18,10 @@ from patience import POLLING
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LABS = (
-    "01_data_parallel_step",
-    "02_overlap",
-    "04_pipeline",
-    "05_split_convolution",
-    "06_fit_the_model",
-    "07_repair_the_input",
-    "08_survive",
-    "09_predict_your_cluster",
-    "10_race_the_planner",
-    "11_serve_the_model",
-    "12_lay_out_a_language_model",
-    "13_read_a_trace",
-    "14_fuse_attention",
-    "15_size_and_fit",
+    *("01_data_parallel_step", "02_overlap", "04_pipeline", "05_split_convolution"),
+    *("06_fit_the_model", "07_repair_the_input", "08_survive", "09_predict_your_cluster"),
+    *("10_race_the_planner", "11_serve_the_model", "12_lay_out_a_language_model"),
+    *("13_read_a_trace", "14_fuse_attention", "15_size_and_fit"),
 )
 FIGURE = """
 from lib_dlhpc.explore.blocks.charts import chart

@@ -248,17 +248,9 @@ ODD = [
     "page.ipynb/x",
 ]
 ROUTES = [
-    "",
-    "voila/templates/",
-    "voila/static/",
-    "voila/labextensions/",
-    "voila/files/",
-    "voila/api/themes/",
-    "voila/render/",
-    "voila/tree/",
-    "voila/api/contents/",
-    "voila/query/",
-    "api/kernels/",
+    *("", "voila/templates/", "voila/static/", "voila/labextensions/", "voila/files/"),
+    *("voila/api/themes/", "voila/render/", "voila/tree/", "voila/api/contents/"),
+    *("voila/query/", "api/kernels/"),
 ]
 
 

@@ -12,19 +12,10 @@ from lib_dlhpc.teaching.numbers import on_page, printed, value
 from lib_dlhpc.teaching.questions import exam
 
 DRAWN = [
-    "01_one_step",
-    "02_data_parallel",
-    "03_allreduce",
-    "04_model_parallel",
-    "05_hybrid_parallel",
-    "06_large_batch_lars",
-    "07_io_bottlenecks",
-    "08_memory_and_out_of_core",
-    "09_state_and_failures",
-    "10_energy_and_planning",
-    "11_traces_and_waits",
-    "12_train_a_language_model",
-    "13_serving",
+    *("01_one_step", "02_data_parallel", "03_allreduce", "04_model_parallel"),
+    *("05_hybrid_parallel", "06_large_batch_lars", "07_io_bottlenecks"),
+    *("08_memory_and_out_of_core", "09_state_and_failures", "10_energy_and_planning"),
+    *("11_traces_and_waits", "12_train_a_language_model", "13_serving"),
 ]
 SEEDS = range(6)
 
