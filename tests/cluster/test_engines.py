@@ -32,8 +32,7 @@ signal.pause()
 """
 
 
-def test_ranks_of_two_nodes_answer_and_end_with_whoever_asked(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_ranks_of_two_nodes_answer_and_end_with_whoever_asked(tmp_path, own_state):
     asks = subprocess.Popen(
         [sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True, cwd=tmp_path
     )

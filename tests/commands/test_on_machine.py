@@ -18,9 +18,7 @@ COMMANDS = ("predict", "simulate")
 FROM = "90% bands: from the intervals of the machine's numbers, calibrated on 2026-"
 
 
-@pytest.fixture(autouse=True)
-def _no_calibration_of_the_users(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+pytestmark = pytest.mark.usefixtures("own_state")
 
 
 @pytest.fixture

@@ -38,10 +38,8 @@ def test_the_list_of_exceptions_names_commands():
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch, repository):
+def place(tmp_path, own_place, repository):
     """A folder with a trace and a packed store, and no jobs."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     write(from_rows(ROWS, 2, "measured"), "trace.npz")
     assert main(["store", "pack", str(repository / "lib_dlhpc/catalog/sites"), "packed"]) == 0
     return tmp_path

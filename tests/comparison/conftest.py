@@ -4,23 +4,12 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
+import short_runs
 
-from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.host import host_class, versions
 from lib_dlhpc.spec.machine import load_machine
 from lib_dlhpc.spec.measured import Measured
 
-DIGITS = """
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 1
-batch = 32
-"""
 INTERVALS = {
     "device.efficiency": (0.5, 1.0),
     "device.launch": (1e-6, 9e-6),
@@ -30,13 +19,13 @@ INTERVALS = {
 
 
 @pytest.fixture(autouse=True)
-def _no_calibration_of_the_users(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+def _own_state(own_state):
+    """No test here sees the calibration of the user."""
 
 
 @pytest.fixture
 def digits():
-    return loads(DIGITS)
+    return short_runs.digits()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from experiment_page import Now, button, click, fills, words
+from short_runs import Simulated, digits
 
 from lib_dlhpc.comparison import Sweep
 from lib_dlhpc.comparison.comparison import beside, estimated
@@ -29,41 +30,15 @@ from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.host import cores
-from lib_dlhpc.timeline.store import save
 
-
-@pytest.fixture(autouse=True)
-def _no_calibration_of_the_users(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-
-def digits(**strategy: Any) -> Experiment:
-    shared = {"devices_per_node": 1, "batch": 32, **strategy}
-    tables = {"model": "mlp-digits", "dataset": "digits", "machine": "laptop", "strategy": shared}
-    return read_experiment(tables)
-
-
-class Played:
-    """A run that has come through: its timeline is the simulated one."""
-
-    state = "done"
-
-    def __init__(self, experiment: Experiment, ranks: int, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(exist_ok=True)
-        save(simulate(experiment, steps=20), folder / "timeline.npz")
-
-    def wait(self) -> dict[str, Any]:
-        return {}
-
-    cancel = wait
+pytestmark = pytest.mark.usefixtures("own_state")
 
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Any:
-    return lambda experiment, ranks, folder: Played(experiment, ranks, tmp_path / "run")
+    return lambda experiment, ranks, folder: Simulated(experiment, ranks, tmp_path / "run")
 
 
 def comparison(**strategy: Any) -> Any:
@@ -94,7 +69,7 @@ def test_a_run_that_fails_is_told_and_can_be_tried_again(reason):
 
 
 def test_a_run_can_be_cancelled(tmp_path):
-    class Endless(Played):
+    class Endless(Simulated):
         state = "running"
 
         def metrics(self) -> list[dict[str, Any]]:
@@ -199,7 +174,7 @@ def test_a_sweep_from_a_page_shows_a_row_for_each_setting(begin):
 
 
 def test_runs_of_a_page_go_with_its_kernel_and_at_the_end(tmp_path):
-    with no_longer_than_the_page(lambda *_: Played(digits(), 1, tmp_path / "run")) as begin:
+    with no_longer_than_the_page(lambda *_: Simulated(digits(), 1, tmp_path / "run")) as begin:
         job = begin(digits(), 1, None)
         assert (job.folder / "timeline.npz").exists()
     assert not job.folder.exists()

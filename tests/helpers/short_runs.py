@@ -1,4 +1,4 @@
-"""A run of seconds on two ranks, the processes of its folder, and how tests wait for a job to end."""
+"""Runs of seconds on one or two ranks, the processes of their folders, and how tests wait for a job to end."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,9 @@ import psutil
 from patience import eventually
 
 from lib_dlhpc.launch.jobs import ENDS
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.timeline.store import save
 
 SHORT = Experiment(
     model="mlp-digits",
@@ -17,6 +19,29 @@ SHORT = Experiment(
     storage={"tier": "ssd"},
     run={"epochs": 2},
 )
+
+
+def digits(**strategy: Any) -> Experiment:
+    """Return a smaller one, on one rank unless told otherwise."""
+    own = {"devices_per_node": 1, "batch": 32, **strategy}
+    return Experiment(model="mlp-digits", dataset="digits", machine="laptop", strategy=own)
+
+
+class Simulated:
+    """A job that has come through: its timeline is the simulated one."""
+
+    state = "done"
+
+    def __init__(self, experiment: Experiment, ranks: int, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        save(simulate(experiment, steps=20), folder / "timeline.npz")
+
+    def wait(self) -> dict[str, Any]:
+        """Return no result."""
+        return {}
+
+    cancel = wait
 
 
 def left(folder: Path) -> list[int]:

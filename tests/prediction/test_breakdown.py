@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nouns import TABLES, reach
 
 from lib_dlhpc import Experiment, SpecError, load
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.dataset import Dataset
-from lib_dlhpc.spec.experiment import Calibration, read_model
-from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
-from lib_dlhpc.spec.run import Run
-from lib_dlhpc.spec.storage import Storage
-from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, UPDATES, Strategy
+from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS, UPDATES
 
 BASE = Experiment(
     model="resnet50",
@@ -144,19 +141,6 @@ def test_one_device_neither_talks_nor_waits():
 
 # --- arrays ---
 
-TABLES = {
-    "strategy": Strategy,
-    "storage": Storage,
-    "calibration": Calibration,
-    "run": Run,
-    "dataset": Dataset,
-    "machine": Machine,
-    "machine.device": Device,
-    "machine.intra_node": Link,
-    "machine.inter_node": Link,
-    "machine.host_link": Link,
-    "machine.storage.nvme": StorageTier,
-}
 NUMBERS = [
     f"{table}.{item.name}"
     for table, cls in TABLES.items()
@@ -218,12 +202,6 @@ SPECIAL = {
     "storage.cache": [0.0, 1e9, 1e12],
     "storage.replication": [1, 2, 4],
 }
-
-
-def reach(noun, key):
-    for part in key.split("."):
-        noun = noun[part] if isinstance(noun, dict) else getattr(noun, part)
-    return noun
 
 
 def legal_values(key):

@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nouns import TABLES
 
 from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.accuracy import accuracy_lines
-from lib_dlhpc.spec.dataset import Dataset
-from lib_dlhpc.spec.experiment import Calibration
-from lib_dlhpc.spec.machine import IN_NETWORK, RAILS, TOPOLOGIES, Device, Link, Machine, StorageTier
-from lib_dlhpc.spec.run import CHECKPOINTS, WRITERS, Run
-from lib_dlhpc.spec.storage import ACCESSES, FORMATS, Storage
+from lib_dlhpc.spec.machine import IN_NETWORK, RAILS, TOPOLOGIES
+from lib_dlhpc.spec.run import CHECKPOINTS, WRITERS
+from lib_dlhpc.spec.storage import ACCESSES, FORMATS
 from lib_dlhpc.spec.strategy import (
     ALLREDUCES,
     OFFLOADS,
@@ -25,7 +24,6 @@ from lib_dlhpc.spec.strategy import (
     SPLITS,
     TRAINING_PRECISIONS,
     UPDATES,
-    Strategy,
 )
 
 BASE = Experiment(
@@ -42,19 +40,6 @@ BASE = Experiment(
     calibration={"rate": 1200.0, "devices": 6, "batch": 32},
     run={"epochs": 90, "checkpoint_interval": "10 min"},
 )
-TABLES = {
-    "strategy": Strategy,
-    "storage": Storage,
-    "calibration": Calibration,
-    "run": Run,
-    "dataset": Dataset,
-    "machine": Machine,
-    "machine.device": Device,
-    "machine.intra_node": Link,
-    "machine.inter_node": Link,
-    "machine.host_link": Link,
-    "machine.storage.nvme": StorageTier,
-}
 # What only labels, and the seed of other engines.
 LABELS = {"name", "seed", "measured", "currency"}
 NOUNS = {

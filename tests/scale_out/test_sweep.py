@@ -150,9 +150,8 @@ def test_points_that_do_not_fit_are_no_best(goyal):
         sweep.sweep_points(goyal, {"strategy.nodes": [60, 70]})
 
 
-def test_processes_have_the_result_of_one_and_so_have_jobs(goyal, tmp_path, monkeypatch):
+def test_processes_have_the_result_of_one_and_so_have_jobs(goyal, tmp_path, monkeypatch, own_state):
     monkeypatch.setattr(sweep, "SIZE", 200)
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     out = {on: tmp_path / on for on in ("here", "processes", "local")}
     here = sweep.sweep_points(goyal, AXES, rows=out["here"])
     two = sweep.sweep_points(goyal, AXES, where=place("processes:2"), rows=out["processes"])

@@ -5,15 +5,12 @@ import math
 
 import numpy as np
 import pytest
+from nouns import TABLES, reach
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec.dataset import Dataset
-from lib_dlhpc.spec.experiment import Calibration, Experiment, loads
-from lib_dlhpc.spec.machine import Device, Link, Machine, StorageTier
-from lib_dlhpc.spec.run import Run
+from lib_dlhpc.spec.experiment import Experiment, loads
+from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.schema import difference, merge, readable, to_table
-from lib_dlhpc.spec.storage import Storage
-from lib_dlhpc.spec.strategy import Strategy
 from lib_dlhpc.spec.units import parse_quantity
 
 BASE = """
@@ -28,18 +25,6 @@ nodes = 4
 [storage]
 tier = "nvme"
 """
-TABLES = {
-    "strategy": Strategy,
-    "storage": Storage,
-    "calibration": Calibration,
-    "run": Run,
-    "dataset": Dataset,
-    "machine": Machine,
-    "machine.device": Device,
-    "machine.intra_node": Link,
-    "machine.inter_node": Link,
-    "machine.storage.nvme": StorageTier,
-}
 FIELDS = {
     f"{table}.{item.name}": item.metadata
     for table, cls in TABLES.items()
@@ -146,12 +131,6 @@ def test_a_quantity_may_be_text_with_a_unit(experiment, key):
         text = "10 ms" if unit == "s" else f"1 T{unit}"
         room = {"machine.device.busy_power": "1 TW", "machine.device.memory": "2 TB"}
         assert reach(experiment.set({**room, key: text}), key) == value
-
-
-def reach(noun, key):
-    for part in key.split("."):
-        noun = noun[part] if isinstance(noun, dict) else getattr(noun, part)
-    return noun
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint64, np.float32, np.float64])

@@ -41,9 +41,7 @@ EXPERTS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_calibration(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_state")
 
 
 @pytest.fixture

@@ -9,10 +9,7 @@ from lib_dlhpc.planner import plan
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
 
-
-@pytest.fixture(autouse=True)
-def no_calibration(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("own_state")
 
 
 FEW = {"axes": {"schedule": "1f1b", "chunks": 1, "recompute": "none", "spatial": 1}}

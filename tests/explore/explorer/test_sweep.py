@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import short_runs
 from experiment_page import Now, button, click, fills, words
+from short_runs import Simulated
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.compare import sweep as sweep_here
@@ -36,42 +38,23 @@ from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED, example
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.bands import bands
 from lib_dlhpc.prediction.replays import replay, replays
-from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import Experiment, load, read_experiment
+from lib_dlhpc.spec.experiment import Experiment, load
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.measured_machine import measured_on
-from lib_dlhpc.timeline.store import save
 
 GOYAL = replay("goyal-2017").experiment
+digits = partial(short_runs.digits, devices_per_node=2)
+
+
+def begin(experiment: Experiment, ranks: int, folder: Path) -> Simulated:
+    assert ranks <= 2
+    return Simulated(experiment, ranks, folder)
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: Any) -> Path:
+def home(tmp_path: Path, own_state: None) -> Path:
     """Where the user's own calibration would be."""
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "config" / "dlhpc" / "machine.toml"
-
-
-def digits(**strategy: Any) -> Experiment:
-    shared = {"devices_per_node": 2, "batch": 32, **strategy}
-    tables = {"model": "mlp-digits", "dataset": "digits", "machine": "laptop", "strategy": shared}
-    return read_experiment(tables)
-
-
-class Finished:
-    """A run that has come through: its timeline is the simulated one."""
-
-    state = "done"
-
-    def __init__(self, experiment: Experiment, ranks: int, folder: Path) -> None:
-        assert ranks <= 2
-        self.folder = folder
-        save(simulate(experiment, steps=20), folder / "timeline.npz")
-
-    def wait(self) -> dict[str, Any]:
-        return {}
-
-    cancel = wait
 
 
 @pytest.fixture
@@ -80,7 +63,7 @@ def section() -> Sweep:
     section = Sweep()
     section.follow(predict(digits()))
     section.opened.value = True
-    section.here = SweepHere(begin=Finished, thread=Now, most=2)
+    section.here = SweepHere(begin=begin, thread=Now, most=2)
     section.show()
     return section
 

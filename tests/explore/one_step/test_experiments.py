@@ -54,9 +54,7 @@ from lib_dlhpc.spec.machine import read_device
 LAPTOP = Setting("laptop-core", width=256)
 
 
-@pytest.fixture(autouse=True)
-def _no_calibration_of_the_users(tmp_path: Any, monkeypatch: Any) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+pytestmark = pytest.mark.usefixtures("own_state")
 
 
 @pytest.fixture(scope="module")
