@@ -13,7 +13,7 @@ from pathlib import Path
 
 from _quick import add_quick
 
-from lib_dlhpc.calibration import cold
+from lib_dlhpc.calibration import page_cache
 from lib_dlhpc.calibration.expected import expected
 from lib_dlhpc.calibration.fit import FITTED, fit_io
 from lib_dlhpc.calibration.host import host
@@ -81,7 +81,7 @@ def main() -> int:
     add_quick(parser)
     given = parser.parse_args()
     print("; ".join(host(given.folder).values()))
-    states = [WARM] if given.quick or cold.ways()[0] == cold.NONE else [COLD, WARM]
+    states = [WARM] if given.quick or page_cache.ways()[0] == page_cache.NONE else [COLD, WARM]
     seconds, size = (1.0, QUICK) if given.quick else (given.seconds, SIZE)
     worst = 0.0
     for state in states:

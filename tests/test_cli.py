@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from scored import validate_once
+from published_rows import validate_once
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.prediction import predict

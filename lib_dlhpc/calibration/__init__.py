@@ -5,7 +5,7 @@ workspace.py       files to read, in a temporary folder that is always removed
 reader.py          one reader process, run as a script: waits for a task, reads, reports its time
 readers.py         several reader processes that start together
 other_processes.py load by other processes: only the calmer half of the repeats counts
-cold.py            ways to drop the page cache, and which one is permitted
+page_cache.py      ways to drop the page cache, and which one is permitted
 io.py              measure_io(folder): the points of a folder's file system
 fit.py             fit_io(points): a StorageTier, each number with its interval
 machine.py         measure_machine(ranks, seconds, run), fit_machine(raw): a whole machine, with intervals

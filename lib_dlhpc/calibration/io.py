@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.calibration import cold
+from lib_dlhpc.calibration import page_cache
 from lib_dlhpc.calibration.points import COLD, WARM, Point
 from lib_dlhpc.calibration.readers import Readers
 from lib_dlhpc.calibration.workspace import CalibrationError, make_files, workspace
@@ -90,7 +90,7 @@ def measure_io(
     """Return a point for each setting; temporary files of `size` bytes in all are created in `folder`.
 
     state: "cold", the page cache is dropped before each read, by `way` ("": the strongest permitted; see
-    cold.DESCRIPTION), or "warm", all files are in memory. seconds: total, approximate; at least five rounds run.
+    page_cache.DESCRIPTION), or "warm", all files are in memory. seconds: total, approximate; at least five rounds run.
     settings: default_settings() if empty. Raises CalibrationError for a folder that cannot be measured, and for
     illegal values.
     """
@@ -100,8 +100,8 @@ def measure_io(
     if state == WARM:
         way = ""
     else:
-        way = way or cold.ways()[0]
-        if way == cold.NONE:
+        way = way or page_cache.ways()[0]
+        if way == page_cache.NONE:
             raise CalibrationError(
                 "The page cache cannot be dropped on this system; only warm reads can be measured here."
             )
@@ -191,7 +191,7 @@ class Bench:
         for part in parts:
             if self.state == COLD:
                 kinds = {setting.kind for setting in part} & set(self.files)
-                cold.empty(self.way, (path for kind in kinds for path in self.files[kind]))
+                page_cache.empty(self.way, (path for kind in kinds for path in self.files[kind]))
             self.dice.shuffle(part)
             for setting in part:
                 writes = setting.what == "write"

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.calibration.cold import DESCRIPTION
 from lib_dlhpc.calibration.fit import Fit
+from lib_dlhpc.calibration.page_cache import DESCRIPTION
 from lib_dlhpc.calibration.points import WARM, WHAT, Point, as_dicts
 from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.units import format_quantity

@@ -12,7 +12,7 @@ lanes.py         the same path through many steps at once, as arrays
 lane_walk.py     the passes of many pipelines of one shape, a lane each
 intervals.py     the intervals of a path, to be drawn
 totals.py        what a step computes and sends in all
-flying.py        what a pass has posted and not yet waited for
+in_flight.py     collectives and moves that a pass has posted and not yet waited for
 overlapped_proof.py  that passes which overlap are those of their chunks
 proof.py         that a program trains: every gradient summed once, nothing read before it is there
 

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain
 
 from lib_dlhpc.program.calls import BACKWARD, FORWARD
-from lib_dlhpc.program.flying import Flying
+from lib_dlhpc.program.in_flight import InFlight
 from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Wait
 from lib_dlhpc.program.program import Block, Chunk
 from lib_dlhpc.schedules.checks import ProofError
@@ -18,11 +18,11 @@ def prove_overlapped(where: str, chunk: Chunk, other: Chunk) -> None:
     """
     block = chunk.overlapped
     assert block is not None
-    flying = Flying()
+    in_flight = InFlight()
     for each in block.variants[0].instructions:
-        flying.follow(where, each)
-    if flying.streams:
-        raise ProofError(f"{where}: ends before {flying.streams[0]} does.")
+        in_flight.follow(where, each)
+    if in_flight.streams:
+        raise ProofError(f"{where}: ends before {in_flight.streams[0]} does.")
     for variant, template in enumerate(block.variants):
         alone = [
             one.variants[variant].instructions if one is not None else ()

@@ -17,7 +17,7 @@ from math import prod
 from typing import TypeGuard
 
 from lib_dlhpc.program.calls import BACKWARD, FORWARD, OVERLAPPED, PASSES, WEIGHTS, calls, phase_of
-from lib_dlhpc.program.flying import Flying
+from lib_dlhpc.program.in_flight import InFlight
 from lib_dlhpc.program.instructions import (
     BLOCKS,
     SCATTER,
@@ -50,23 +50,23 @@ def prove(cycle: Sequence[Program]) -> None:
     for step in cycle:
         _prove_order(step)
         for place, stage in enumerate(step.stages):
-            flying = Flying()
+            in_flight = InFlight()
             for number, chunk in enumerate(stage):
                 where = f"stage {number * len(step.stages) + place}"
                 for phase in PASSES:
-                    block, alone = chunk.block(phase, False), Flying()
+                    block, alone = chunk.block(phase, False), InFlight()
                     if block is None:
                         continue
                     _prove_pass(f"{where}, {phase}", block, phase, alone)
                     if alone.streams:
                         raise ProofError(f"{where}, {phase}: ends before {alone.streams[0]} does.")
                 phase = WEIGHTS if chunk.weights else BACKWARD
-                _prove_pass(f"{where}, last {phase}", chunk.last, phase, flying)
+                _prove_pass(f"{where}, last {phase}", chunk.last, phase, in_flight)
                 _prove_parts(where, chunk)
                 if chunk.overlapped is not None:
                     prove_overlapped(f"{where}, overlapped", chunk, stage[1 - number])
             _prove_firsts(step, place)
-            _prove_end(f"stage {place}", [row[place] for row in step.end], flying)
+            _prove_end(f"stage {place}", [row[place] for row in step.end], in_flight)
         _prove_meetings(step)
         _prove_copies(step)
     for place, stage in enumerate(cycle[-1].stages):
@@ -99,14 +99,16 @@ def _prove_order(step: Program) -> None:
             raise ProofError(f"{where}: {lost} microbatches have no pass back.", place)
 
 
-def _prove_pass(where: str, block: Block, phase: str, flying: Flying, kept: bool = False) -> None:
-    """Prove a pass, and leave in `flying` what it does not wait for; kept: it keeps the weights that it gathers."""
+def _prove_pass(
+    where: str, block: Block, phase: str, in_flight: InFlight, kept: bool = False
+) -> None:
+    """Prove a pass, and leave in `in_flight` what it does not wait for; kept: it keeps the weights that it gathers."""
     first, *others = (list(map(_posted, one.instructions)) for one in block.variants)
     for other in others:
         if list(filter(None, other)) != list(filter(None, first)):
             raise ProofError(f"{where}: ranks of a stage post different instructions.")
     for each in block.variants[0].instructions:
-        flying.follow(where, each)
+        in_flight.follow(where, each)
     for variant, prices in zip(block.variants, block.prices, strict=True):
         _prove_work(where, variant.instructions, phase, len(prices.forward))
         if not kept and any(gathers(each) for each in variant.instructions):
@@ -118,7 +120,7 @@ def _prove_firsts(step: Program, place: int) -> None:
 
     One may gather weights for those that follow; no layer needs its weights before they have been waited for.
     """
-    alone, coming = Flying(), dict[str, Collective]()
+    alone, coming = InFlight(), dict[str, Collective]()
     for number, chunk in enumerate(step.stages[place]):
         if chunk.first is None:
             continue
@@ -237,16 +239,16 @@ def _prove_weights(where: str, instructions: Sequence[Instruction], read: Sequen
                 raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
 
 
-def _prove_end(where: str, after: Sequence[Instruction | None], flying: Flying) -> None:
+def _prove_end(where: str, after: Sequence[Instruction | None], in_flight: InFlight) -> None:
     """Prove that a stage updates once, with sums that are there, and leaves nothing in flight."""
     if sum(isinstance(each, Update) for each in after) != 1:
         raise ProofError(f"{where}: a step updates the weights once.")
     for each in after:
-        if isinstance(each, Update) and flying.sums:
+        if isinstance(each, Update) and in_flight.sums:
             raise ProofError(f"{where}: updates weights with gradients that are being summed.")
-        flying.follow(where, each)
-    if flying.streams:
-        raise ProofError(f"{where}: the step ends before {', '.join(flying.streams)} does.")
+        in_flight.follow(where, each)
+    if in_flight.streams:
+        raise ProofError(f"{where}: the step ends before {', '.join(in_flight.streams)} does.")
 
 
 def _prove_meetings(step: Program) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE, eventually
 
-from lib_dlhpc.calibration import cold
+from lib_dlhpc.calibration import page_cache
 from lib_dlhpc.calibration.fit import fit_io
 from lib_dlhpc.calibration.io import (
     KINDS,
@@ -45,8 +45,8 @@ def untouched(folder):
 
 @pytest.mark.parametrize("state", ["cold", "warm"])
 def test_points_hold_what_was_asked_and_nothing_is_left(folder, state):
-    way = cold.ways()[-1]  # the gentlest: other tests have files in memory too
-    if state == "cold" and way == cold.NONE:
+    way = page_cache.ways()[-1]  # the gentlest: other tests have files in memory too
+    if state == "cold" and way == page_cache.NONE:
         pytest.skip("The page cache cannot be dropped here.")
     points = measure_io(folder, state=state, settings=SOME, way=way, **TINY)
     assert [(point.what, point.size, point.readers) for point in points] == [
@@ -78,7 +78,7 @@ def on_disk():
         yield Path(folder)
 
 
-@pytest.mark.skipif(cold.ADVISE not in cold.ways(), reason="no posix_fadvise here")
+@pytest.mark.skipif(page_cache.ADVISE not in page_cache.ways(), reason="no posix_fadvise here")
 def test_dropping_empties_the_page_cache_of_the_files(on_disk):
     """Seen by preadv2(RWF_NOWAIT), which reads only what is in memory."""
     if not hasattr(os, "RWF_NOWAIT"):
@@ -98,7 +98,7 @@ def test_dropping_empties_the_page_cache_of_the_files(on_disk):
 
     path.read_bytes()
     assert in_memory()
-    cold.empty(cold.ADVISE, [path])
+    page_cache.empty(page_cache.ADVISE, [path])
     assert not in_memory()
 
 
@@ -212,7 +212,7 @@ def test_values_that_make_no_sense_are_refused(folder, values, message):
 
 
 def test_where_nothing_can_be_dropped_only_warm_is_measured(folder, monkeypatch):
-    monkeypatch.setattr(cold, "ways", lambda: (cold.NONE,))
+    monkeypatch.setattr(page_cache, "ways", lambda: (page_cache.NONE,))
     with pytest.raises(CalibrationError, match="only warm reads can be measured here"):
         measure_io(folder, **TINY)
     assert measure_io(folder, state="warm", settings=SOME, **TINY)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from ended import STATUS, end_after, has_ranks, listens
+from killed_commands import STATUS, end_after, has_ranks, listens
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import attach

@@ -4,7 +4,7 @@ import re
 import runpy
 
 import pytest
-from scored import validate_once
+from published_rows import validate_once
 
 SECTIONS = ["Summary", "Statement of need", "Learning objectives", "References"]
 

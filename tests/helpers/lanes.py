@@ -3,7 +3,7 @@
 Tests on ranks exclude each other and tests in a browser (turns.py): of two workers that have them, one waits. So all of
 tests/mpi is one unit of work and begins first. Beside it run tests of one process, then folders that start their own
 runs; after them notebooks, then pages, and at the end quick files, so that the workers end together. Files that need
-many published rows with their predictions are one unit, too: one process predicts them (scored.py).
+many published rows with their predictions are one unit, too: one process predicts them (published_rows.py).
 """
 
 from pathlib import Path

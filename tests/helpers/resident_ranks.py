@@ -19,7 +19,7 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from multiprocessing.connection import Client, Connection, wait
 from pathlib import Path
 
-from naps import long_naps
+from idle_sleeps import longer_sleeps
 
 from lib_dlhpc.launch.mpi import ONE_THREAD, SLEEPING
 from lib_dlhpc.lifetime import owned
@@ -75,7 +75,7 @@ class Resident:
             door.listen(self.most)
             door.settimeout(self.patience)
             words = [*self._words, f"{folder}/ranks"]
-            with long_naps():
+            with longer_sleeps():
                 self._process = owned.start(words, stdin=subprocess.DEVNULL, env=env)
             self._lines = [Connection(door.accept()[0].detach()) for _ in range(self.most)]
         by_rank = {line.recv(): line for line in self._lines}

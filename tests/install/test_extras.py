@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from bare import bare, commands, linked
+from bare_interpreter import bare, commands, linked
 
 from lib_dlhpc.extras import EXTRA, installer, missing
 from lib_dlhpc.timeline import from_rows

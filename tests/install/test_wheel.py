@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from bare import linked
+from bare_interpreter import linked
 from patience import PATIENCE
 
 from lib_dlhpc import __version__

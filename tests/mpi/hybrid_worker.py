@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import patient
-from kept import KNOWN
 from mpi4py import MPI
+from rank_cache import KNOWN
 
 from lib_dlhpc import layout, parallel
 from lib_dlhpc.costs import exchanges

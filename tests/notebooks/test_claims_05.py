@@ -1,7 +1,7 @@
 """What module 05 and its notes say is what the library computes."""
 
 import pytest
-from scored import scored_of
+from published_rows import scored_of
 
 from lib_dlhpc.explore.hybrid_parallel import cosmos, deep, domain
 from lib_dlhpc.explore.hybrid_parallel import map as ways

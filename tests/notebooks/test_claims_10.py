@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scored import scored_of
+from published_rows import scored_of
 
 from lib_dlhpc.convergence import LAWS
 from lib_dlhpc.explore.energy_planning import here, swings

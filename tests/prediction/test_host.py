@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scored import scored
+from published_rows import scored
 
 from lib_dlhpc.costs import compute
 from lib_dlhpc.prediction import predict

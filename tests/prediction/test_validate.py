@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 
 import pytest
-from scored import scored
+from published_rows import scored
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.prediction import predict

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from scored import scored
+from published_rows import scored
 
 from lib_dlhpc.planner import plan
 

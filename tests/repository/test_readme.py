@@ -10,7 +10,7 @@ from functools import cache
 from statistics import median
 
 import pytest
-from scored import scored, validate_once
+from published_rows import scored, validate_once
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.prediction import predict

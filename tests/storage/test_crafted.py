@@ -6,7 +6,7 @@ import zlib
 
 import numpy as np
 import pytest
-from crafted import LARGE, SAFE, archive, array, reading, stated, zeros
+from crafted_files import LARGE, SAFE, archive, array, reading, stated, zeros
 
 from lib_dlhpc.storage import open_store, pack, verify
 from lib_dlhpc.storage.checksum import checksum

@@ -4,7 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
-from crafted import LARGE, SAFE, archive, array, reading, stated, zeros
+from crafted_files import LARGE, SAFE, archive, array, reading, stated, zeros
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.unpack import FREE, RATIO

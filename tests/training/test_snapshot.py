@@ -5,8 +5,8 @@ import os
 
 import numpy as np
 import pytest
-from crafted import LARGE, SAFE, archive, reading, stated
-from crafted import array as as_array
+from crafted_files import LARGE, SAFE, archive, reading, stated
+from crafted_files import array as as_array
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import loads

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.calibration import cold
+from lib_dlhpc.calibration import page_cache
 from lib_dlhpc.calibration.fit import fit_io
 from lib_dlhpc.calibration.host import file_system
 from lib_dlhpc.calibration.io import KiB, MiB, Setting, measure_io
@@ -33,7 +33,7 @@ BATCH = 64  # samples asked for at once, where the loader is not left as it is
 SECONDS, SIZE = 2.0, 48.0 * MiB  # of the calibration
 FEW = 200  # samples that a rank reads by itself, to know what they take
 TRIPS = 40  # messages there and back
-WAY = cold.ADVISE  # of emptying the page cache: asks nobody else's files to leave memory
+WAY = page_cache.ADVISE  # of emptying the page cache: asks nobody else's files to leave memory
 TAG, NAP = 7, 5e-4  # of messages; s of sleep while others measure
 WAYS = ("files", "mounted", "many")
 
@@ -183,7 +183,7 @@ def chill(comm: Any, state: str, folder: Path) -> None:
     """Drop the files from memory where they are to be cold, while nobody has them mapped."""
     comm.Barrier()
     if comm.rank == 0 and state == COLD:
-        cold.empty(WAY, (p for p in folder.rglob("*") if p.is_file()))
+        page_cache.empty(WAY, (p for p in folder.rglob("*") if p.is_file()))
     comm.Barrier()
 
 

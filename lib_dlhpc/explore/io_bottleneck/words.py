@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, NamedTuple
 
-from lib_dlhpc.calibration import cold
+from lib_dlhpc.calibration import page_cache
 from lib_dlhpc.calibration.expected import reading as one_sample
 from lib_dlhpc.calibration.io import Setting as Asked
 from lib_dlhpc.calibration.points import COLD, WARM
@@ -21,7 +21,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 SIZES = {f"{size >> 10} KiB": size for size in (4 << 10, 16 << 10, 64 << 10)}  # B
 STATES = {"in memory": WARM}
-if cold.ADVISE in cold.ways():
+if page_cache.ADVISE in page_cache.ways():
     STATES["on the disk"] = COLD
 COPIES = {"one copy in all": 1, "a copy on each rank": 0}
 WAYS = {"files": "folder", "mounted": "store", "many": f"store, {BATCH} at once"}

@@ -1,11 +1,11 @@
-"""Flying: what a pass has posted and not yet waited for."""
+"""InFlight: the collectives and moves that a pass has posted and not yet waited for."""
 
 from lib_dlhpc.program.instructions import Collective, Instruction, Move, Wait, sums
 from lib_dlhpc.schedules.checks import ProofError
 
 
-class Flying:
-    """What was posted and not waited for: keys by stream, and the streams with sums of gradients."""
+class InFlight:
+    """Posted and not waited for: keys by stream, and the streams with sums of gradients."""
 
     def __init__(self) -> None:
         self.keys: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""Ranks that wait sleep longer between two looks at their messages.
+"""Ranks that poll for messages sleep longer between two looks.
 
 Linux lets a sleep last up to 0.05 ms longer than it was asked to, and MPICH asks for next to none: a rank that waits
 wakes up 5,000 times a second, which takes a tenth of a core from the ranks that work.
@@ -14,7 +14,7 @@ LONGER = 500_000  # ns
 
 
 @contextmanager
-def long_naps() -> Iterator[None]:
+def longer_sleeps() -> Iterator[None]:
     """Programs that are started within the block sleep up to LONGER; elsewhere than on Linux nothing changes."""
     if sys.platform != "linux":
         yield

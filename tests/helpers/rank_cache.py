@@ -1,4 +1,4 @@
-"""Results that ranks that stay keep from one check to the next: a run on one rank is the same beside any others."""
+"""Results that resident ranks store from one check to the next: a run on one rank is the same beside any others."""
 
 from typing import Any
 
