@@ -1,4 +1,4 @@
-"""Cold reads: drop the page cache before each read, by the strongest permitted way."""
+"""Drop the page cache before each read, by the strongest permitted method, so that reads are cold."""
 
 import os
 import sys

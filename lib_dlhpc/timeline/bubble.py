@@ -1,8 +1,8 @@
 """The bubble of a pipeline: the idle time of its ranks even if messages took no time.
 
-The rest of their idle time is exposed communication. The two cannot be distinguished
-apart by looking at one wait, for a message that is late makes all who come after it late; so an engine
-simulates the pipeline a second time with free messages, and returns the idle time of each rank.
+The rest of their idle time is exposed communication. One wait does not tell
+the two apart, since a late message delays every later pass; so an engine simulates the pipeline a second time with
+free messages, and returns the idle time of each rank.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Collectives that take themselves down; the calls of all ranks that are one know it by their count."""
+"""Collectives that record themselves; the calls of all ranks with one count are one collective."""
 
 from collections.abc import Callable
 from time import perf_counter_ns

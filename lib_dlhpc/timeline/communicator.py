@@ -1,4 +1,4 @@
-"""A communicator of mpi4py that takes down every call, as PMPI lets a tool do for programs in C.
+"""An mpi4py communicator that records every call, as a PMPI tool does for programs in C.
 
 It is a communicator of the same type, on the same handle, so it goes wherever one is expected. What has
 no row passes through: one-sided windows, files, intercommunicators, calls of C libraries. mpi4py itself is

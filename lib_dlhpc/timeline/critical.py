@@ -1,7 +1,7 @@
 """The critical path: the events that, one after another, make the run as long as it is.
 
-Followed backwards from the last event. An exchange goes back to the rank that joined it last, for
-nobody gets the sum before the last contribution is in; anything else goes back to what ended, on its
+Followed backwards from the last event. An exchange goes back to the rank that joined it last, since
+no rank has the sum before the last contribution arrives; anything else goes back to what ended, on its
 own rank, when it began. In a recorded program a receive that waited goes back to its send, a send that
 waited to its receive, a collective to the rank it waited for.
 """

@@ -1,4 +1,4 @@
-"""What a Timeline says: where the time of a step goes, what the exchange costs, who stands idle.
+"""What a Timeline says: where the time of a step goes, what the exchange costs, which ranks are idle.
 
 All causes of a step add up to its time, on every rank. They are counted as `predict` counts them:
 

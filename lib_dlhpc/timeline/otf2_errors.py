@@ -1,4 +1,4 @@
-"""Errors of the library OTF2 as OSError: it prints the system error, and raises a later consequence."""
+"""Errors of the OTF2 library as OSError: the library prints the system error, and returns a later one."""
 
 import ctypes
 from collections.abc import Iterator

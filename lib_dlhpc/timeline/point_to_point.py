@@ -1,4 +1,4 @@
-"""Messages from rank to rank that take themselves down: sends, receives, probes, blocking and not.
+"""Point-to-point messages that record themselves: sends, receives and probes, blocking and nonblocking.
 
 Each function makes the method that stands for one of mpi4py's, `call`, which it calls in turn.
 """

@@ -1,4 +1,4 @@
-"""A store whose reads take themselves down as rows of kind input: who waits for a file, and how long."""
+"""A store that records its reads as rows of kind input: which rank waits for a file, and how long."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,7 @@
-"""Requests of mpi4py that take themselves down when they are done: one row over the Wait that ended them.
+"""mpi4py requests that record themselves on completion: one row over the Wait that completed them.
 
-A receive and a collective are named by the call that began them. Of sends, the record is how long
-their rank stood still for them: one row of kind wait a call, and none where it also waited for others.
+A receive and a collective are named by the call that started them. A send is recorded as the time for which its rank
+was blocked: one row of kind wait a call, and none where the call also waited for other requests.
 """
 
 from collections.abc import Callable, Iterable
@@ -78,7 +78,7 @@ def _done(requests: Iterable[tuple[Any, Any]], call: str, start: int, stop: int)
 
 
 def _waited(sends: list[Open], call: str, start: int, stop: int) -> None:
-    """Take down that a rank stood still for its own sends."""
+    """Record that a rank was blocked by its own sends."""
     _, recorder, _, comm, *_ = sends[0]
     event = recorder.number("communication", "wait", f"MPI_{call.capitalize()}")
     size, peers = sum(max(send[6], 0) for send in sends), {send[7] for send in sends}

@@ -1,7 +1,7 @@
 """analyze(timeline): efficiency metrics, wait states and findings of a trace.
 
-calls.py       receives put to their sends, calls of one collective put together
-matrix.py      who sends how much to whom; message sizes
+calls.py       receives matched with sends, calls matched to collectives
+matrix.py      bytes from each rank to each other; message sizes
 regions.py     seconds by name and rank, with and without what lies within
 busy.py        when each rank computes
 waits.py       late senders, late receivers, waits at collectives

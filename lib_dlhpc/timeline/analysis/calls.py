@@ -1,4 +1,4 @@
-"""The calls of a recorded program, put together: each receive with its send, each collective with its members.
+"""The calls of a recorded program, matched: each receive with its send, each collective with its members.
 
 Everything after this file works on columns of row numbers, so that ten million events take seconds.
 """

@@ -1,4 +1,4 @@
-"""How much of the run was computation, and what kept the rest from being it: the efficiencies of the POP project.
+"""Which share of the run was computation, and what limits it: the efficiencies of the POP project.
 
 With the seconds c(r) that rank r computes, the time T of the run, and its time T' on an ideal network:
 

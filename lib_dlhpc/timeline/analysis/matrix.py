@@ -1,4 +1,4 @@
-"""Who sends how much to whom, in how many messages, and how long the messages are."""
+"""The communication matrix: bytes and messages from each rank to each other, and message sizes."""
 
 from dataclasses import dataclass
 

@@ -22,7 +22,7 @@ def path_of_calls(timeline: Timeline) -> Timeline:
 
 
 def path(found: Calls, late: AllWaits) -> Timeline:
-    """Return the critical path of calls put together, by what each waited for."""
+    """Return the critical path of matched calls, by what each waited for."""
     table = found.table
     kind = table.kind
     rows = np.flatnonzero((kind == SEND) | (kind == RECEIVE) | (kind == COLLECTIVE))

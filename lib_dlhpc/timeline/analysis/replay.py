@@ -1,7 +1,7 @@
-"""The run once more on an ideal network: messages take no time, but nobody gets one before it is sent.
+"""Replay on an ideal network: messages take no time, but none arrives before it is sent.
 
-Every rank does what it did between its calls for as long as it did it. A call takes no time by itself; a
-receive ends no sooner than its send begins, a send that stood still for its receiver no sooner than the
+Every rank does what it did between its calls for as long as it did it. A call itself takes no time; a
+receive ends no sooner than its send begins, a send that was blocked by its receiver no sooner than the
 receive begins, a collective by its pattern (waits.py). So a rank is never later than it really was.
 This is what POP asks of a network simulator (bandwidth without limit, no latency).
 

@@ -8,7 +8,7 @@ and Computation: Practice and Experience 22(6), 2010, sections on wait-state ana
     wait at collective  n-to-n: until the last member joins; 1-to-n: until the root does; n-to-1: the
                         root, until the last of the others has joined (Scalasca stops at the first)
 
-No wait is longer than the call it is in. What a late rank had itself stood still for others is not its own doing:
+No wait is longer than the call it is in. The time for which a late rank was itself blocked by others is not its own:
 `blame` and `own_doing` leave it out, after D. Böhme, M. Geimer, F. Wolf, L. Arnold, "Identifying the root causes
 of wait states in large-scale parallel applications", ICPP 2010, in the simplest form:
 
@@ -58,7 +58,7 @@ class AllWaits:
 
 
 def waits(found: Calls, busy: Busy) -> AllWaits:
-    """Return what everybody waits for, of calls put together."""
+    """Return what every rank waits for, of matched calls."""
     table, sends, receives = found.table, found.sends, found.receives
     sent, came = table.start[sends], table.start[receives]
     late = np.clip(np.minimum(sent, table.stop[receives]) - came, 0.0, None)
@@ -131,7 +131,7 @@ def number_of(found: Calls) -> Rows:
 
 
 class Held:
-    """How long each rank has stood still, up to every row.
+    """How long each rank has been blocked, up to every row.
 
     waits: rows and their s. released: members that a 1-to-n collective lets go on together; others may be there.
     """
@@ -190,7 +190,7 @@ class Held:
     def since_they_met(
         self, table: Timeline, sends: Rows, receives: Rows, of_sender: bool
     ) -> Floats:
-        """Return the seconds that one side of each message stood still since both sides last met."""
+        """Return the seconds for which one side of each message was blocked since both sides last met."""
         mine = sends if of_sender else receives
         low = np.minimum(table.rank[sends], table.rank[receives]).astype(np.int64)
         pair = low * table.ranks + np.maximum(table.rank[sends], table.rank[receives])
