@@ -5,28 +5,21 @@ import pytest
 
 from lib_dlhpc.comparison import compare
 from lib_dlhpc.comparison.timelines import expected_steps, typical_step
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Event, from_rows
 
-HYBRID = """
-[model]
-family = "gpt"
-layers = 2
-hidden = 16
-heads = 2
-sequence = 8
-vocabulary = 64
-[dataset]
-name = "words"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-pipeline = 2
-microbatches = 3
-batch = 6
-schedule = "zb-h1"
-"""
+HYBRID = Experiment(
+    model={"family": "gpt", "layers": 2, "hidden": 16, "heads": 2, "sequence": 8, "vocabulary": 64},
+    dataset="words",
+    machine="laptop",
+    strategy={
+        "devices_per_node": 2,
+        "pipeline": 2,
+        "microbatches": 3,
+        "batch": 6,
+        "schedule": "zb-h1",
+    },
+)
 
 
 def recorded(lengths):
@@ -66,13 +59,13 @@ def passes(timeline):
 
 
 def test_prediction_and_simulation_have_the_same_rows():
-    each = expected_steps(loads(HYBRID))
+    each = expected_steps(HYBRID)
     assert passes(each["predicted"]) == passes(each["simulated"])
     assert "weight gradients 2" in passes(each["predicted"])[0]
 
 
 def test_so_has_a_run_and_all_are_in_one_chart(ranks_can_start):
-    found = compare(loads(HYBRID), steps=5)
+    found = compare(HYBRID, steps=5)
     each = found.timelines()
     assert passes(each["measured"]) == passes(each["predicted"])
     chart = found.gantt().to_dict()

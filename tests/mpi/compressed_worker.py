@@ -13,7 +13,7 @@ from lib_dlhpc.costs import groups
 from lib_dlhpc.costs.compression import density
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.data import global_batches, load, share
 from lib_dlhpc.training.emulated_workers import trained
@@ -29,38 +29,31 @@ comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank
 
 # 47 samples to train with, in batches of 20, 20 and 7: parts are uneven.
-RUN = """
-[model]
-family = "sequential"
-input = [1, 6, 6]
-layers = [
-    { kind = "conv", channels = 3, kernel = 3, padding = 1 }, { kind = "relu" },
-    { kind = "flatten" }, { kind = "dense", features = 9 }, { kind = "relu" },
-    { kind = "dense", features = 5 },
-]
-[dataset]
-name = "waves"
-samples = 59
-bytes = 59
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-batch = 10
-bucket = 400
-[run]
-epochs = 3
-[training]
-rate = 0.05
-momentum = 0.9
-weight_decay = 0.01
-"""
+RUN = Experiment(
+    model={
+        "family": "sequential",
+        "input": [1, 6, 6],
+        "layers": [
+            {"kind": "conv", "channels": 3, "kernel": 3, "padding": 1},
+            {"kind": "relu"},
+            {"kind": "flatten"},
+            {"kind": "dense", "features": 9},
+            {"kind": "relu"},
+            {"kind": "dense", "features": 5},
+        ],
+    },
+    dataset={"name": "waves", "samples": 59, "bytes": 59},
+    machine="laptop",
+    strategy={"devices_per_node": 2, "batch": 10, "bucket": 400},
+    run={"epochs": 3},
+    training={"rate": 0.05, "momentum": 0.9, "weight_decay": 0.01},
+)
 CUTS = (("ring", 1.0), ("recursive_doubling", 400.0), ("rabenseifner", 25e6), ("auto", 400.0))
 CUTS = {3: CUTS[::2], 4: CUTS[1::2]}.get(p, CUTS)  # many ranks meet half of them
 
 
 def experiment_of(**changes):
-    return loads(RUN).set({key.replace("__", "."): value for key, value in changes.items()})
+    return RUN.set({key.replace("__", "."): value for key, value in changes.items()})
 
 
 class Emulated:

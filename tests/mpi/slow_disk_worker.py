@@ -13,25 +13,19 @@ from time import perf_counter, sleep
 import numpy as np
 from mpi4py import MPI
 
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.storage import open_store
 from lib_dlhpc.timeline.store import save
 from lib_dlhpc.training import trainer
 
 SLOW = 0.03  # s a batch
-EXPERIMENT = """
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-batch = 50
-[run]
-epochs = 2
-"""
+EXPERIMENT = Experiment(
+    model="mlp-digits",
+    dataset="digits",
+    machine="laptop",
+    strategy={"devices_per_node": 2, "batch": 50},
+    run={"epochs": 2},
+)
 comm = MPI.COMM_WORLD
 
 
@@ -59,7 +53,7 @@ def main():
         return replace(data, x=data.x.view(OnStore))
 
     trainer.load = on_store
-    run = trainer.train(loads(EXPERIMENT), comm)
+    run = trainer.train(EXPERIMENT, comm)
     read = comm.gather(OnStore.read)
     if comm.rank == 0:
         save(run.timeline, Path(sys.argv[2]))

@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from lib_dlhpc.program import Compute
 from lib_dlhpc.schedules import execute
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import loss as losses
@@ -26,35 +26,28 @@ comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank
 
 # 47 samples to train with: batches of 20, 20 and 7, so parts are uneven, and of 8 ranks one has none.
-IMAGES = """
-[model]
-family = "sequential"
-input = [1, 6, 6]
-layers = [
-    { kind = "conv", channels = 3, kernel = 3, padding = 1, bias = false },
-    { kind = "batch_norm" }, { kind = "relu" }, { kind = "max_pool", kernel = 2 },
-    { kind = "flatten" }, { kind = "dense", features = 9 }, { kind = "relu" },
-    { kind = "dropout", rate = 0.3 }, { kind = "dense", features = 5 },
-]
-[dataset]
-name = "waves"
-samples = 59
-bytes = 59
-[machine]
-name = "laptop"
-[strategy]
-devices_per_node = 2
-batch = 10
-precision = "fp64"
-bucket = 400
-[run]
-epochs = 2
-[training]
-rate = 0.05
-momentum = 0.9
-weight_decay = 0.01
-normalization = "global"
-"""
+IMAGES = Experiment(
+    model={
+        "family": "sequential",
+        "input": [1, 6, 6],
+        "layers": [
+            {"kind": "conv", "channels": 3, "kernel": 3, "padding": 1, "bias": False},
+            {"kind": "batch_norm"},
+            {"kind": "relu"},
+            {"kind": "max_pool", "kernel": 2},
+            {"kind": "flatten"},
+            {"kind": "dense", "features": 9},
+            {"kind": "relu"},
+            {"kind": "dropout", "rate": 0.3},
+            {"kind": "dense", "features": 5},
+        ],
+    },
+    dataset={"name": "waves", "samples": 59, "bytes": 59},
+    machine="laptop",
+    strategy={"devices_per_node": 2, "batch": 10, "precision": "fp64", "bucket": 400},
+    run={"epochs": 2},
+    training={"rate": 0.05, "momentum": 0.9, "weight_decay": 0.01, "normalization": "global"},
+)
 WORDS = {
     "model.family": "gpt",
     "model.layers": 1,
@@ -93,7 +86,7 @@ known, largest = {}, {}
 def experiment_of(changes=()):
     """IMAGES with changes; another model replaces the whole model."""
     changes = dict(changes)
-    experiment = loads(IMAGES)
+    experiment = IMAGES
     if "model.family" in changes:
         from dataclasses import replace
 

@@ -6,33 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from lib_dlhpc.spec.experiment import loads, read_experiment, to_tables
+from lib_dlhpc.spec.experiment import Experiment, read_experiment, to_tables
 from lib_dlhpc.spec.plain import as_json, plain_tables
 from lib_dlhpc.spec.schema import to_table
 
-TEXT = """
-[model]
-name = "mlp-digits"
-[dataset]
-name = "digits"
-[machine]
-name = "laptop"
-node_mtbf = "3 days"
-[machine.device]
-launch = "2 us"
-memory_bandwidth = "63.29 GB/s"
-[machine.device.layers.tanh]
-bandwidth = "20 GB/s"
-[machine.device.peak]
-fp32 = "0.2 TFLOP/s"
-[storage]
-tier = "ssd"
-[strategy]
-devices_per_node = 2
-bucket = "1 MB"
-[run]
-checkpoint_interval = "20 min"
-"""
+TEXT = Experiment(
+    model="mlp-digits",
+    dataset="digits",
+    machine={
+        "name": "laptop",
+        "node_mtbf": "3 days",
+        "device": {
+            "launch": "2 us",
+            "memory_bandwidth": "63.29 GB/s",
+            "layers": {"tanh": {"bandwidth": "20 GB/s"}},
+            "peak": {"fp32": "0.2 TFLOP/s"},
+        },
+    },
+    storage={"tier": "ssd"},
+    strategy={"devices_per_node": 2, "bucket": "1 MB"},
+    run={"checkpoint_interval": "20 min"},
+)
 
 
 def strict(text):
@@ -50,7 +44,7 @@ def test_a_number_that_is_not_finite_is_null():
 
 
 def test_quantities_of_an_experiment_are_numbers_in_si_units():
-    tables = strict(as_json(plain_tables(loads(TEXT))))
+    tables = strict(as_json(plain_tables(TEXT)))
     machine = tables["machine"]
     assert machine["name"] == "laptop"
     assert machine["node_mtbf"] == 259200.0
@@ -65,7 +59,7 @@ def test_quantities_of_an_experiment_are_numbers_in_si_units():
 
 
 def test_a_machine_round_trips_through_si_units():
-    experiment = loads(TEXT)
+    experiment = TEXT
     whole = replace(experiment.machine, name="")
     tables = plain_tables(replace(experiment, machine=whole))
 

@@ -8,23 +8,18 @@ import pytest
 from nouns import TABLES, reach
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec.experiment import Experiment, loads
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.schema import difference, merge, readable, to_table
 from lib_dlhpc.spec.units import parse_quantity
 
-BASE = """
-[model]
-name = "resnet50"
-[dataset]
-name = "imagenet"
-[machine]
-name = "summit"
-[strategy]
-nodes = 4
-[storage]
-tier = "nvme"
-"""
+BASE = Experiment(
+    model="resnet50",
+    dataset="imagenet",
+    machine="summit",
+    strategy={"nodes": 4},
+    storage={"tier": "nvme"},
+)
 FIELDS = {
     f"{table}.{item.name}": item.metadata
     for table, cls in TABLES.items()
@@ -36,7 +31,7 @@ NUMBERS = {key: meta for key, meta in FIELDS.items() if meta["kind"] in ("number
 
 @pytest.fixture(scope="module")
 def experiment():
-    return loads(BASE)
+    return BASE
 
 
 def refusal(experiment, key, value):
