@@ -53,16 +53,21 @@ SPLITS = [
 ]
 
 
+def over_ranks(run, count):
+    """A count of each layer of the network, summed over the ranks of a replica."""
+    found = dict.fromkeys((layer.name for layer in run.model.layers), 0)
+    for parts in replica(run).values():
+        for layer in (layer for part in parts for layer in part.model.layers):
+            if layer.kind not in COMMUNICATES:
+                found[layer.name] += getattr(layer, count)
+    return found
+
+
 @pytest.mark.parametrize(("model", "strategy"), SPLITS)
 def test_each_weight_is_held_once_a_group_or_whole(model, strategy):
     run = split(model, **strategy)
     whole = {layer.name: layer for layer in run.model.layers}
-    held = dict.fromkeys(whole, 0)
-    for parts in replica(run).values():
-        for part in parts:
-            for layer in part.model.layers:
-                if layer.kind not in COMMUNICATES:
-                    held[layer.name] += layer.parameters
+    held = over_ranks(run, "parameters")
     ranks = layout.sizes(run).tensor * layout.sizes(run).spatial
     for name, layer in whole.items():
         assert held[name] in (layer.parameters, layer.parameters * ranks), name
@@ -73,12 +78,7 @@ def test_arithmetic_is_shared_out(model, strategy):
     """What all ranks compute is what one does, and more only of layers that all of them have whole."""
     run = split(model, **strategy)
     whole = {layer.name: layer.forward_flop for layer in run.model.layers}
-    done = dict.fromkeys(whole, 0.0)
-    for parts in replica(run).values():
-        for part in parts:
-            for layer in part.model.layers:
-                if layer.kind not in COMMUNICATES:
-                    done[layer.name] += layer.forward_flop
+    done = over_ranks(run, "forward_flop")
     ranks = layout.sizes(run).tensor * layout.sizes(run).spatial
     for name, flop in whole.items():
         assert done[name] == pytest.approx(flop) or done[name] == pytest.approx(flop * ranks), name

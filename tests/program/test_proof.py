@@ -131,39 +131,29 @@ def renumbered(stream):
     return tuple(dataclasses.replace(e, microbatch=most - e.microbatch) for e in stream)
 
 
+def changed(strategy, changes):
+    """The steps of a case with other settings."""
+    case = next(each for each in CASES if each["strategy"] == strategy)
+    return parallel.steps(run_of(case).set(changes))
+
+
 ZERO = only("gpt", data=4, microbatches=2, zero=3)
 TWO = only("gpt", data=4, microbatches=2, zero=2)
 ONE = only("gpt", data=4, microbatches=2, zero=1)
-ONCE = parallel.steps(
-    run_of(
-        next(c for c in CASES if c["strategy"] == {"data": 4, "microbatches": 2, "zero": 1})
-    ).set({"strategy.gather": "forward", "strategy.bucket": 1e4})
+ONCE = changed(
+    {"data": 4, "microbatches": 2, "zero": 1},
+    {"strategy.gather": "forward", "strategy.bucket": 1e4},
 )
 LATE = only("gpt", data=4, microbatches=4, overlap=False)
 PLAIN = only("gpt", data=4, microbatches=4, bucket=1e4)
 AGAIN = only("gpt", data=2, tensor=2, recompute="full")
 AWAY = only("gpt", data=2, microbatches=2, offload="all")
 PIPE = only("gpt", data=2, pipeline=2, microbatches=4)
-SPLIT = parallel.steps(
-    run_of(
-        next(c for c in CASES if c["strategy"] == {"data": 2, "pipeline": 2, "microbatches": 4})
-    ).set({"strategy.schedule": "zb-h1"})
-)
-SPLIT_ZERO = parallel.steps(
-    run_of(
-        next(c for c in CASES if c["strategy"] == {"data": 2, "pipeline": 2, "microbatches": 4})
-    ).set({"strategy.schedule": "zb-h1", "strategy.zero": 3})
-)
-DUAL = parallel.steps(
-    run_of(
-        next(c for c in CASES if c["strategy"] == {"data": 2, "pipeline": 2, "microbatches": 4})
-    ).set({"strategy.schedule": "dualpipe"})
-)
-HYBRID = parallel.steps(
-    run_of(
-        next(c for c in CASES if c["strategy"] == {"data": 4, "microbatches": 2, "zero": 3})
-    ).set({"strategy.shards": 2})
-)
+STAGES = {"data": 2, "pipeline": 2, "microbatches": 4}
+SPLIT = changed(STAGES, {"strategy.schedule": "zb-h1"})
+SPLIT_ZERO = changed(STAGES, {"strategy.schedule": "zb-h1", "strategy.zero": 3})
+DUAL = changed(STAGES, {"strategy.schedule": "dualpipe"})
+HYBRID = changed({"data": 4, "microbatches": 2, "zero": 3}, {"strategy.shards": 2})
 # The last layer reads the embedding's table.
 KEY = [e.key for e in ZERO[0].stages[0][0].forward.variants[0].instructions if gathers(e)][-1]
 LAST_KEY = [e.key for e in ONCE[0].stages[0][0].first.variants[0].instructions if gathers(e)][-1]

@@ -1,6 +1,6 @@
 """docs/peers.md has the errors of predictions and of the peers' stored answers, and one search by both planners."""
 
-import sys
+from importlib import import_module
 
 import pytest
 from published_rows import scored
@@ -9,23 +9,21 @@ from lib_dlhpc.planner import plan
 
 
 @pytest.fixture(scope="module")
-def peers(repository):
-    sys.path.insert(0, str(repository / "benchmarks"))
-    try:
-        import peers
-    finally:
-        sys.path.pop(0)
-    return peers
+def from_benchmarks(repository):
+    """A function: the module of that name in the folder of the benchmarks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(repository / "benchmarks")
+        yield import_module
 
 
 @pytest.fixture(scope="module")
-def searched(repository):
-    sys.path.insert(0, str(repository / "benchmarks"))
-    try:
-        import _calculon_space
-    finally:
-        sys.path.pop(0)
-    return _calculon_space
+def peers(from_benchmarks):
+    return from_benchmarks("peers")
+
+
+@pytest.fixture(scope="module")
+def searched(from_benchmarks):
+    return from_benchmarks("_calculon_space")
 
 
 @pytest.fixture(scope="module")
