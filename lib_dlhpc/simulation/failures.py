@@ -117,9 +117,9 @@ def simulate_runs(
     """Simulate `work` s of training with a checkpoint after each `interval` s of it, `runs` times.
 
     mtbf: mean s between failures; start: s before training, in which none strikes; checks: silent errors
-    and what finds them; none by default. errors: the times in s at which a silent one strikes, in place of
-    random ones. spares: nodes that take the place of failed ones while these are in repair, for `repair` s
-    on the mean; without one, the restart waits. For the rest see simulate_failures.
+    and what finds them; none by default. failures, errors: the times in s at which one strikes, in every run,
+    in place of random ones; errors are silent. spares: nodes that take the place of failed ones while these are
+    in repair, for `repair` s on the mean; without one, the restart waits. Raises SpecError, as simulate_failures.
     """
     _check(work=work, interval=interval, mtbf=mtbf, silent_mtbf=checks.mtbf, every=checks.every)
     if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 1:

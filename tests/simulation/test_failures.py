@@ -45,21 +45,21 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_many_runs_take_as_long_as_the_exact_expectation(way):
-    interval, mtbf, stretches = 40.0, 200.0, 400
-    played = simulate_runs(stretches * interval, interval, WAYS[way], mtbf, runs=300, seed=1)
+    interval, mtbf, stretches, runs = 40.0, 200.0, 100, 1200
+    played = simulate_runs(stretches * interval, interval, WAYS[way], mtbf, runs=runs, seed=1)
     expected = stretches * expected_cycle(interval, WAYS[way], mtbf)
     assert played.wall.mean() == pytest.approx(expected, rel=0.02)
     # Runs are as many as needed to see that: the mean is known to a third of the bound.
-    assert played.wall.std() / np.sqrt(300) < 0.02 / 3 * expected
+    assert played.wall.std() / np.sqrt(runs) < 0.02 / 3 * expected
     assert played.failures.mean() * mtbf == pytest.approx(played.wall.mean(), rel=0.02)
 
 
 @pytest.mark.parametrize("way", CHECKPOINTS)
 def test_an_experiment_played_agrees_with_the_predicted_one(way):
-    run = RUN.set({"run.checkpoint": way, "run.epochs": 40.0})
+    run = RUN.set({"run.checkpoint": way, "run.epochs": 10.0})
     predicted = predict(run).resilience
     played = simulate_failures(
-        run, runs=200, seed=3, step=predicted.work / predicted.prediction.steps
+        run, runs=800, seed=3, step=predicted.work / predicted.prediction.steps
     )
     assert played.work == pytest.approx(predicted.work)
     assert played.wall.mean() == pytest.approx(predicted.expected_time, rel=0.02)
