@@ -28,6 +28,37 @@ def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
     )
 
 
+def add_run(command: argparse.ArgumentParser) -> None:
+    """Add the options of a run: its ranks and folder, where its state is from, and when it is saved."""
+    command.add_argument(
+        "-n",
+        "--ranks",
+        type=int,
+        help="MPI ranks (default: the run's devices and servers; with --resume as many as before)",
+    )
+    command.add_argument("--out", metavar="DIR", help="the run folder (default: a new one)")
+    command.add_argument("--resume", metavar="DIR", help="resume from the snapshot of a run folder")
+    command.add_argument(
+        "--snapshot-every",
+        metavar="N",
+        help="save versions of the state every N steps, or every 'epoch'; see dlhpc snapshots",
+    )
+    command.add_argument(
+        "--from",
+        dest="origin",
+        metavar="RUN@VERSION",
+        help="start from a version of another run (without @VERSION: its newest)",
+    )
+
+
+def folder_of(options: argparse.Namespace) -> str | None:
+    """Return the folder of a new or resumed run, None for a new one. Raises SpecError if both are named."""
+    if options.out and options.resume:
+        raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
+    folder: str | None = options.resume or options.out
+    return folder
+
+
 def read(name: str, changes: Sequence[str]) -> Experiment:
     """Return the experiment of a file, standard input (-) or the catalog, with `changes` (KEY=VALUE) made.
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.commands.experiment import add_experiment, ranks_of, read
+from lib_dlhpc.commands.experiment import add_experiment, add_run, folder_of, ranks_of, read
 from lib_dlhpc.commands.output import add_output, failed, print_result
 from lib_dlhpc.errors import SpecError
 
@@ -13,25 +13,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add `run` to the command line."""
     real = subparsers.add_parser("run", help="train for real, on MPI ranks of this machine")
     add_experiment(real, held=" (default: the one of --resume or --from)")
-    real.add_argument(
-        "-n",
-        "--ranks",
-        type=int,
-        help="MPI ranks (default: the run's devices and servers; with --resume as many as before)",
-    )
-    real.add_argument("--out", metavar="DIR", help="the run folder (default: a new one)")
-    real.add_argument("--resume", metavar="DIR", help="resume from the snapshot of a run folder")
-    real.add_argument(
-        "--snapshot-every",
-        metavar="N",
-        help="save versions of the state every N steps, or every 'epoch'; see dlhpc snapshots",
-    )
-    real.add_argument(
-        "--from",
-        dest="origin",
-        metavar="RUN@VERSION",
-        help="start from a version of another run (without @VERSION: its newest)",
-    )
+    add_run(real)
     add_output(real)
     real.set_defaults(command=_run)
 
@@ -46,9 +28,7 @@ def _run(options: argparse.Namespace) -> int:
     experiment = read(options.experiment or _held(options), options.set)
     ranks = ranks_of(experiment, options.ranks, options.resume)
     predicted, step = on_ranks.check_fits(experiment), step_here(experiment, ranks)
-    if options.out and options.resume:
-        raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
-    folder, found = options.resume or options.out, dict[str, Any]()
+    folder, found = folder_of(options), dict[str, Any]()
     before = counters()
 
     def beside(result: dict[str, Any]) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.commands.experiment import add_experiment, change, ranks_of, read
+from lib_dlhpc.commands.experiment import add_experiment, add_run, change, folder_of, ranks_of, read
 from lib_dlhpc.commands.jobs import energy_of, record
 from lib_dlhpc.commands.output import add_output, failed, print_note, print_result
 from lib_dlhpc.errors import SpecError
@@ -44,19 +44,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         metavar="SITE",
         help="a TOML file with account, modules ..., or one of the catalog",
     )
-    one.add_argument(
-        "-n",
-        "--ranks",
-        type=int,
-        help="MPI ranks (default: the run's devices and servers; with --resume as many as before)",
-    )
-    one.add_argument("--out", metavar="DIR", help="the run folder (default: a new one here)")
+    add_run(one)
     one.add_argument("--time", metavar="T", help="time limit, such as 10min or 2h")
-    one.add_argument("--resume", metavar="DIR", help="resume from the snapshot of a run folder")
-    one.add_argument(
-        "--snapshot-every", metavar="N", help="save versions every N steps, or every 'epoch'"
-    )
-    one.add_argument("--from", dest="origin", metavar="RUN@VERSION", help="start from a version")
     one.add_argument("--account", help="account to charge; overrides the site's")
     one.add_argument("--partition", help="partition or queue; overrides the site's")
     one.add_argument(
@@ -76,8 +65,7 @@ def _submit(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import submit
     from lib_dlhpc.prediction.on_ranks import check_fits
 
-    if options.out and options.resume:
-        raise SpecError("--out and --resume: name one of them; a resumed run stays in its folder.")
+    folder = folder_of(options)
     if not (options.experiment or options.resume):
         raise SpecError("dlhpc submit: name an experiment, or a run folder with --resume.")
     if _is_task(options):
@@ -90,7 +78,6 @@ def _submit(options: argparse.Namespace) -> int:
     ranks = ranks_of(experiment, options.ranks, options.resume)
     check_fits(experiment)
     site, limit = _site(options)
-    folder = options.resume or options.out
     job = submit(
         experiment,
         ranks,
