@@ -4,7 +4,7 @@ import re
 from dataclasses import asdict
 
 import pytest
-from scored import scored
+from published_rows import scored
 
 from lib_dlhpc import load, loads
 from lib_dlhpc.prediction import predict

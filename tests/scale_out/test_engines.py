@@ -84,10 +84,8 @@ class Ends:
 def test_finished_chunks_are_reported_while_work_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.0)
     monkeypatch.setattr(jobs, "PAUSE", 0.0)
-    (tmp_path / "square.py").write_text(LOST)
-    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "once").touch()
-    work, seen = Work("square:chunk", {"once": str(tmp_path / "once")}, 3), []
+    work, seen = Work("lost_chunk:chunk", {"once": str(tmp_path / "once")}, 3), []
     where = place("here", progress=Progress(lambda *found: seen.append(found)))
     assert len(list(results(work, where))) == 3
     assert seen == [(1, 3), (2, 3), (3, 3)]

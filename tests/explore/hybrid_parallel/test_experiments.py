@@ -19,7 +19,9 @@ from lib_dlhpc.explore.hybrid_parallel.charts import (
     Way,
     best_of,
     held_by,
+    memory_state,
     parts_of,
+    terms_state,
 )
 from lib_dlhpc.explore.hybrid_parallel.cosmos import (
     SLABS,
@@ -82,7 +84,7 @@ def test_no_two_parts_of_a_bar_look_alike(looks):
     assert len(found) == len(looks)
 
 
-def test_a_caption_says_which_bars_are_next_to_the_limit_and_which_are_the_ends() -> None:
+def test_a_caption_says_which_bars_are_next_to_the_limit_and_which_are_the_ends():
     held = {"all": {"activations": 20e9}, "half": {"activations": 10e9}, "one": {"driver": 1e9}}
     said = memory_state(held, 16e9)[1]
     assert "2 of 3 fit" in said and "10 GB (half)" in said and "others 20 GB (all)" in said
