@@ -149,6 +149,28 @@ def test_a_state_fills_every_dataset_and_field_of_its_drawing(lesson, drawing):
     fills(drawing, state, DERIVED)
 
 
+# Looks of lines: color, dash and symbol. These tables are of several charts each; their lessons test those together.
+SEVERAL = ("allreduce", "data_parallel", "hybrid_parallel", "io_bottleneck", "labs", "large_batch")
+LOOKS = {
+    f"{lesson}.{name}": looks
+    for lesson, package in LESSONS.items()
+    for name, looks in vars(import_module(f"{package.__name__}.drawings")).items()
+    if isinstance(looks, dict)
+    and all(
+        isinstance(each, tuple) and [*map(type, each)] == [str, list, str]
+        for each in looks.values()
+    )
+    and not (name == "LINES" and lesson in SEVERAL)
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_no_two_lines_of_a_chart_look_alike_without_color(name):
+    looks = LOOKS[name].values()
+    assert len({tuple(dash) for _, dash, _ in looks}) == len(looks)
+    assert len({symbol for *_, symbol in looks}) == len(looks)
+
+
 @pytest.mark.parametrize("name", [*BENCHES, *OTHERS])
 def test_every_position_of_every_control_shows_something_of_its_own(name):
     page = (BENCHES | OTHERS)[name]()

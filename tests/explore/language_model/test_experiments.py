@@ -1,6 +1,5 @@
 """The lesson on language models: every control moves something, causes add up, walls say why, a run reports itself."""
 
-import json
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from lib_dlhpc.explore.language_model.bubbles import (
     simulated_bubble,
 )
 from lib_dlhpc.explore.language_model.bubbles import Setting as Pipe
-from lib_dlhpc.explore.language_model.charts import CAUSES, HATCHED, LINES, causes
+from lib_dlhpc.explore.language_model.charts import CAUSES, HATCHED, causes
 from lib_dlhpc.explore.language_model.experts import Setting as Mixture
 from lib_dlhpc.explore.language_model.here import LAYOUTS, Ran, layouts_here, result_html
 from lib_dlhpc.explore.language_model.here import Setting as Here
@@ -37,7 +36,6 @@ from lib_dlhpc.explore.language_model.sequences import curves, the_sequence
 
 
 def test_nothing_is_said_by_color_alone():
-    assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
     plain = [color for cause, color in CAUSES.items() if cause not in HATCHED]
     assert len(set(plain)) == len(plain)
     plain = [color for part, color in rollouts.PARTS.items() if part not in rollouts.HATCHED]

@@ -1,6 +1,5 @@
 """The lesson on memory: every control moves something, walls stand where they say, a run reports its outcome."""
 
-import json
 from itertools import combinations
 
 import numpy as np
@@ -10,7 +9,7 @@ from patience import PATIENCE
 
 from lib_dlhpc.explore.memory_wall import live as memory_wall_live
 from lib_dlhpc.explore.memory_wall import ways as memory_wall_ways
-from lib_dlhpc.explore.memory_wall.charts import HIGH, KINDS, LABEL, LETTER, LINES, WIDE, thinned
+from lib_dlhpc.explore.memory_wall.charts import HIGH, KINDS, LABEL, LETTER, WIDE, thinned
 from lib_dlhpc.explore.memory_wall.ledger import Setting, fullest, in_time, the_ledger
 from lib_dlhpc.explore.memory_wall.live import (
     Outcome,
@@ -38,8 +37,6 @@ OUTCOME = Outcome(CappedRun("no room"), DONE, AWAY, (4e9, 4e9))
 
 def test_nothing_is_said_by_color_alone():
     assert len({shape for _, shape in KINDS.values()}) == len(KINDS)
-    assert len({json.dumps(dash) for _, dash, _ in LINES.values()}) == len(LINES)
-    assert len({shape for *_, shape in LINES.values()}) == len(LINES)
 
 
 # the ledger -----------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The lesson on split networks: every control moves something, walls stand where they say, laws hold."""
 
-import json
 import re
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from lib_dlhpc.costs import layer_times
 from lib_dlhpc.explore.blocks.live_run import one_step, with_rate
 from lib_dlhpc.explore.blocks.three_ways import terms_html
-from lib_dlhpc.explore.model_parallel import drawings as model_parallel_drawings
 from lib_dlhpc.explore.model_parallel import live
 from lib_dlhpc.explore.model_parallel.cuts import (
     NETWORKS,
@@ -68,19 +66,6 @@ from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
-
-
-@pytest.mark.parametrize(
-    "together",
-    [
-        model_parallel_drawings.PER_MACHINE,
-        model_parallel_drawings.PER_SPLIT,
-        model_parallel_drawings.PER_SCHEDULE,
-    ],
-)
-def test_no_two_lines_of_a_chart_look_alike_without_color(together):
-    assert len({json.dumps(dash) for _, dash, _ in together.values()}) == len(together)
-    assert len({symbol for _, _, symbol in together.values()}) == len(together)
 
 
 def test_the_published_table_holds_four_rows_with_an_error_each():
