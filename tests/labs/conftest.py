@@ -5,6 +5,7 @@ import json
 import sys
 
 import pytest
+from lab_answers import run_cell
 
 
 def module_at(path):
@@ -53,6 +54,18 @@ def starter(repository):
         return found
 
     return source
+
+
+@pytest.fixture(scope="module")
+def started(request, starter):
+    """A function: the scope in which cells with these functions ran, out of the starter of the test file's LAB."""
+
+    def run(*names, **scope):
+        for name in names:
+            run_cell(starter(request.module.LAB, f"def {name}("), scope)
+        return scope
+
+    return run
 
 
 @pytest.fixture

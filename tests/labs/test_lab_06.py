@@ -216,11 +216,9 @@ def test_a_way_that_is_not_needed_is_named(own, solved, monkeypatch, way, ways, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_starter_fails_with_a_useful_message(own, starter, name, monkeypatch):
+def test_the_starter_fails_with_a_useful_message(own, started, name, monkeypatch):
     monkeypatch.setattr(small_run, "available", lambda: False)
-    scope = {}
-    for each in ("state", "activations", "seconds", "choice", "small", "small_peak"):
-        exec(starter(LAB, f"def {each}("), scope)
+    scope = started("state", "activations", "seconds", "choice", "small", "small_peak")
     findings = own.findings(scope, name)
     assert not any(each.right for each in findings if each.law not in (LEGAL,))
     assert "No GPU stores all of" in found(findings, STATE).words

@@ -73,10 +73,8 @@ def test_the_solution_holds(own, solved, name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_starter_fails_with_a_useful_message(own, starter, name):
-    scope = {}
-    for each in ("def rate(", "def batches("):
-        run_cell(starter(LAB, each), scope)
+def test_the_starter_fails_with_a_useful_message(own, started, name):
+    scope = started("rate", "batches")
     findings = own.findings(scope, name)
     assert [each.right for each in findings] == [
         False,

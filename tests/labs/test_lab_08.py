@@ -89,10 +89,8 @@ def test_the_solution_survives_and_leaves_no_version_that_is_not_whole(own, solv
 
 
 @forks
-def test_the_starter_fails_with_a_useful_message(own, starter, tmp_path):
-    scope = {}
-    for each in ("def expected_time(", "def best_interval(", "def choice(", "def save("):
-        run_cell(starter(LAB, each), scope)
+def test_the_starter_fails_with_a_useful_message(own, started, tmp_path):
+    scope = started("expected_time", "best_interval", "choice", "save")
     file = save_cells(scope["save"], tmp_path / "step.py", scope["resume"])
     findings = own.findings(scope, "x", file)
     assert [each.law for each in findings if each.right] == [LEGAL], as_text(findings)

@@ -94,10 +94,8 @@ def test_the_solution_holds(own, solved, names, why):
     assert passed(findings) and len(findings) == 7, as_text(findings)
 
 
-def test_the_starter_fails_with_a_useful_message(own, starter):
-    scope = {}
-    for each in ("fit_messages", "terms", "band", "repaired", "cause"):
-        run_cell(starter(LAB, f"def {each}("), scope)
+def test_the_starter_fails_with_a_useful_message(own, started):
+    scope = started("fit_messages", "terms", "band", "repaired", "cause")
     findings = own.findings(scope, "x")
     assert [each.right for each in findings] == [False] * 3 + [None] * 2 + [False, None]
     for law, words in {

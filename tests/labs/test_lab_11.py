@@ -45,10 +45,8 @@ def test_the_solution_holds_on_a_hidden_service_too(own, solved):
     assert passed(findings) and len(findings) == 15, as_text(findings)
 
 
-def test_the_starter_fails_each_part_with_a_reason(own, starter):
-    scope = {}
-    for name in own.NAMES:
-        run_cell(starter(LAB, f"def {name}("), scope)
+def test_the_starter_fails_each_part_with_a_reason(own, started):
+    scope = started(*own.NAMES)
     for function, law, words in (
         ("cache", "Cache", "too little. Keys, and values too?"),
         ("step", "Prefill", "The weights are read whatever the number of tokens"),

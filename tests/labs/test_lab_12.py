@@ -58,10 +58,8 @@ def test_shards_ring_and_memory_of_the_solution_hold_for_whatever_name(own, solv
         assert passed(findings), as_text(findings)
 
 
-def test_the_starter_fails_with_a_useful_message(own, starter):
-    scope = {"np": np}
-    for words in ("def step(", "def zigzag(", "def memory(", "def choose("):
-        exec(starter(LAB, words), scope)
+def test_the_starter_fails_with_a_useful_message(own, started):
+    scope = started("step", "zigzag", "memory", "choose", np=np)
     findings = own.findings(scope, "x")
     assert not any(each.right for each in findings if each.law != FITS)
     assert "weights in a flat array, not shape" in found(findings, own.SHARDED).words

@@ -65,10 +65,8 @@ def test_the_solution_passes(own, solved, name):
     assert passed(findings) and len(findings) == 13, as_text(findings)
 
 
-def test_the_starter_fails_with_a_useful_message(own, starter):
-    scope = {}
-    for words in ("account", "late_senders", "culprit", "critical_path", "what_if"):
-        run_cell(starter(LAB, f"def {words}("), scope)
+def test_the_starter_fails_with_a_useful_message(own, started):
+    scope = started("account", "late_senders", "culprit", "critical_path", "what_if")
     findings = own.findings(scope, "x")
     assert [each.law for each in findings if each.right] == [what_if_laws.SAME], as_text(findings)
     for law, words in (
