@@ -68,7 +68,7 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
     closed.a_guess_uncovers(GUESSES, 0, before, "it is 11.1 ms", "a factor of 1.8")
 
 
-def test_what_to_try_takes_a_line_and_stays_beside_its_figure(closed: Any, eventually: Any) -> None:
+def test_what_to_try_takes_a_line_and_stays_beside_its_figure(closed, eventually):
     waits = closed.locator(".dlhpc-row.with-figure", has_text="Who waits for whom?")
     end = "row => scrollBy(0, row.getBoundingClientRect().bottom - 0.7 * innerHeight)"
     waits.evaluate(end)

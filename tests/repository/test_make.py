@@ -99,9 +99,7 @@ def test_links_of_the_hand_out_lead_to_what_is_in_it(hand_out):
             assert place in there, (name, link)
 
 
-def test_labs_that_are_given_later_are_left_out(
-    repository: Path, hand_out: dict[str, bytes]
-) -> None:
+def test_labs_that_are_given_later_are_left_out(repository, hand_out):
     shown = subprocess.run(
         ["make", "--dry-run", "student", "LATER=02_overlap 04_pipeline"],
         cwd=repository,
@@ -113,9 +111,7 @@ def test_labs_that_are_given_later_are_left_out(
     assert "labs/02_overlap/checks.py" in hand_out
 
 
-def test_the_hand_out_has_no_solution_and_no_history(
-    repository: Path, hand_out: dict[str, bytes]
-) -> None:
+def test_the_hand_out_has_no_solution_and_no_history(repository, hand_out):
     found = hand_out
     assert {"README.md", "Makefile", "lib_dlhpc/__init__.py"} <= set(found)
     assert any(name.startswith("labs/") and name.endswith(".ipynb") for name in found)

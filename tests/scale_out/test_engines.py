@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-import numpy as np
 import lost_chunk
+import numpy as np
 import pytest
 
 from lib_dlhpc.launch.systems import NAMES

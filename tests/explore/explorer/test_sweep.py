@@ -291,9 +291,9 @@ def test_what_can_be_run_here_is_run_and_the_rest_says_why(section):
 def test_what_is_run_has_the_microbatches_that_were_predicted(monkeypatch):
     run: dict[int, int] = {}
 
-    def begin(experiment: Experiment, ranks: int, folder: Path) -> Finished:
+    def begin(experiment: Experiment, ranks: int, folder: Path) -> Simulated:
         run[int(experiment.strategy.batch)] = int(experiment.strategy.microbatches)
-        return Finished(experiment, ranks, folder)
+        return Simulated(experiment, ranks, folder)
 
     monkeypatch.setattr(sweep_here, "SweepHere", partial(SweepHere, begin=begin, thread=Now))
     section = Sweep()
