@@ -27,7 +27,7 @@ def published_error() -> Layers:
     low = alt.Y("low:Q").scale(domain=domain, nice=False)
     names = ("linear scaling", "LARS", "another rule")
     who = data("points", x=x, y=y, text="words:N")
-    places = {  # none of them lies on a mark
+    places: dict[str, dict[str, Any]] = {  # none of them lies on a mark
         "You 2018": {"align": "right", "dx": -9, "dy": 1},
         "Ying 2018": {"dy": 17},
         "Jia 2018": {"align": "left", "dx": -6, "dy": -11},
