@@ -103,7 +103,8 @@ def test_less_is_saved():
     scores = 8 * 4 * 96 * 96 * (4 + 4 + 1)
     assert none - selective == pytest.approx(5 * scores, rel=0.03)
     residual = build("resnet_cifar", {"depth": 29})
-    assert peak(residual, 4, "full") < 0.6 * peak(residual, 4, "none")
+    # With a batch large enough for its activations to outweigh what convolutions take to compute.
+    assert peak(residual, 8, "full") < 0.6 * peak(residual, 8, "none")
 
 
 def test_backward_retains_nothing():
