@@ -74,6 +74,12 @@ def test_it_is_what_columns_give_in_blocks_of_any_size(
         np.testing.assert_allclose(found[key], expected[key], atol=close * scale, err_msg=key)
 
 
+def test_no_samples_give_no_gradient(of_any_size):
+    found = results("volume", batch=0)
+    assert found["y"].shape == (3, 3, 4, 5, 0) and found["dx"].shape == (2, 3, 4, 5, 0)
+    assert not found["weight"].any() and not found["bias"].any()
+
+
 def test_gradients_one_at_a_time_are_those_of_both(of_any_size):
     one, inputs = bench(network("odd")), inputs_of(network("odd"), 2)
     dy = np.random.default_rng(1).normal(size=one.forward(inputs).shape)

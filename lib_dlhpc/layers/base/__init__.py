@@ -5,5 +5,6 @@ saved.py                   Context, Saved: state of a pass, and the layout of ar
 arena.py, arena_plan.py    planned, reused memory
 slices.py                  a rank's part of a partitioned tensor
 windows.py                 windows that slide over space: their outputs, and taps
+minimal.py                 convolutions of kernel 3 with fewer multiplications
 elementwise.py, masks.py   in-place layers, random masks
 """

@@ -27,9 +27,8 @@ from lib_dlhpc.layers.base.kind import Layer
 from lib_dlhpc.layers.base.saved import Array, Saved
 from lib_dlhpc.layers.base.windows import Block, Tap, blocks, taps
 
-CACHE = (
-    3 * 1024 * 1024
-)  # bytes of a block of tiles, B' x and A y together: calls cost more than misses of L2
+# Bytes of a block of tiles, of inputs and outputs together: more than L2 holds, as calls cost more than its misses.
+CACHE = 3 * 1024 * 1024
 G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
 
