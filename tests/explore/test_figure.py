@@ -100,7 +100,7 @@ def luminance(parts: list[float]) -> float:
 def test_words_in_the_color_of_a_line_can_be_read(color, scheme):
     style = (room.HERE / "static" / "figure.css").read_text(encoding="utf-8")
     theme = next(serve.HERE.rglob("theme.css")).read_text(encoding="utf-8")
-    (share,) = re.findall(rf'text\[fill="{color}"\].*srgb, {color} (\d+)%, var\(--dl-ink', style)
+    (share,) = re.findall(rf'\[fill="{color}"\].*srgb, {color} (\d+)%, var\(--i\)', style)
     ink, card, paper = (
         channels(re.findall(rf"--dl-{name}: (#\w{{6}})", theme)[scheme])
         for name in ("ink", "card", "paper")

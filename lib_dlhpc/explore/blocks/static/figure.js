@@ -1,15 +1,15 @@
 // A chart that stays: the drawing goes over once, afterwards only columns of numbers.
 //
-// One Vega view per place on the page.  A change marks the view stale, the next animation frame brings
-// it up to date.  At most one run is in flight, and the last run always shows the newest state.
+// One Vega view per place. A change marks it stale, the next animation frame brings it up to date; one run is in
+// flight at most, and the last shows the newest state.
 
 const RUNTIME_EVENT = "dlhpc-vega"; // sent by the Vega bundle once it is there
 const LINE = 20; // px: words that take more height than this are turned
 const PATIENCE = 30_000; // ms to wait for it
 const REST = 200; // ms without a change before charts out of sight follow
-const NARROW = 480; // px: below, names of lines stand in the legend, and their room goes to the lines
+const NARROW = 480; // px: below, names of lines stand in the legend
 const MARGIN = 24; // px: what is left of it, for half of the last number of the axis
-const NAMES = 90, STEP = 38; // px: below NARROW, names of rows that need more room are above their bars, each this high
+const NAMES = 90, STEP = 38; // px: below NARROW, wider names of rows are above their bars, each this high
 
 export function vega() {
   if (globalThis.dlhpcVega) return Promise.resolve(globalThis.dlhpcVega);
@@ -44,7 +44,7 @@ function shown(value) {
         Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3) ? "scientific" : "standard" });
 }
 
-// The same numbers as a table, for those who cannot or do not want to read them off the chart.
+// The same numbers as a table, for who cannot read them off the chart.
 function table(data, headings) {
   return Object.entries(headings ?? {}).filter(([name]) => data[name]).map(([name, columns]) => {
     const head = element("tr", {}, ...Object.values(columns).map((text) => element("th", { scope: "col" }, text)));
@@ -59,7 +59,7 @@ const SYMBOLS = { // paths around (11, 7)
   cross: "M9.5 3h3v2.5h2.5v3h-2.5v2.5h-3v-2.5h-2.5v-3h2.5z", "triangle-up": "M11 2l5 9h-10z", "triangle-down": "M11 12l5 -9h-10z",
 };
 
-// What a color, a dash, a symbol or hatching means: [{ label, color, dash, shape, opacity, hatched }], wrapped as the page is wide.
+// A legend: [{ label, color, dash, shape, opacity, hatched }], wrapped as the page is wide.
 function legend(entries) {
   const list = element("ul", { class: "dlhpc-key" });
   list.innerHTML = entries.map(({ color = "currentColor", dash, shape, opacity = 1, hatched }) => {
@@ -115,7 +115,7 @@ function spread(places) {
   }
 }
 
-// Hatching for drawings: `fill: "url(#dlhpc-hatch)"` over what is pale, and dark on a dark page, too, over a color.
+// Hatching: url(#dlhpc-hatch) over what is pale, -on over a color, dark on a dark page, too.
 function patterns() {
   const holder = element("div", { class: "dlhpc-patterns", "aria-hidden": "true" });
   const pattern = ([over, ink]) => `<pattern id="dlhpc-hatch${over}" width="6" height="6" patternUnits="userSpaceOnUse"
@@ -143,7 +143,7 @@ function render({ model, el }) {
   const headings = about.table;
   const renderer = about.renderer ?? "svg";
 
-  // Vega puts a role of its own on the element it draws in: that is the inner one.
+  // Vega gives the element it draws in a role: the inner one.
   const ground = element("div", { "aria-hidden": "true" });
   const plot = element("div", { class: "dlhpc-plot", role: "img", tabindex: "0" }, ground);
   plot.style.minHeight = typeof spec.height === "number" ? `${spec.height}px` : "";
@@ -181,20 +181,17 @@ function render({ model, el }) {
   const narrow = () => Boolean(about.ends || named) && width > 0 && width < NARROW;
   let above = false; // whether the view was made with the names of rows above them
 
-  // What the data do not have needs no explanation; what they had once keeps its place, so that nothing jumps. Behind a
-  // cover all is explained: what there is may be the answer.
+  // What the data have, or had once: nothing jumps. Behind a cover all: what there is may be the answer.
   const had = new Set();
-  function present(entries) {
-    if (!entries.every(({ value }) => had.has(value))) {
-      const columns = Object.values(model.get("data")).flatMap(Object.values);
-      for (const words of columns.filter(([first]) => typeof first === "string")) words.forEach((word) => had.add(word));
-    }
-    const some = entries.filter(({ value }) => had.has(value));
-    return some.length && !plot.closest(".dlhpc-stage.covered") ? some : entries;
+  function present(all) {
+    const columns = Object.values(model.get("data")).flatMap(Object.values);
+    for (const words of columns.filter(([one]) => one?.at)) words.forEach((word) => had.add(word));
+    const some = all.filter(({ value }) => had.has(value));
+    return some.length && !plot.closest(".covered") ? some : [...all];
   }
 
   function explain() { // what is in a drawing may change with its data: a dataset "key" says it then
-    const found = about.legend ? [...present(about.legend)] : rows(model.get("data").key ?? {});
+    const found = about.legend ? present(about.legend) : rows(model.get("data").key ?? {});
     if (narrow() && about.ends) {
       for (const { line, words } of rows(model.get("data").ends ?? {})) found.push({ ...about.ends.find(({ label }) => label === line), label: words });
     }
@@ -299,7 +296,7 @@ function render({ model, el }) {
     return found ? source(found) : name;
   };
 
-  // Words that a narrow page would cut off are moved into the drawing, and names that would overlap apart, once it rests.
+  // Words that a narrow page cuts off move into the drawing, and names that overlap apart, once it rests.
   function settle() {
     uncover();
     const room = plot.getBoundingClientRect(), texts = [...plot.querySelectorAll("svg text")];
@@ -321,7 +318,7 @@ function render({ model, el }) {
     return view && !gone && (plot.dataset.serial !== String(model.get("serial")) || view.width() !== inner());
   }
 
-  // What nobody sees can wait until the controls rest; what is seen comes with the next frame.
+  // What is not seen waits until the controls rest.
   function wake() {
     clearTimeout(later);
     if (running || gone) return;
