@@ -73,8 +73,7 @@ def as_text(
 
     bands: (low, high) s of "one step" and of terms, by name, where it is known what they may be off by.
     """
-    known = bands or {}
-    e = prediction.experiment
+    known, e = bands or {}, prediction.experiment
     step = float(prediction.step_time)
     low, high = (show(float(bound), "s") for bound in prediction.step_time_bounds)
     each = "replica" if e.strategy.replica > 1 else "device"
