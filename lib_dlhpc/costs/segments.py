@@ -1,6 +1,7 @@
 """The segments of layers that activation recomputation recomputes, and what it stores to do so."""
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -67,6 +68,18 @@ def _read(layers: tuple[Layer, ...], first: int, stop: int) -> tuple[int, ...]:
     masks = (at for at in range(first, stop) if layers[at].mask_bytes)
     last = max((*repeated(layers, first, stop, set()), *masks), default=first - 1)
     return tuple(range(first, last + 1))
+
+
+def surely_repeated(model: Model) -> tuple[int, ...]:
+    """Return which layers an early stop repeats wherever a stage that has them ends."""
+    found = segments(model, EARLY_STOP)
+    ends = sorted({*cut_points(model), *(each.stop for each in found)})
+    return tuple(
+        at
+        for each in found
+        for at in each.repeated
+        if _read(model.layers, at, ends[bisect_right(ends, at)])
+    )
 
 
 def cut_points(model: Model) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ microbatch, of which the k-th keeps n_k when it begins its first backward pass; 
     memory >= [A / (a + max n) + B min n / (a + min n)] / sum of 1 / (a + n_k)
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -40,7 +40,7 @@ from lib_dlhpc.costs.groups import collective, spread
 from lib_dlhpc.costs.instruction_prices import collective_cost
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.power import clocked, drawn
-from lib_dlhpc.costs.segments import BLOCK
+from lib_dlhpc.costs.segments import BLOCK, surely_repeated
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.costs.wire_format import is_cast
@@ -53,7 +53,8 @@ from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import Collective, Move, Program, work_of
 from lib_dlhpc.program.instructions import NARROW, SAMPLES, WIDE
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import FORWARD, LIGHT
+from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.strategy import EARLY_STOP, FORWARD, LIGHT
 
 Floats = NDArray[np.float64]
 LONGEST = 1e15  # B: no message takes less for each byte
@@ -204,9 +205,7 @@ class _Passes:
             apart = self._apart(variant, len(model.layers))
             cut = cut_of(model, int(self.experiment.strategy.tensor_pieces))
             each = compute.layer_activities(model, device, self.samples, precision, apart, cut)
-            # Of light recomputation a stage that ends behind an output spares it: the next stage stores its message.
-            light = self.experiment.strategy.recompute == LIGHT
-            again = () if light else template.repeated
+            again = _least_repeated(model, self.experiment.strategy.recompute, template.repeated)
             rows = [
                 [self.scale[:, 0] * t.sum(axis=-1) for t in (*one, one[0][:, again])]
                 for one in (*each[:2], compute.total(each))
@@ -220,7 +219,7 @@ class _Passes:
         """Return the least B of a sample that a variant stores; 0 where that depends on how stages are cut."""
         one, variants = self.experiment, range(len(self.chunk.backward.variants))
         how, blocks = one.strategy.recompute, any(BLOCK.match(x.name) for x in one.model.layers)
-        if how == "full" and not blocks:
+        if how in ("full", EARLY_STOP) and not blocks:
             return 0.0
         held = (chain(one, variant)[0][0] for variant in variants)
         return min(stored_bytes(part, int(self.size), how) for part in held)
@@ -262,6 +261,13 @@ class _Passes:
             cost = collective_cost(what.goal, sent, net, what.algorithm)
             self._known[key] = np.broadcast_to(cost.total, self.samples.shape)
         return self._known[key]
+
+
+def _least_repeated(model: Model, how: str, repeated: Sequence[int]) -> Sequence[int]:
+    """Return the layers that are recomputed wherever stages are cut: a stage that ends behind an output may spare it."""
+    if how == LIGHT:  # the next stage stores the message
+        return ()
+    return surely_repeated(model) if how == EARLY_STOP else repeated
 
 
 def _exchanges(experiment: Experiment, combinations: Space, weights: Floats) -> list[Floats]:

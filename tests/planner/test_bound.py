@@ -102,6 +102,34 @@ RUNS = {
         {"devices_per_node": 4, "batch": 4},
         {"recompute": ["light"], "spatial": [1], "tensor": [1], "zero": [0]},
     ),
+    "early stop, alike stages": (  # each of which stops earlier than all layers in one
+        {
+            "family": "sequential",
+            "input": [512],
+            "layers": [*({"kind": "dense", "features": 512}, {"kind": "relu"})] * 8,
+        },
+        {"name": "h100-pod", "jitter": 0.0, "intra_node": {"latency": 0.0, "bandwidth": 1e30}},
+        {"devices_per_node": 4, "batch": 4096, "optimizer": "sgd"},
+        {"recompute": ["early-stop"], "tensor": [1], "zero": [0]},
+    ),
+    "early stop": (
+        {**GPT},
+        "h100-pod",
+        {"batch": 4, "precision": "bf16", "loss": "separate"},
+        {"recompute": ["early-stop"]},
+    ),
+    "gathered keys": (
+        {**GPT},
+        "h100-pod",
+        {"batch": 4, "precision": "bf16", "context_exchange": "gather"},
+        {"context": [1, 2, 4]},
+    ),
+    "wide wire": (
+        {**GPT, "hidden": 1024},
+        "summit",
+        {"nodes": 4, "batch": 4, "precision": "bf16", "wire": "fp32"},
+        {"shards": [0, 2], "zero_unit": ["block", "layer"]},
+    ),
     "copies by node": (
         {**MIXTURE},
         {"name": "selene", "nics": 1},
