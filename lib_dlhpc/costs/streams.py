@@ -46,19 +46,19 @@ def loss_bytes(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 def kept_for_loss(layer: Layer, size: int) -> int:
     """Return the bytes of a sample that the loss of a layer of logits stores; size: bytes of an element."""
-    each = size if loss_of(layer) == ONE_KERNEL else LOGIT
+    each = size if loss_of(layer) == ONE_KERNEL else max(size, LOGIT)
     return each * prod(layer.output_shape)
 
 
 def held_by_loss(layer: Layer, size: int) -> int:
     """Return the bytes of a sample that the loss of a layer of logits holds at its peak, with their gradients."""
-    way, narrow = loss_of(layer), size if size < LOGIT else 0
+    way, wide, narrow = loss_of(layer), max(size, LOGIT), size if size < LOGIT else 0
     if way == ONE_KERNEL:
         each = 2 * size
     elif way == SEPARATE:
-        each = LOGIT * (ARRAYS_OF_PARTS if _in_parts(layer) else ARRAYS) + narrow
+        each = wide * (ARRAYS_OF_PARTS if _in_parts(layer) else ARRAYS) + narrow
     else:
-        each = LOGIT + narrow
+        each = wide + narrow
     return each * prod(layer.output_shape)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import LIGHT, PER_OP
+from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP
 
 # Cost of an element-wise layer, which is memory-bound, in FLOP per element that it reads or writes.
 FLOP_PER_ELEMENT = 30
@@ -203,7 +203,7 @@ class Room:
         size = ELEMENT_BYTES[strategy.precision]
         sums = _sums(model, strategy.recompute)[:, at]  # up to each edge
         self.states = (STATE_BYTES[strategy.precision] * sums[0] + size * sums[1]) / strategy.tensor
-        if strategy.recompute == "full" or strategy.offload != "none":
+        if strategy.recompute in ("full", EARLY_STOP) or strategy.offload != "none":
             self.keeps = np.zeros(len(at))
         else:
             kept = (size * sums[2] + sums[3]) / ranks

@@ -264,7 +264,7 @@ class _Passes:
 
 
 def _least_repeated(model: Model, how: str, repeated: Sequence[int]) -> Sequence[int]:
-    """Return the layers that are recomputed wherever stages are cut: a stage that ends behind an output may spare it."""
+    """Return the layers that are recomputed wherever stages are cut: one that ends behind an output may spare it."""
     if how == LIGHT:  # the next stage stores the message
         return ()
     return surely_repeated(model) if how == EARLY_STOP else repeated

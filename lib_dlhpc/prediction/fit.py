@@ -17,7 +17,7 @@ from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.prediction.what_if import alone
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import Strategy
+from lib_dlhpc.spec.strategy import EARLY_STOP, Strategy
 
 ORDERS = ("step_time", "device_hours")
 MOST = 400  # predictions
@@ -127,7 +127,7 @@ def _combined(
 
 
 def _recompute(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
-    if experiment.strategy.recompute == "full":
+    if experiment.strategy.recompute in ("full", EARLY_STOP):  # which store the same
         return
     attention = any(layer.traits.selective for layer in experiment.model.layers)
     if attention and experiment.strategy.recompute == "none":

@@ -5,10 +5,11 @@ from split_runs import GPT, split
 
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stored_activations import reads_input, reads_output, stored_bytes
-from lib_dlhpc.layout import parts
+from lib_dlhpc.layout import chain, parts
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.fit import ways_to_fit
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.experiment import Experiment, read_model
 
 LLAMA = {
     "family": "llama",
@@ -58,3 +59,35 @@ def test_it_stores_what_full_recomputation_stores_in_less_time():
     stored = [stored_bytes(parts(run, 0)[0], 2, run.strategy.recompute) for run in (full, early)]
     assert stored[0] == stored[1]
     assert 0 < predict(early).recomputation < predict(full).recomputation
+
+
+def test_stages_are_cut_as_with_full_recomputation():
+    """Activations of no stage are held, so all fit: there is no reason to cut unequal stages."""
+    big = {
+        "family": "gpt",
+        "layers": 16,
+        "hidden": 4096,
+        "heads": 32,
+        "sequence": 2048,
+        "vocabulary": 32000,
+    }
+    own = {
+        "devices_per_node": 8,
+        "pipeline": 4,
+        "microbatches": 16,
+        "zero": 1,
+        "fused_attention": "off",
+    }
+    own |= {"batch": 16, "precision": "bf16", "optimizer": "adam"}
+    device = {"name": "selene", "device": {"memory": 28e9}}
+    cuts = [
+        [len(part.model.layers) for held in chain(run) for part in held]
+        for how in ("full", "early-stop")
+        for run in [Experiment(model=big, machine=device, strategy={**own, "recompute": how})]
+    ]
+    assert cuts[0] == cuts[1]
+
+
+def test_full_recomputation_is_no_way_to_fit():
+    run = split(LLAMA, recompute="early-stop", precision="bf16")
+    assert all("strategy.recompute" not in way.changes for way in ways_to_fit(run))

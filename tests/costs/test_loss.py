@@ -18,6 +18,9 @@ KEPT = {("in-place", 2): 4, ("separate", 2): 4, ("fused", 2): 2}
 PEAK = {("in-place", 2): 6, ("separate", 2): 14, ("fused", 2): 4}
 KEPT |= dict.fromkeys(((way, 4) for way in LOSSES), 4)
 PEAK |= {("in-place", 4): 4, ("separate", 4): 12, ("fused", 4): 8}
+KEPT |= dict.fromkeys(((way, 8) for way in LOSSES), 8)
+PEAK |= {("in-place", 8): 8, ("separate", 8): 24, ("fused", 8): 16}
+PRECISION = {2: "bf16", 4: "fp32", 8: "fp64"}
 
 
 def run_of(way, **ways):
@@ -26,12 +29,20 @@ def run_of(way, **ways):
 
 @pytest.mark.parametrize(("way", "size"), PEAK, ids=str)
 def test_the_arrays_of_logits_are_those_of_the_kernels(way, size):
-    part = parts(run_of(way, precision="bf16" if size == 2 else "fp32"), 0)[0]
+    part = parts(run_of(way, precision=PRECISION[size]), 0)[0]
     (at,) = (at for at, layer in enumerate(part.model.layers) if is_logits(layer))
     others = stored_bytes(part, size) - KEPT[way, size] * LOGITS
-    assert others == stored_bytes(parts(run_of(IN_PLACE), 0)[0], size) - 4 * LOGITS
+    assert (
+        others == stored_bytes(parts(run_of(IN_PLACE), 0)[0], size) - KEPT[IN_PLACE, size] * LOGITS
+    )
     inputs = size * 32 * 64  # the gradient of what the last product reads
     assert backward_bytes(part, size)[at] == others + PEAK[way, size] * LOGITS + inputs
+
+
+def test_logits_of_64_bits_take_twice_those_of_32():
+    runs = {size: parts(run_of(IN_PLACE, precision=PRECISION[size]), 0)[0] for size in (4, 8)}
+    held = {size: max(backward_bytes(part, size)) for size, part in runs.items()}
+    assert held[8] == 2 * held[4]
 
 
 def test_parts_of_logits_have_one_more_array_in_separate_kernels():
