@@ -1,7 +1,7 @@
 """Gradients exchanged in another format: each bucket is cast before its exchange, and back after it.
 
-Where replicas shard the sums, these stay as they arrive. Casts belong to the exchange: they take their turn on its
-stream, and overlap computation as it does.
+Where replicas shard the sums, these stay as they arrive, also for the sum with other copies of a shard. Casts belong to
+the exchange: they take their turn on its stream, and overlap computation as it does.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> l
     element = compute.BYTES[experiment.strategy.precision]
     found: list[Instruction] = []
     for each in instructions:
-        if isinstance(each, Collective) and each.of == WIRE:
+        if isinstance(each, Collective) and each.of == WIRE and each.group != "copies":
             size = each.elements * element
             if is_scaled(experiment.strategy):
                 found += _scale(each, float(search_time(experiment, size)), element)

@@ -157,9 +157,10 @@ def test_what_is_no_allreduce_of_gradients_is_refused(other, message):
 
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("zero", [1, 2, 3])
-def test_sharded_sums_are_exchanged_and_kept_in_32_bits(zero, overlap):
-    """Each bucket is cast before its reduce-scatter, to twice the bytes; what arrives is not cast back."""
-    run = run_of(precision="bf16", wire="fp32", zero=zero, overlap=overlap)
+@pytest.mark.parametrize("shards", [0, 2])
+def test_sharded_sums_are_exchanged_and_kept_in_32_bits(shards, zero, overlap):
+    """Each bucket is cast before its reduce-scatter, to twice the bytes; what arrives is not cast, here or back."""
+    run = run_of(precision="bf16", wire="fp32", zero=zero, overlap=overlap, shards=shards)
     found, prices = instructions(run)
     sums = [at for at, each in enumerate(found) if getattr(each, "goal", "") == "reduce_scatter"]
     assert len(sums) > 2
