@@ -11,9 +11,11 @@ def check_wire(strategy: Strategy) -> None:
     s = strategy
     if s.wire == SAME:
         return
+    sharded = np.any(np.greater(s.zero, 0)) and not widens(s)
+    unsharded = "0" if s.precision == "fp64" else "0; or strategy.wire = 'fp32'"
     for name, wrong, legal in (
         ("update", s.update != "synchronous", "'synchronous'"),
-        ("zero", np.any(np.greater(s.zero, 0)) and not widens(s), "0; or strategy.wire = 'fp32'"),
+        ("zero", sharded, unsharded),
         ("experts", np.any(np.greater(s.experts, 1)), "1"),
         ("offload", s.offload == "all", "'none', 'activations'"),
     ):

@@ -155,6 +155,11 @@ def test_what_is_no_allreduce_of_gradients_is_refused(other, message):
         run_of(wire="fp16", **other)
 
 
+def test_fp32_is_not_offered_where_it_is_refused():
+    with pytest.raises(SpecError, match="strategy.zero = 1 is not legal, but 0.$"):
+        run_of(precision="fp64", wire="fp32", zero=1)
+
+
 @pytest.mark.parametrize("overlap", [True, False])
 @pytest.mark.parametrize("zero", [1, 2, 3])
 @pytest.mark.parametrize("shards", [0, 2])
