@@ -269,7 +269,7 @@ def _gathered(strategy: Strategy, model: Model) -> float:
 def _two(current: Sequence[float], following: Sequence[float]) -> float:
     """Return the most that an entry and the one after it take."""
     return max(
-        (one + more for one, more in zip(current, [*following[1:], 0], strict=True)), default=0.0
+        (one + more for one, more in zip(current, [*following, 0][1:], strict=True)), default=0.0
     )
 
 

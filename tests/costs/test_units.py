@@ -92,3 +92,11 @@ def test_buffers_hold_a_unit_and_the_next_not_the_largest_twice(wire):
     gathered = 2 * (sizes[2] + sizes[1])
     in_flight = {"same": 2, "fp32": 4}[wire] * sizes[2] + 2 * sizes[1]  # the next is being filled
     assert found == gathered + in_flight
+
+
+@pytest.mark.parametrize("zero_unit", ZERO_UNITS)
+def test_a_stage_without_weights_gathers_none(zero_unit):
+    layers = [{"kind": "dense", "features": 64}, *[{"kind": "relu"}] * 3]
+    model = {"family": "sequential", "input": [64], "layers": layers}
+    run = split(model, pipeline=4, data=2, microbatches=4, zero=3, zero_unit=zero_unit)
+    assert predict(run).memory["communication buffer"] > 0

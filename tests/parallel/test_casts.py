@@ -156,7 +156,7 @@ def test_what_is_no_allreduce_of_gradients_is_refused(other, message):
 
 
 def test_fp32_is_not_offered_where_it_is_refused():
-    with pytest.raises(SpecError, match="strategy.zero = 1 is not legal, but 0.$"):
+    with pytest.raises(SpecError, match=r"strategy.zero = 1 is not legal, but 0\.$"):
         run_of(precision="fp64", wire="fp32", zero=1)
 
 
