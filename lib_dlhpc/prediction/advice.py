@@ -202,13 +202,19 @@ def _save(p: Breakdown, apply: Apply) -> Generator[None, None, Advice | None]:
     lost = 1 - float(p.time_to_train) / run_time(p)
     if p.experiment.run.checkpoint_interval or lost < MUCH:
         return None
-    found = yield from _best(p, apply, _checkpoints(p.experiment), _if_it_fits(run_time))
-    if not found:
-        return None
-    label, changes, best = found
+
+    def rank(there: Breakdown) -> float | None:
+        return run_time(there) if fits(there) and not endless(there) else None
+
+    found = yield from _best(p, apply, _checkpoints(p.experiment), rank)
     part = f"{lost:.0%}" if lost < 0.995 else "nearly all"
-    words = f"Failures take {part} of the run: each restarts it from the beginning. Try: {label}."
-    return Advice(f"{words} It then takes {format_quantity(run_time(best), 's')}.", label, changes)
+    words = f"Failures take {part} of the run: each restarts it from the beginning."
+    if not found:
+        none = f"{words} No checkpoint here is known to help: fewer nodes fail less often."
+        return Advice(none, "", {}) if endless(p) else None
+    label, changes, best = found
+    words = f"{words} Try: {label}. It then takes {format_quantity(run_time(best), 's')}."
+    return Advice(words, label, changes)
 
 
 def _checkpoints(e: Experiment) -> Iterator[tuple[str, Changes]]:

@@ -8,6 +8,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.advice import INTERVALS, WORTH, advise, fits, moves, run_time
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.prediction.what_if import what_if
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity
 
 RUNS = [run.name for run in replays()]
@@ -109,6 +110,24 @@ def test_a_long_run_without_checkpoints_is_advised_to_write_them():
         for tier in moved.machine.storage:
             other = {"run.checkpoint_interval": interval, "storage.tier": tier}
             assert run_time(predict(what_if(moved, other))) >= run_time(then)
+
+
+@pytest.mark.parametrize(
+    "machine", [{"name": "selene", "node_mtbf": 30.0}, {"name": "laptop", "node_mtbf": 3600.0}]
+)
+def test_a_run_that_no_checkpoint_ends_is_advised_none(machine):
+    """Nodes fail each two seconds, or there is no storage: a time of 1e132 years is no advice."""
+    nodes = 16 if machine["name"] == "selene" else 1
+    run = Experiment(
+        model="resnet50",
+        dataset="imagenet",
+        machine=machine,
+        strategy={"nodes": nodes},
+        run={"epochs": 90},
+    )
+    advice = advise(predict(run))
+    assert not advice.changes
+    assert "Failures take nearly all" in advice.words and "No checkpoint" in advice.words
 
 
 def test_with_checkpoints_or_rare_failures_the_step_is_what_is_shortened():
