@@ -27,7 +27,7 @@ microbatch, of which the k-th keeps n_k when it begins its first backward pass; 
     memory >= [A / (a + max n) + B min n / (a + min n)] / sum of 1 / (a + n_k)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -263,7 +263,9 @@ class _Passes:
         return self._known[key]
 
 
-def _least_repeated(model: Model, how: str, repeated: Sequence[int]) -> Sequence[int]:
+def _least_repeated(
+    model: Model, how: str, repeated: NDArray[np.intp]
+) -> NDArray[np.intp] | tuple[int, ...]:
     """Return the layers that are recomputed wherever stages are cut: one that ends behind an output may spare it."""
     if how == LIGHT:  # the next stage stores the message
         return ()
