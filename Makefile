@@ -74,8 +74,12 @@ test-extras: .venv-extras/.ready ## run the tests beside PyTorch, JAX, transform
 notebooks: $(READY) ## execute the modules anew and store their outputs (needs Chromium)
 	$(BIN)/python modules/store.py $(ARGS)
 
+LABS = $(sort $(notdir $(wildcard labs/[0-9]*)))
+UNKNOWN = $(filter-out $(LABS),$(LATER))
+
 # Tests hold solutions as well. A copy of the last commit, without history: what is not committed is not in it.
 student: ## build/student.tar.gz, the hand-out: no instructor_notes, tests or history (LATER="02_overlap" leaves labs out)
+	$(if $(UNKNOWN),$(error LATER: there is no lab $(UNKNOWN), only $(LABS)))
 	@mkdir -p build
 	git archive --format=tar.gz --prefix=lib_dlhpc/ --output=build/student.tar.gz HEAD -- . \
 	    ':(exclude)instructor_notes' ':(exclude)tests' ':(exclude).ci' $(foreach lab,$(LATER),':(exclude)labs/$(lab)')

@@ -111,6 +111,14 @@ def test_labs_that_are_given_later_are_left_out(repository, hand_out):
     assert "labs/02_overlap/checks.py" in hand_out
 
 
+@pytest.mark.parametrize("name", ["02", "labs/02_overlap", "2_overlap"])
+def test_a_lab_that_is_not_there_is_not_left_out_in_silence(repository, name):
+    given = ["make", "--dry-run", "student", f"LATER=04_pipeline {name}"]
+    shown = subprocess.run(given, cwd=repository, capture_output=True, text=True, check=False)
+    assert shown.returncode and "git archive" not in shown.stdout
+    assert f"there is no lab {name}, only 01_data_parallel_step 02_overlap" in shown.stderr
+
+
 def test_the_hand_out_has_no_solution_and_no_history(repository, hand_out):
     found = hand_out
     assert {"README.md", "Makefile", "lib_dlhpc/__init__.py"} <= set(found)
