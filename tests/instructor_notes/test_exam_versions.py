@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from exam_numbers import given
 
+from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.teaching.numbers import on_page, printed, value
 from lib_dlhpc.teaching.questions import exam
 
@@ -348,6 +349,13 @@ def test_06_large_batch_lars(questions):
     is_right(questions, name, "sum for mean", lambda ranks, g, rate: ranks * g * rate, *shared)
     layer = "|w| = {}", "rate {}, trust", "trust {}, no"
     is_right(questions, name, "first step", lambda w, rate, trust: w * rate * trust, *layer)
+
+
+def test_the_memory_bound_layers_are_layers_and_of_the_kinds_of_the_right_option(questions):
+    (asked,) = (each for each in questions("01_one_step") if each.name == "memory-bound layers")
+    named = re.match(r"They are (.*?):", asked.because)[1].split(", ")
+    kinds = {layer.name: layer.kind for layer in read_model("lenet5").layers}
+    assert {kinds[name] for name in named} == {"tanh", "avg_pool"}
 
 
 def test_the_limit_of_packed_images_follows_from_the_text(questions):
