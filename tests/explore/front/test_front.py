@@ -2,6 +2,7 @@
 
 import json
 import re
+from statistics import median
 
 import pytest
 
@@ -109,6 +110,13 @@ def test_every_published_row_is_in_the_page():
     known = {name for name, found in standings().items() if found.status == "scored"}
     assert set(re.findall(r'<tr id="([^"]+)">', text)) == known
     assert f"of {len(known)} published results" in text
+    errors = [abs(row.error) for row in validate()]
+    for name, words in {
+        "within 10%": f"{sum(error <= 0.1 for error in errors) / len(errors):.0%}",
+        "median error": f"{median(errors):.1%}",
+        "off by over 25%": sum(error > 0.25 for error in errors),
+    }.items():
+        assert f"<dt>{name}</dt><dd>{words}</dd>" in text
     assert f"Start: one step, {course.PATH[0].minutes} min" in text
     assert text.count("</small></th>") == len(known) and "https://arxiv.org/abs/1706.02677" in text
     for identity, *_ in rows:
