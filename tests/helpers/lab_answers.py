@@ -31,7 +31,7 @@ def cells_of(
     for each in functions:
         source = inspect.getsource(getattr(solved, each))
         for old, new in changes if each == function else ():
-            assert old in source, old
+            assert source.count(old) == 1, old
             source = source.replace(old, new)
         run_cell(source, scope)
     return scope

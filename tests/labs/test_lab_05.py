@@ -136,7 +136,7 @@ def test_other_correct_solutions_pass(own, solved, function, changes):
         ),
         (
             "rows_forward",
-            [("return ", "[].pop()\n    return ")],
+            [("return layer", "[].pop()\n    return layer")],
             "ROWS_Y",
             "stopped with IndexError",
         ),
