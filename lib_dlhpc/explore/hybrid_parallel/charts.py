@@ -22,6 +22,7 @@ TERMS = {
     "input stall": palette.INPUT,
 }
 HATCHED = ("pipeline bubble", "waiting", "recomputation")  # a device is idle, or computes anew
+NONE = "No layout is possible."
 HELD = {
     "activations": palette.FORWARD,
     "weights and state": palette.BACKWARD,
@@ -109,7 +110,7 @@ def held_by(step: Breakdown) -> dict[str, float]:
 def terms_state(rows: Rows) -> State:
     """Seconds of a step by part, for each combination, the first the chosen one."""
     if not rows:
-        return stacks(rows, TERMS, "s"), "No layout is possible."
+        return stacks(rows, TERMS, "s"), NONE
     sums = {row: sum(values.values()) for row, values in rows.items()}
     least, longest = (pick(sums, key=sums.__getitem__) for pick in (min, max))
     name, first = next(iter(rows.items()))
@@ -139,13 +140,15 @@ def memory_state(rows: Rows, capacity: float) -> State:
 
 def _fitting(sums: Mapping[str, float], capacity: float) -> str:
     """Return how many of some combinations fit, and the two next to the limit, in words."""
+    if not sums:
+        return NONE
     show, fit = amount("B"), {row: size for row, size in sums.items() if size <= capacity}
-    over = {row: size for row, size in sums.items() if row not in fit}
-    ends, others = [], "others" if fit else "bars takes"
+    over, ends = [row for row in sums if row not in fit], []
     if fit:
         row = max(fit, key=fit.__getitem__)
-        ends.append(f"the fullest of them takes {show(fit[row])} ({row})")
+        ends.append(f"the largest that fits takes {show(fit[row])} ({row})")
     if over:
-        row = min(over, key=over.__getitem__)
-        ends.append(f"the least of the {others} {show(over[row])} ({row})")
+        row = min(over, key=sums.__getitem__)
+        which = "smallest that does not" if fit else "smallest"
+        ends.append(f"the {which} takes {show(sums[row])} ({row})")
     return f"{len(fit)} of {len(sums)} fit in {show(capacity)}: {', '.join(ends)}."

@@ -87,9 +87,11 @@ def test_no_two_parts_of_a_bar_look_alike(looks):
 def test_a_caption_says_which_bars_are_next_to_the_limit_and_which_are_the_ends():
     held = {"all": {"activations": 20e9}, "half": {"activations": 10e9}, "one": {"driver": 1e9}}
     said = memory_state(held, 16e9)[1]
-    assert "2 of 3 fit" in said and "10 GB (half)" in said and "others 20 GB (all)" in said
-    assert "others" not in memory_state(held, 32e9)[1]
-    assert "0 of 3 fit" in (none := memory_state(held, 5e8)[1]) and "others" not in none
+    assert "2 of 3 fit" in said and "that fits takes 10 GB (half)" in said
+    assert "that does not takes 20 GB (all)" in said
+    assert "does not" not in memory_state(held, 32e9)[1]
+    assert memory_state(held, 5e8)[1] == "0 of 3 fit in 500 MB: the smallest takes 1 GB (one)."
+    assert memory_state({}, 16e9)[1] == terms_state({})[1] == "No layout is possible."
     steps = {"now": {"compute": 2.0, "waiting": 2.0}, "then": {"compute": 1.0}}
     said = terms_state(steps)[1]
     assert "1 s (then), the longest 4 s (now)." in said and "Of now: compute 50%" in said
