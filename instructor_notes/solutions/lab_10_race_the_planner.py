@@ -115,10 +115,10 @@ MISTAKES = {
         "It returns a legal",
         "A layout that fits was among its predictions",
     ),
-    "the last one": (
+    "the first that fits": (
         "planner",
         "min(seen, key=rank)",
-        "row if seen[row].memory <= room else min(seen, key=rank)",
+        "next((one for one in seen if seen[one].memory <= room), row)",
         "It returns the best",
         "and had seen",
     ),

@@ -278,9 +278,8 @@ def test_a_folder_is_a_gallery(gallery, open_page, eventually):
     page = open_page(gallery[0])
     eventually(lambda: page.title() == "What-if lab for deep learning on HPC")
     names = page.locator(".name")
-    eventually(
-        lambda: names.all_inner_texts() == ["Two figures", "Text only", "Bad", "Lines", "Prose"]
-    )
+    shown = ["Two figures", "Text only", "Bad", "Lines", "Prose", "Parts"]
+    eventually(lambda: names.all_inner_texts() == shown)
     eventually(lambda: page.locator(".about").first.inner_text() == "What do they show?")
     page.get_by_text("Two figures").click()
     drawn(page)
