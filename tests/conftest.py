@@ -122,7 +122,7 @@ def require() -> Callable[[object, str], None]:
 
 @pytest.fixture(scope="session")
 def ranks_can_start(require: Callable[[object, str], None]) -> None:
-    """Skips, or fails if told to, where no MPI ranks can be started."""
+    """Skips, or fails if nothing may be skipped, where no MPI ranks can be started."""
     from lib_dlhpc.errors import SpecError
     from lib_dlhpc.launch.mpi import mpiexec
 

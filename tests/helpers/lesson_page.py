@@ -282,8 +282,8 @@ class LessonPage:
         focus = "document.activeElement.className"
         found = "dlhpc-feedback"
         eventually(lambda: self.page.evaluate(focus) == found, what="a place for the keyboard")
-        told = self.page.locator(".dlhpc-question").nth(number).locator(".dlhpc-feedback")
-        eventually(lambda: answer in told.first.inner_text())
+        feedback = self.page.locator(".dlhpc-question").nth(number).locator(".dlhpc-feedback")
+        eventually(lambda: answer in feedback.first.inner_text())
         eventually(lambda: compared in self.page.locator("table").last.inner_text())
 
     def wall(self, index: int) -> str:

@@ -22,7 +22,7 @@ SHORT = Experiment(
 
 
 def digits(**strategy: Any) -> Experiment:
-    """Return a smaller one, on one rank unless told otherwise."""
+    """Return a smaller one, on one rank by default."""
     own = {"devices_per_node": 1, "batch": 32, **strategy}
     return Experiment(model="mlp-digits", dataset="digits", machine="laptop", strategy=own)
 

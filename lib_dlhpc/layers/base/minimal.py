@@ -40,7 +40,7 @@ class _Block(NamedTuple):
 
 
 class Filter:
-    """A convolution from one space to another, with so many zeros around its inputs."""
+    """A convolution from one space to another, with this many zeros around its inputs."""
 
     def __init__(
         self, inputs: tuple[int, ...], outputs: tuple[int, ...], padding: tuple[int, ...]
