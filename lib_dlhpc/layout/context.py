@@ -50,7 +50,7 @@ def check_context(experiment: Experiment) -> None:
         if way not in IN_BLOCKS and kv % many:
             raise SpecError(
                 f"{asked} with strategy.context_exchange = 'heads': strategy.tensor x strategy.context = {many} must"
-                f" divide the {kv} heads of keys and values of {layer.name}; or take 'ring'."
+                f" divide the {kv} heads of keys and values of {layer.name}; or take 'ring' or 'gather'."
             )
 
 

@@ -265,7 +265,7 @@ def _splits_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
         ),
         (
             s.has_ring and s.fused_attention == "off",
-            "strategy.fused_attention = 'off': ring attention computes a block of scores at a time and stores none;"
+            "strategy.fused_attention = 'off': attention by blocks of the sequence stores no scores;"
             f" legal with strategy.context_exchange = {s.context_exchange!r}: 'auto', 'on'.",
         ),
         (
