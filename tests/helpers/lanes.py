@@ -19,7 +19,11 @@ ROWS += (
     "docs/test_paper.py",
     "test_cli.py",
 )
-ROWS += ("notebooks/test_claims_05.py", "notebooks/test_claims_10.py")
+ROWS += (
+    "notebooks/test_claims_05.py",
+    "notebooks/test_claims_10.py",
+    "explore/front/test_front.py",
+)
 FIRST = ("mpi", *ONE_PROCESS, *RUNS)
 PAGES = "browser"
 
