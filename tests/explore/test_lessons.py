@@ -177,6 +177,7 @@ def test_every_position_of_every_control_shows_something_of_its_own(name):
     if name == "model_parallel.cuts.where_to_cut":
         # Equal time and equal work are the same cuts of ResNet-50 in four.
         controls(page)["Network"].value = "ResNet-1001"
-    assert 2 <= len(controls(page)) <= 7
+    few = name.startswith(("io_bottleneck.", "large_batch."))
+    assert 2 + few <= len(controls(page)) <= 7 - few
     but = "Seed" if name == "failures.live.fail_here" else ""
     each_position_shows_its_own(page, but)
