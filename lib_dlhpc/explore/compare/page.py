@@ -5,6 +5,7 @@ compared(load("labs/experiments/digits.toml"), ranks=2)
 """
 
 import threading
+from collections.abc import Callable
 from html import escape
 from typing import Any
 
@@ -40,7 +41,7 @@ RANKS_A_CORE = 4  # more than so many ranks a core is no run but a queue
 class RunHere(Here[Comparison]):
     """A run of one experiment.
 
-    ranks, machine: see `compare`. begin: what starts the ranks. thread: in what they are watched.
+    ranks, machine: see `compare`. begin: what starts the ranks. thread: in what they are watched. refuse: as of Runner.
     """
 
     def __init__(
@@ -51,9 +52,10 @@ class RunHere(Here[Comparison]):
         begin: Begin = start_beside,
         thread: Thread = threading.Thread,
         label: str = "Run this here",
+        refuse: Callable[[], str] = lambda: "",
     ) -> None:
         self.ranks, self.machine, self.seconds, self.begin = ranks, machine, seconds, begin
-        super().__init__(label, "compared", thread)
+        super().__init__(label, "compared", thread, refuse)
 
     def follow(self, experiment: Experiment) -> None:
         """Take over another experiment, and say whether it can be run."""

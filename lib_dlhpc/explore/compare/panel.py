@@ -1,7 +1,7 @@
 """What a page runs on this machine, with a figure and a table below the buttons."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
 from threading import RLock
@@ -44,12 +44,14 @@ class Idle(NamedTuple):
 
 
 class Here(ABC, Generic[F]):
-    """The newest experiment, and what its newest run came to, in `found`."""
+    """The newest experiment, and what its newest run came to, in `found`. thread, refuse: as of Runner."""
 
-    def __init__(self, label: str, figure: str, thread: Thread) -> None:
+    def __init__(
+        self, label: str, figure: str, thread: Thread, refuse: Callable[[], str] = lambda: ""
+    ) -> None:
         self.experiment: Experiment | None = None
         self.found: F | None = None
-        self.panel = RunPanel(label, figure, lambda _: self._work(), thread=thread)
+        self.panel = RunPanel(label, figure, lambda _: self._work(), thread=thread, refuse=refuse)
         self.widget = self.panel.widget
         self._turn = 0  # of the experiments that were taken over
         self._lock, self._working = RLock(), False  # of what is shown: a run ends in another thread

@@ -35,7 +35,7 @@ class SweepHere(Here[Sweep]):
     """Runs of one experiment, of which something is varied.
 
     ranks, machine, most: see `sweep`; along, too, of an experiment and a setting. begin: what starts the ranks.
-    thread: in what they are watched.
+    thread: in what they are watched. refuse: as of Runner.
     """
 
     def __init__(
@@ -47,13 +47,14 @@ class SweepHere(Here[Sweep]):
         thread: Thread = threading.Thread,
         most: int | None = None,
         along: Callable[[Experiment, Fields], Fields] = lambda experiment, setting: {},
+        refuse: Callable[[], str] = lambda: "",
     ) -> None:
         self.along = along
         self.where: dict[str, Any] = {"ranks": ranks, "machine": machine, "most": most}
         self.seconds, self.begin = seconds, begin
         self._axes: Axes = {}
         self._expected: Shown | None = None
-        super().__init__("Run them here", "swept", thread)
+        super().__init__("Run them here", "swept", thread, refuse)
 
     def follow(self, experiment: Experiment, axes: Axes, expected: Shown | None = None) -> None:
         """Take over another sweep, and say what of it can be run; the same one leaves a run and its result alone.

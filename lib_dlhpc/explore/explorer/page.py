@@ -155,6 +155,8 @@ class Explorer:
         pinned = self.pinned is not None
         changed = bool(choice.changes)
         self.bar.state = bar_state(preset_.name, changed, history.back, history.ahead, pinned)
+        for section in self.sections:
+            section.follow(p, known.bands)
         self._soon(lambda: self._rest(p, known_of(p) if later else known, later))
 
     def _draw(self, p: Breakdown, known: Known, problem: str = "") -> None:
@@ -185,9 +187,9 @@ class Explorer:
         """Show what can wait until the controls rest."""
         if later and known.bands:
             self._draw(p, known)
+            for section in self.sections:
+                section.follow(p, known.bands)
         self.file.text = dumps(p.experiment)
-        for section in self.sections:
-            section.follow(p, known.bands)
         self.words["why"].value = explanations_html(explain(p)) if self.every.value else ""
         newest = (_serial(self.panel.moved), _serial(self.bar.asked))
         self.plan.follow(p, newest, self.choice)

@@ -67,7 +67,7 @@ class Planned(Section):
             self.asked = self.found = None
             self.runner.said.value = notice_html(OTHER)
         if self.opened.value:
-            self._draw(prediction)
+            self.soon(lambda: self._draw(prediction))
 
     def _show(self, prediction: Breakdown) -> None:
         """Show what was found; look for it where nothing was."""

@@ -31,7 +31,7 @@ class Run(Section):
     """
 
     def __init__(self, known: Callable[[], None] = lambda: None) -> None:
-        super().__init__("Run here", rest=0)
+        super().__init__("Run here")
         self.hint = ipywidgets.HTML()
         self.calibration = calibration(self._calibrated)
         self.panel: RunHere | None = None
@@ -41,7 +41,7 @@ class Run(Section):
         if self.panel is None:
             from lib_dlhpc.explore.compare.page import RunHere
 
-            self.panel = RunHere(None, own_machine(), label="Run")
+            self.panel = RunHere(None, own_machine(), label="Run", refuse=self.catch_up)
         self.panel.follow(prediction.experiment)
         self.hint.value = notice_html(LAPTOP) if self.panel.panel.run.disabled else ""
         self.body.children = (self.hint, self.panel.widget, self.calibration.widget)

@@ -31,6 +31,11 @@ class Soon:
         else:
             self._waiting = loop.call_later(self.rest, act)
 
+    @property
+    def waits(self) -> bool:
+        """Whether something is still to be called."""
+        return self._waiting is not None
+
     def cancel(self) -> None:
         """Call nothing of what was to be called."""
         if self._waiting:
@@ -63,6 +68,15 @@ class Section(ABC):
         self.soon.cancel()
         if self.newest is not None and self.opened.value:
             self._show(self.newest)
+
+    def catch_up(self) -> str:
+        """Show now what waits for the controls to rest: a button acts on what was chosen, however soon it is clicked.
+
+        Returns "", as what lets a Runner start.
+        """
+        if self.soon.waits:
+            self.show()
+        return ""
 
     @abstractmethod
     def _show(self, prediction: Breakdown) -> None:

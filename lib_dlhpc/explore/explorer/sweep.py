@@ -51,7 +51,8 @@ class Sweep(Section):
         from lib_dlhpc.spec.host import cores
 
         if self.here is None:
-            self.here = SweepHere(most=RANKS_A_CORE * cores(), along=beside)
+            most = RANKS_A_CORE * cores()
+            self.here = SweepHere(most=most, along=beside, refuse=self.catch_up)
         experiment = prediction.experiment
         axis = self._fill(experiment)
         # Hidden, not taken out: the browser would draw the controls anew, and forget where the focus was.
