@@ -123,7 +123,7 @@ class _Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            error.message += f".{suggest(value, action.choices or ())}".rstrip(".")
+            error.message += f".{suggest(value, action.choices or (), 0.6)}".rstrip(".")
             raise
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

@@ -16,7 +16,8 @@ def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
     command.add_argument(
         "experiment",
         nargs="?" if held else None,
-        help=f"a TOML file, - for standard input, or the name of a run of the catalog such as goyal-2017{held}",
+        help="a TOML file, - for standard input, the name of a run of the catalog such as goyal-2017, or a model on a"
+        f" machine such as resnet50@summit{held}",
     )
     command.add_argument(
         "--set",

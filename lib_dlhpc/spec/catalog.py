@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.errors import FieldError, SpecError, suggest
+from lib_dlhpc.errors import FieldError, SpecError, nearest, suggest
 
 ROOT = Path(__file__).resolve().parents[1] / "catalog"
 KINDS = (
@@ -43,9 +43,12 @@ def run(name: str, folder: bool = False) -> dict[str, Any]:
     kinds = {each: kind for kind in RUNS for each in names(kind)}
     if name not in kinds:
         what = "no such file but a folder" if folder else "no such file"
+        near = nearest(name, [*kinds, *names("models")], 0.5)
+        hint = f" Did you mean {near!r}?" if near in kinds else ""
+        if near and not hint:
+            hint = f" {near} is a model: name its machine too, such as {near}@h100-pod."
         raise SpecError(
-            f"{what}, and no run of that name in the catalog; runs: {', '.join(kinds)}."
-            f"{suggest(name, kinds)}"
+            f"{what}, and no run of that name in the catalog; runs: {', '.join(kinds)}.{hint}"
         )
     experiment: dict[str, Any] = read(kinds[name], name)["experiment"]
     return experiment

@@ -290,9 +290,15 @@ def loads(source: str) -> Experiment:
 
 
 def load(path: str | Path) -> Experiment:
-    """Return the experiment in a TOML file, else the catalog's run of that name; raises SpecError."""
+    """Return the experiment in a TOML file, else the catalog's run of that name; raises SpecError.
+
+    A model on a machine, such as "resnet50@summit", has the default data set of its kind and the default strategy.
+    """
     try:
         if Path(path).is_dir() or not Path(path).exists():
+            model, on, machine = str(path).partition("@")
+            if on:
+                return Experiment(model=model, machine=machine)
             return read_experiment(catalog.run(str(path), Path(path).is_dir()))
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)

@@ -68,9 +68,14 @@ def whole(
     return dataclasses.field(default=default, metadata={**meta, "run_only": run_only})
 
 
-def choice(options: Collection[str], default: Any = REQUIRED, run_only: RunOnly = None) -> Any:
-    """Declare a field that takes one of `options`."""
-    meta = {"kind": "choice", "options": options, "run_only": run_only}
+def choice(
+    options: Collection[str],
+    default: Any = REQUIRED,
+    run_only: RunOnly = None,
+    also: Mapping[str, str] | None = None,
+) -> Any:
+    """Declare a field that takes one of `options`. also: the option meant by each other name that is read."""
+    meta = {"kind": "choice", "options": options, "run_only": run_only, "also": also or {}}
     return dataclasses.field(default=default, metadata=meta)
 
 
@@ -150,6 +155,8 @@ def check_value(meta: Mapping[str, Any], value: Any, path: str) -> Any:
         return _check_number(meta, value, path)
     if kind == "choice":
         legal = meta["options"]
+        if isinstance(value, str):
+            value = meta["also"].get(value, value)
         if not isinstance(value, str) or value not in legal:
             raise FieldError(
                 f"{path} = {value!r}: legal: {', '.join(legal)}.{suggest(value, legal)}"

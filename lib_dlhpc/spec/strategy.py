@@ -118,7 +118,8 @@ class Strategy:
     only fp32 (PyTorch's reduce_dtype).
     lora: rank of the adapters that are trained beside frozen weights (Hu et al. 2021, "LoRA"; spec/adapters.py); 0: all
     weights are trained. adapted: beside which products: those that make queries and values, or all but the last.
-    optimizer: muon orthogonalizes the momentum of weight matrices, AdamW updates all else (costs/muon.py).
+    optimizer: adam decays weights as AdamW does, whose name is read too; muon orthogonalizes the momentum of weight
+    matrices, AdamW updates all else (costs/muon.py).
     power_limit: W that a device may draw; its arithmetic is slowed (costs/power.py), as by `nvidia-smi -pl`.
     staleness: the most steps that an asynchronous device may be ahead of the slowest (Ho et al. 2013, "More
     effective distributed ML via a stale synchronous parallel parameter server").
@@ -132,7 +133,7 @@ class Strategy:
     overlap: bool = flag(default=True)
     bucket: float = number("B", default=25e6, positive=True)
     wire: str = choice(WIRES, default=SAME)  # of gradients between replicas
-    optimizer: str = choice(OPTIMIZERS, default="momentum")
+    optimizer: str = choice(OPTIMIZERS, default="momentum", also={"adamw": "adam"})
     data: int = whole(default=0, least=0)  # 0: devices / (tensor x pipeline x spatial x context)
     tensor: int = whole(default=1)
     pipeline: int = whole(default=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lib_dlhpc import SpecError, dump, dumps, load, loads
+from lib_dlhpc import Experiment, SpecError, dump, dumps, load, loads
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import LARGEST_FILE, read_experiment, to_tables
@@ -267,6 +267,24 @@ def test_a_run_of_the_catalog_is_opened_by_its_name(tmp_path, monkeypatch):
         load("goyal-2018")
     with pytest.raises(SpecError, match="no such file but a folder, and no run of that name"):
         load(tmp_path)
+
+
+def test_a_model_on_a_machine_is_a_run_in_one_word(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert load("llama3-8b@h100-pod") == Experiment(model="llama3-8b", machine="h100-pod")
+    with pytest.raises(SpecError, match=r"llama3-8b is a model: name its machine too"):
+        load("llama-3-8b")
+    with pytest.raises(SpecError, match=r"model.name = 'llama8b': .* Did you mean 'llama3-8b'\?"):
+        load("llama8b@h100-pod")
+    with pytest.raises(SpecError, match=r"machine\.name = '': not in the catalog"):
+        load("resnet50@")
+    dump(load("goyal-2017"), Path("resnet50@summit"))
+    assert load("resnet50@summit") == load("goyal-2017")  # a file comes first
+
+
+def test_adamw_is_read_as_adam_whose_decay_it_has():
+    run = Experiment(model="llama3-8b", machine="h100-pod", strategy={"optimizer": "adamw"})
+    assert run.strategy.optimizer == "adam"
 
 
 def test_a_file_comes_before_a_run_of_its_name_and_a_folder_does_not(tmp_path, monkeypatch):
