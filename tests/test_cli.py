@@ -83,6 +83,10 @@ def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsy
         (["predict", "goyal-2017", "--set", "machine.inter_node.bandwidth=fast"], "12.5 GB/s"),
         (["predict", "goyal-2017", "--save", "/no/such/folder/x.toml"], "--save"),
         (["catalog", "machine"], "machines"),
+        (
+            ["catalog", "laptop"],
+            "write dlhpc catalog machines laptop or dlhpc catalog presets laptop",
+        ),
         (["catalog", "machines", "bigbasn"], "Did you mean 'bigbasin'"),
         (["validate", "goyal"], "Did you mean 'goyal17'"),
         (["explore", "no.ipynb"], "no such notebook"),
@@ -327,6 +331,13 @@ def test_catalog_lists_and_shows_every_entry(kind, capsys):
     for name in catalog.names(kind):
         assert name in listed
         assert main(["catalog", kind, name]) == 0
+
+
+def test_catalog_shows_an_entry_without_its_kind(capsys):
+    main(["catalog", "machines", "summit"])
+    shown = capsys.readouterr().out
+    assert main(["catalog", "summit"]) == 0
+    assert capsys.readouterr().out == shown
 
 
 def test_catalog_shows_the_source_of_every_number_of_a_machine(capsys):

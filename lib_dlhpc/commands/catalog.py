@@ -16,7 +16,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     entries = subparsers.add_parser(
         "catalog", help="list and show machines, models, data sets and their sources"
     )
-    entries.add_argument("kind", nargs="?", help=f"one of {', '.join(catalog.KINDS)}")
+    kinds = f"one of {', '.join(catalog.KINDS)}; or the name of an entry"
+    entries.add_argument("kind", nargs="?", help=kinds)
     entries.add_argument("name", nargs="?", help="show this entry, each number with its source")
     add_output(entries)
     entries.set_defaults(command=_catalog)
@@ -28,16 +29,20 @@ def _catalog(options: argparse.Namespace) -> int:
         lines = (f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
         print_result(options, kinds, *lines)
         return 0
-    holding = [kind for kind in catalog.KINDS if options.kind in catalog.names(kind)]
-    if holding and not options.name:
-        raise SpecError(f"{options.kind} is an entry: dlhpc catalog {holding[0]} {options.kind}")
-    if not options.name:
+    kind, name = options.kind, options.name
+    holding = [] if name else [each for each in catalog.KINDS if kind in catalog.names(each)]
+    if len(holding) > 1:
+        ways = " or ".join(f"dlhpc catalog {each} {kind}" for each in holding)
+        raise SpecError(f"{kind}: an entry of {' and '.join(holding)}; write {ways}.")
+    if holding:
+        kind, name = *holding, kind
+    if not name:
         tables = {name: catalog.read(options.kind, name) for name in catalog.names(options.kind)}
         titles = {name: table.get("title", "") for name, table in tables.items()}
         lines = (f"{name:<24} {title}" for name, title in titles.items())
         print_result(options, titles, *lines)
         return 0
-    table = catalog.read(options.kind, options.name)
+    table = catalog.read(kind, name)
     print_result(options, table, _entry(table))
     return 0
 
