@@ -104,7 +104,7 @@ def as_text(
         f"  memory of a device    {show(float(prediction.memory_total), 'B'):>10}"
         f"   of {show(e.machine.device.memory, 'B')}",
         f"  time to train         {show(float(prediction.time_to_train), 's'):>10}"
-        f"   {_steps(int(prediction.steps))} steps",
+        f"   {_steps(int(prediction.steps))}",
         *_costs(prediction),
         *accuracy_lines(prediction),
         *_failures(prediction),
@@ -267,4 +267,4 @@ def _share(fraction: float) -> str:
 
 
 def _steps(number: int) -> str:
-    return f"{number:,}" if number < 10**12 else format_plain(number)
+    return count(number, "step") if number < 10**12 else f"{format_plain(number)} steps"

@@ -65,10 +65,16 @@ def cut(dataset: Dataset, shape: tuple[int, ...]) -> Dataset:
     return dataclasses.replace(dataset, samples=samples, sample_shape=shape)
 
 
-def usual_dataset(shape: tuple[int, ...]) -> str:
-    """Return the catalog's data set for a model: samples of the same size, or else of the same number of dimensions."""
-    if (wanted := math.prod(shape)) in _sample_sizes():
-        return _sample_sizes()[wanted]
+def usual_dataset(shape: tuple[int, ...], tokens: bool) -> str:
+    """Return the catalog's data set for a model: of its samples' size, or else of their number of dimensions.
+
+    shape: of a sample. tokens: whether that is a sequence of them; a flat sample of numbers may be a whole image.
+    """
+    dimensions = len(shape)
+    for name, stored in _sample_shapes().items():
+        alike = len(stored) == dimensions or (dimensions == 1 and not tokens)
+        if alike and math.prod(stored) == math.prod(shape):
+            return name
     usual = {1: "webtext", 3: "imagenet", 4: "cosmoflow"}
     if len(shape) not in usual:
         raise SpecError(
@@ -79,7 +85,7 @@ def usual_dataset(shape: tuple[int, ...]) -> str:
 
 
 @cache
-def _sample_sizes() -> dict[int, str]:
-    """Return data sets by elements of a sample; of several, the first by name."""
+def _sample_shapes() -> dict[str, tuple[int, ...]]:
+    """Return the shape of a sample of each data set that has one, by name."""
     shapes = {name: read_dataset(name).sample_shape for name in catalog.names("datasets")}
-    return {math.prod(shape): name for name, shape in reversed(shapes.items()) if shape}
+    return {name: shape for name, shape in shapes.items() if shape}

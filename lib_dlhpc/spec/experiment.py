@@ -102,7 +102,8 @@ class Experiment:
         """Return a section from its catalog name or table, or its default."""
         if section == "dataset":
             shape = self.model.input_shape
-            return read_dataset(usual_dataset(shape) if value is None else value, shape=shape)
+            usual = usual_dataset(shape, self.model.reads_tokens) if value is None else value
+            return read_dataset(usual, shape=shape)
         if section == "machine" and value is None:
             raise SpecError(f"machine is missing; legal: {', '.join(catalog.names('machines'))}.")
         if section in _READERS:

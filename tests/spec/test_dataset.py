@@ -62,3 +62,14 @@ def test_a_text_stays_cut_where_the_model_or_the_text_changes():
     assert books == Experiment(model="llama3-8b", machine="summit", dataset="wikipedia-books")
     own = llama.set({"dataset.name": "wikipedia-books", "dataset.samples": 7})
     assert own.dataset.samples == 7
+
+
+@pytest.mark.parametrize("name", [each for each in catalog.names("models") if each != "frnn"])
+def test_a_model_without_a_dataset_gets_one_of_its_kind(name):
+    """4,096 tokens are not the 16 x 16 x 16 voxels of a cube, nor are 4 x 32 x 32 latent values."""
+    run = Experiment(model=name, machine="h100-pod")
+    shape, stored = run.model.input_shape, run.dataset.sample_shape
+    if run.model.reads_tokens:
+        assert run.dataset.name in ("webtext", "wikipedia-books", "words")
+    else:
+        assert len(stored) == len(shape) or np.prod(stored) == np.prod(shape)
