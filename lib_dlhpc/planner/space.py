@@ -7,7 +7,7 @@ does not allow beyond these rules is found when a combination is predicted.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 import numpy as np
@@ -163,14 +163,17 @@ def _defaults(experiment: Experiment, nodes: Any) -> dict[str, list[Any]]:
     flat = len(model.input_shape) < 3
     scores = any(layer.traits.selective for layer in model.layers)  # fused attention stores none
     positions = any(layer.traits.tensor == "heads" for layer in model.layers)
-    many = _divisors(samples(experiment))
-    return {
+    counts = [
+        layer.attributes["experts"] for layer in model.layers if layer.traits.tensor == "experts"
+    ]
+    sharded = {each for each in devices if gcd(*counts) % each == 0} if counts else set()
+    axes: dict[str, list[Any]] = {
         "tensor": sorted({*near, int(now.tensor)}),
         "pipeline": [p for p in sorted(devices) if p < len(cut_points(model, 1))],
         "spatial": [1] if flat else sorted(near),
         "context": [int(now.context)],
         "sequence_parallel": sorted({False, positions, bool(now.sequence_parallel)}),
-        "microbatches": many,
+        "microbatches": _divisors(samples(experiment)),
         "schedule": list(dict.fromkeys((*RUN_SCHEDULES, now.schedule))),
         "chunks": sorted({1, 2, int(now.chunks)}),
         "zero": [0, 1, 2, 3],
@@ -180,6 +183,7 @@ def _defaults(experiment: Experiment, nodes: Any) -> dict[str, list[Any]]:
             )
         ),
     }
+    return axes | ({"experts": sorted({*sharded, int(now.experts)})} if counts else {})
 
 
 def _within(name: str, values: list[int], bounds: Bounds) -> list[int]:

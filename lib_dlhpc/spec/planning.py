@@ -14,7 +14,7 @@ VARIED = (  # fields of the strategy that a plan varies by default (planner/spac
     *("tensor", "pipeline", "spatial", "context", "sequence_parallel"),
     *("microbatches", "schedule", "chunks", "zero", "recompute"),
 )
-AXES = (  # and others that it may vary
+AXES = (  # and others that it may vary; experts by default where there are any
     *VARIED,
     *("experts", "expert_exchange", "shards", "gather", "zero_unit", "offload", "allreduce"),
     *("nodes", "overlap", "bucket", "power_limit", "tensor_pieces"),

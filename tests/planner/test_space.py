@@ -42,6 +42,19 @@ def test_all_are_legal_or_counted():
         assert one.global_batch == RUN.global_batch and one.devices == 4
 
 
+@pytest.mark.parametrize(
+    ("model", "nodes", "degrees"),
+    [
+        ("mixtral-8x7b", 2, [1, 2, 4, 8]),  # it has 8 experts
+        ("deepseek-v3", 4, [1, 2, 4, 8, 16, 32]),  # 256, and there are 32 devices
+        ("llama3-8b", 2, None),
+    ],
+)
+def test_experts_are_varied_where_there_are_any(model, nodes, degrees):
+    run = Experiment(model=model, machine="h100-pod", strategy={"nodes": nodes})
+    assert axes_of(run).get("experts") == degrees
+
+
 def test_no_legal_combination_is_left_out():
     """Where a rule leaves a combination out, the experiment refuses it, but for those that are the same as another."""
     found, legal = space(RUN, CHOICES), 0
