@@ -14,7 +14,7 @@ from lib_dlhpc.lifetime.files import write_text
 
 EXAMPLE = """\
 dlhpc import model config.json --sequence 8192 -o llama.toml
-cat llama.toml rest_of_the_experiment.toml | dlhpc predict -"""
+dlhpc predict llama.toml@h100-pod"""
 MACHINE_EXAMPLE = """\
 FILE is the output of nccl-tests, OSU Micro-Benchmarks, Intel MPI Benchmarks, IOR, mdtest, fio, DLIO, STREAM,
 darshan-parser, nvidia-smi -q, lstopo --of xml, or a SimGrid platform; - is standard input. Where the output does not

@@ -231,7 +231,7 @@ def configurations_text(search: "Search") -> str:
     if search.left:
         lines.append(
             f"  searched              {count(search.tried, 'configuration')}; not tried: {search.left:,}, with more"
-            " changes at once or more nodes"
+            " changes at once or more nodes; `dlhpc plan` searches all layouts"
         )
     return "\n".join(lines)
 

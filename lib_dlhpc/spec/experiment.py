@@ -252,9 +252,8 @@ def read_experiment(tables: Mapping[str, Any]) -> Experiment:
     check_keys(tables, SECTIONS, "experiment")
     for section in ("model", "dataset", "machine"):
         if section not in tables:
-            raise SpecError(
-                f"[{section}] is missing; an experiment needs [model], [dataset] and [machine]."
-            )
+            needed = "an experiment needs [model], [dataset] and [machine]."
+            raise SpecError(f"[{section}] is missing; {needed}")
     return Experiment(**tables)
 
 
@@ -275,41 +274,48 @@ def read_model(value: Any, path: str = "model") -> Model:
 
 def loads(source: str) -> Experiment:
     """Return the experiment that a TOML text describes; raises SpecError, also on broken TOML."""
+    return read_experiment(_parsed(source))
+
+
+def _parsed(source: str) -> dict[str, Any]:
     if len(source) > LARGEST_FILE:
         raise SpecError(f"The experiment has {len(source):,} characters; limit: {LARGEST_FILE:,}.")
-    # tomllib is quadratic in the length of a dotted key; no experiment has such keys.
-    if any(part.count(".") > 20 for part in re.split(r"[=,{}\[\]\n]", source)):
-        raise SpecError("Tables or lists are nested too deeply for an experiment.")
     try:
-        return read_experiment(tomllib.loads(source))
-    except SpecError:
-        raise
+        # tomllib is quadratic in the length of a dotted key; no experiment has such keys.
+        if any(part.count(".") > 20 for part in re.split(r"[=,{}\[\]\n]", source)):
+            raise RecursionError
+        return tomllib.loads(source)
     except RecursionError:
         raise SpecError("Tables or lists are nested too deeply for an experiment.") from None
-    except ValueError as error:  # raised by tomllib, also for a number of thousands of digits
+    except ValueError as error:  # also raised for a number of thousands of digits
         raise SpecError(f"Not valid TOML: {error}.") from None
 
 
 def load(path: str | Path) -> Experiment:
     """Return the experiment in a TOML file, else the catalog's run of that name; raises SpecError.
 
-    A model on a machine, such as "resnet50@summit", has the default data set of its kind and the default strategy.
+    "resnet50@summit" or "model.toml@summit": a model on a machine, with the usual data set and the default strategy.
     """
+    model, on, machine = str(path).partition("@")
     try:
+        if on and not Path(path).exists():
+            tables = _parsed(_text(model)) if Path(model).is_file() else {"model": model}
+            return read_experiment({"dataset": None} | tables | {"machine": machine})
         if Path(path).is_dir() or not Path(path).exists():
-            model, on, machine = str(path).partition("@")
-            if on:
-                return Experiment(model=model, machine=machine)
             return read_experiment(catalog.run(str(path), Path(path).is_dir()))
-        with open(path, "rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise SpecError(f"the file is longer than {LARGEST_FILE:,} bytes, the limit.")
-        return loads(data.decode("utf-8"))
+        return loads(_text(path))
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
     except (OSError, ValueError) as error:  # no permission, not UTF-8
         raise SpecError(f"{path}: cannot be read: {reason_of(error)}.") from None
+
+
+def _text(path: str | Path) -> str:
+    with open(path, "rb") as file:
+        data = file.read(LARGEST_FILE + 1)
+    if len(data) <= LARGEST_FILE:
+        return data.decode("utf-8")
+    raise SpecError(f"the file is longer than {LARGEST_FILE:,} bytes, the limit.")
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

@@ -117,12 +117,13 @@ def parameters(source: str) -> dict[str, int]:
     return {each.name: len(each.args.args) for each in functions}
 
 
-# The kernel of the notebook before ends first. A server that ends idle kernels also ends one that is slow to start.
+# The kernel of the notebook before ends first: its last output after a save would make JupyterLab ask before it closes.
+# A server that ends idle kernels also ends one that is slow to start.
 OPEN = """async path => {
   const { commands, shell, serviceManager } = jupyterapp;
+  await serviceManager.sessions.shutdownAll();
   if (shell.currentWidget) await commands.execute("docmanager:save");
   await commands.execute("application:close-all");
-  await serviceManager.sessions.shutdownAll();
   const { context } = await commands.execute("docmanager:open", { path });
   await context.sessionContext.ready;
   await context.sessionContext.session.kernel.info; }"""

@@ -278,6 +278,14 @@ def test_a_model_on_a_machine_is_a_run_in_one_word(tmp_path, monkeypatch):
         load("llama8b@h100-pod")
     with pytest.raises(SpecError, match=r"machine\.name = '': not in the catalog"):
         load("resnet50@")
+    Path("own.toml").write_text('[model]\nname = "resnet50"\n')  # as `dlhpc import model` writes it
+    assert load("own.toml@summit") == load("resnet50@summit")
+    dump(load("goyal-2017"), Path("goyal.toml"))
+    moved = load("goyal.toml@summit")
+    assert moved.machine.name == "summit" and moved.strategy == load("goyal-2017").strategy
+    Path("own.toml").write_text("not TOML")
+    with pytest.raises(SpecError, match=r"own\.toml@summit: Not valid TOML"):
+        load("own.toml@summit")
     dump(load("goyal-2017"), Path("resnet50@summit"))
     assert load("resnet50@summit") == load("goyal-2017")  # a file comes first
 
