@@ -99,12 +99,15 @@ def _with_failures(found: "Plan") -> "tuple[tuple[WithFailures, ...], list[str]]
 
 
 def _as_dict(found: "Plan") -> dict[str, Any]:
+    from lib_dlhpc.prediction.trust import trust_dict
+
     columns = found.to_columns()
     return {
         "objectives": list(found.objectives),
         "accuracy": found.accuracy,
         "certificate": found.certificate,
         "gap": found.gap,
+        "trust": trust_dict(found.best.experiment),
         "legal": found.legal,
         "predicted": found.predicted,
         "pruned": found.pruned,

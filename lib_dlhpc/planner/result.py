@@ -10,6 +10,7 @@ import numpy as np
 
 from lib_dlhpc.planner.front import difference, front, knee
 from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction.trust import trust_words
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import OBJECTIVES
@@ -182,6 +183,7 @@ class Plan(Result):
         facts |= {
             "certificate": self.certificate,
             "searched": f"{self.legal:,} layouts, {self.predicted:,} predicted",
+            "trust": trust_words(self.best.experiment, self.best.values["step"]),
         }
         e = self.base
         what, where = e.model.name or "a model", e.machine.name or "a machine"

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from lib_dlhpc.cli import main
+from lib_dlhpc.prediction.trust import trust_dict, trust_words
 from lib_dlhpc.scale_out import progress
 from lib_dlhpc.spec.experiment import load
 
@@ -46,6 +47,24 @@ def test_a_front_of_one_layout_has_nothing_along_it(file, capsys):
     assert main(["plan", str(file), *one]) == 0
     text = capsys.readouterr().out
     assert "knee" in text and "along the front" not in text
+
+
+def test_a_plan_says_how_far_its_best_layout_can_be_trusted(file, capsys):
+    words = (
+        file,
+        "--objective",
+        "time",
+        "--choose",
+        "microbatches=[1]",
+        "zero=[0]",
+        "pipeline=[1]",
+    )
+    found = planned(capsys, *words)
+    best = load(file).set({key: value for key, value in found["layouts"][0].items() if "." in key})
+    assert found["trust"] == trust_dict(best)
+    assert main(["plan", *map(str, words)]) == 0
+    step = found["layouts"][0]["step_time"]
+    assert f"trust: {trust_words(best, step)}" in capsys.readouterr().out
 
 
 def test_flags_override_it_and_the_saved_file_has_what_was_asked(file, tmp_path, capsys):
