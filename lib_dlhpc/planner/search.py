@@ -184,12 +184,16 @@ class _Search:
     def plan(self) -> Plan:
         """Return what was found; raises SpecError where nothing was."""
         if not self.ranked:
-            unfit = {r: n for r, n in self.left_out.items() if r.startswith(("does not", "over"))}
-            most = Counter(unfit or self.left_out).most_common(3)
+            unfit = {r: n for r, n in self.left_out.items() if r.startswith("does not fit")}
+            over = {r: n for r, n in self.left_out.items() if r.startswith("over")}
+            most = Counter(unfit | over or self.left_out).most_common(3)
             reasons = "; ".join(f"{count:,}: {reason}" for reason, count in most)
             untried = int(self.waiting.sum()) + sum(each.others for each in self.found)
             rest = f"; {untried:,} others were not tried" if untried else ""
-            raise SpecError(f"No layout was found for this run: {reasons}{rest}.")
+            hint = (
+                " More nodes may make it fit, or offloading (plan.axes.offload)." if unfit else ""
+            )
+            raise SpecError(f"No layout was found for this run: {reasons}{rest}.{hint}")
         same, accuracy = self.left_out.pop(SAME, 0), ""
         if is_asked(self.base) or self.base.run.target:
             accuracy = epochs_of(self.ranked[0].experiment).reason

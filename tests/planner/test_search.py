@@ -147,7 +147,7 @@ def test_what_does_not_fit_is_counted():
     run = Experiment(
         model="gpt3-175b", machine="selene", strategy={"nodes": 1, "precision": "fp16"}
     )
-    with pytest.raises(SpecError, match="does not fit"):
+    with pytest.raises(SpecError, match=r"does not fit.* More nodes may make it fit"):
         plan(run, choose={"pipeline": [1], "recompute": ["full"], "microbatches": [1, 2]})
 
 
@@ -184,7 +184,7 @@ def test_a_plan_without_a_layout_says_how_many_were_not_tried(monkeypatch):
     run = Experiment(model="gpt-22b", machine="selene", strategy={"nodes": 2, "batch": 1})
     choose = {"tensor": [1, 8], "pipeline": [1, 2], "zero": [0, 1], "recompute": ["none", "full"]}
     monkeypatch.setattr(search, "HELD", 1)
-    with pytest.raises(SpecError, match=r"others were not tried\.$"):
+    with pytest.raises(SpecError, match=r"others were not tried\."):
         plan(run, limit={"memory": 25e9}, choose=choose)
 
 
