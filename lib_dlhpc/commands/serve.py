@@ -30,7 +30,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         verb = verbs.add_parser(name, help=words)
         verb.add_argument(
             "service",
-            help="a TOML file such as labs/experiments/serving.toml, or - for standard input",
+            help="a TOML file such as labs/experiments/serving.toml, - for standard input, or a model on a machine such"
+            " as llama3-8b@h100-pod",
         )
         verb.add_argument(
             "--set",

@@ -127,7 +127,11 @@ def read_service(source: Mapping[str, Any] | str | Path) -> Service:
 
 
 def tables_of(path: str | Path) -> dict[str, Any]:
-    """Return the tables of a TOML file; raises SpecError."""
+    """Return the tables of a TOML file; raises SpecError. path: or a model on a machine, as "llama3-8b@h100-pod"."""
+    model, on, machine = str(path).partition("@")
+    if on and not Path(path).exists():
+        of_model = tables_of(model) if Path(model).is_file() else {"model": {"name": model}}
+        return of_model | {"machine": {"name": machine}}
     try:
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)

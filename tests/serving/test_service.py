@@ -1,5 +1,7 @@
 """A service in TOML: what is legal, and what a wrong file is told."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from services import TINY, large, tiny
@@ -64,3 +66,14 @@ def test_a_seed_gives_the_same_load_and_another_seed_another():
     assert (arrivals(one) == arrivals(same)).all()
     assert (lengths(one)[1] == lengths(same)[1]).all()
     assert (arrivals(one) != arrivals(other)).all()
+
+
+def test_a_model_on_a_machine_is_a_service_in_one_word(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tables = {"model": {"name": "llama3-8b"}, "machine": {"name": "h100-pod"}}
+    assert read_service("llama3-8b@h100-pod") == read_service(tables)
+    Path("own.toml").write_text('[model]\nname = "llama3-8b"\n[service]\nbatch = 2\n')
+    own = read_service("own.toml@h100-pod")
+    assert own == read_service(tables | {"service": {"batch": 2}})
+    with pytest.raises(SpecError, match=r"model\.name = 'llama8b': not in the catalog"):
+        read_service("llama8b@h100-pod")
