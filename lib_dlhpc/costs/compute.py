@@ -68,7 +68,7 @@ class Counts(NamedTuple):
     cast: NDArray[np.float64]  # elements that products in fp8 read, see fp8.operands
     cast_back: NDArray[np.float64]
     cast_once: NDArray[np.float64]
-    beside: NDArray[np.float64]  # elements that kernels beside products move, see Kind.beside
+    beside: NDArray[np.float64]  # B that kernels beside products move, see Kind.beside
     beside_back: NDArray[np.float64]
     products: NDArray[np.float64]  # that start on an idle device, see Kind.starts
     kernels: NDArray[np.float64]
@@ -186,7 +186,7 @@ def _of_unlike(
 
 def _priced(key: Keyed[tuple[Model, Device, Any, str, bool]]) -> Activities:
     few, *how = key.value
-    return _roofline(_counts(few), *how)
+    return _roofline(_counts(few, BYTES[key.value[3]]), *how)
 
 
 _priced_once = lru_cache(maxsize=256)(_priced)
@@ -237,7 +237,7 @@ def _rates(operands: fp8.Operands, device: Device, precision: str) -> Any:
 def product_bytes(model: Model, batch: Any, size: int) -> Any:
     """Return the bytes that the kernel of each layer reads and writes in a forward pass, (..., layers)."""
     few, place = unlike(model)
-    return np.take(_product_bytes(_counts(few), batch, size), place, axis=-1)
+    return np.take(_product_bytes(_counts(few, size), batch, size), place, axis=-1)
 
 
 def _product_bytes(counts: Counts, batch: Any, size: int) -> Any:
@@ -249,7 +249,7 @@ def _beside(
 ) -> tuple[Any, Any]:
     """Return the bytes, forward and backward, of kernels beside a layer's own: casts, copies, a measured loss."""
     ahead, back = fp8.cast_bytes(counts.operands, batch, size, each_pass)
-    ahead, back = ahead + batch * counts.beside * size, back + batch * counts.beside_back * size
+    ahead, back = ahead + batch * counts.beside, back + batch * counts.beside_back
     if np.any(device.streaming):
         ahead, back = ahead + batch * counts.loss, back + batch * counts.loss_back
     return ahead, back
@@ -260,13 +260,13 @@ def beside_backward(model: Model, device: Device, batch: Any, size: int) -> Any:
     them in it."""
     few, place = unlike(model)
     rated = [layer_rates.is_rated(layer, device.layers) for layer in few.layers]
-    moved = last_axis(batch) * np.where(rated, 0.0, _counts(few).beside_back)[place] * size
+    moved = last_axis(batch) * np.where(rated, 0.0, _counts(few, size).beside_back)[place]
     return last_axis(device.slowdown) * (moved / last_axis(streaming_rate(device)))
 
 
 @lru_cache(maxsize=1024)
-def _counts(model: Model) -> Counts:
-    """Return the counts of each layer."""
+def _counts(model: Model, size: int) -> Counts:
+    """Return the counts of each layer; size: B of an element."""
     return Counts(
         *traffic(model),
         model.layer_forward_flop,
@@ -276,14 +276,15 @@ def _counts(model: Model) -> Counts:
         *tiles.shapes(model),
         *streams.loss_bytes(model),
         *fp8.operands(model),
-        *_beside_products(model),
+        *_beside_products(model, size),
     )
 
 
-def _beside_products(model: Model) -> NDArray[np.float64]:
-    """Return what kernels beside products move in each direction, and how often products and kernels start."""
-    each = [(*layer.traits.beside(layer), *layer.traits.starts(layer)) for layer in model.layers]
-    return np.array(each, np.float64).T
+def _beside_products(model: Model, size: int) -> NDArray[np.float64]:
+    """Return B that kernels beside products move in each direction, and how often products and kernels start."""
+    each = ((layer.traits, layer) for layer in model.layers)
+    found = [(*traits.beside(layer, size), *traits.starts(layer)) for traits, layer in each]
+    return np.array(found, np.float64).T
 
 
 def _dispatched(

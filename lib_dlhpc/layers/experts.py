@@ -113,7 +113,7 @@ class Experts(Kind):
         return float(layer.attributes["routed"] * layer.attributes["features"])
 
     @classmethod
-    def beside(cls, layer: Layer) -> tuple[float, float]:
+    def beside(cls, layer: Layer, size: int) -> tuple[float, float]:
         """Return what copies of rows and the activation move, each a kernel that reads and writes memory.
 
         Positions are copied to rows in the order of their experts, and rows are summed at their positions; backward
@@ -130,7 +130,8 @@ class Experts(Kind):
             ends, arrived = 0, copies(layer, options["experts"] // (stop - first))
         copied = ends + (2 * (arrived + rows * width) if stop - first > 1 else 0)
         many = cls.gradients_within
-        return float(copied + (many + 1) * inner), float(copied + (2 * many + 1) * inner)
+        moved = copied + (many + 1) * inner, copied + (2 * many + 1) * inner
+        return float(size * moved[0]), float(size * moved[1])
 
     @classmethod
     def starts(cls, layer: Layer) -> tuple[int, int]:

@@ -60,9 +60,9 @@ class FusedAttention(Attention):
         return (positions - (seen - 1) / 2) / positions if options["causal"] else 1.0
 
     @classmethod
-    def beside(cls, layer: Layer) -> tuple[float, float]:
+    def beside(cls, layer: Layer, size: int) -> tuple[float, float]:
         """Return what sums of blocks move."""
-        return merged(layer)
+        return merged(layer, size)
 
     @staticmethod
     def rate_key(layer: Layer) -> str:

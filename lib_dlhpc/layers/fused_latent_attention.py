@@ -22,9 +22,9 @@ class FusedLatentAttention(LatentAttention):
         return apart._replace(stored=None, mask_bytes=ROW * heads * apart.output[0])
 
     @classmethod
-    def beside(cls, layer: Layer) -> tuple[float, float]:
+    def beside(cls, layer: Layer, size: int) -> tuple[float, float]:
         """Return what sums of blocks move."""
-        return merged(layer)
+        return merged(layer, size)
 
     @staticmethod
     def extra_traffic(layer: Layer) -> float:

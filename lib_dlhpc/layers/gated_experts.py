@@ -13,6 +13,7 @@ from lib_dlhpc.layers.glu import FUNCTIONS
 
 LIMIT, SHARPNESS = 7.0, 1.702  # of the clamped activation
 CLAMPED = "clamped"
+WIDE = 4  # B of a weight of the dispatcher
 
 
 def swish(x: Array) -> Array:
@@ -70,7 +71,7 @@ class GatedExperts(Experts):
         return float(options["routed"] * (4 * layer.output_shape[-1] + 5 * options["features"]))
 
     @classmethod
-    def beside(cls, layer: Layer) -> tuple[float, float]:
+    def beside(cls, layer: Layer, size: int) -> tuple[float, float]:
         """Return what is moved as in experts.py, and by the kernels of the last bias and of the limits.
 
         That bias is weighted as its rows are: it is multiplied, added and put together again expert by expert, each a
@@ -80,13 +81,14 @@ class GatedExperts(Experts):
         within their products.
         """
         options, width = layer.attributes, layer.output_shape[-1]
-        ahead, back = super().beside(layer)
+        ahead, back = super().beside(layer, size)
         rows, inner = options["routed"] * width, options["routed"] * options["features"]
         if options["bias"]:
-            moved, moved_back = (14, 20) if options.get("gathered") else (6, 8)
+            wide = options.get("gathered") and size < WIDE
+            moved, moved_back = (28, 40) if wide else (6 * size, 8 * size)
             ahead, back = ahead + moved * rows, back + moved_back * rows
         if options["activation"] == CLAMPED:
-            ahead, back = ahead + 8 * inner, back + 10 * inner
+            ahead, back = ahead + 8 * size * inner, back + 10 * size * inner
         return float(ahead), float(back)
 
     @classmethod

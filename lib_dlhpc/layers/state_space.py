@@ -70,10 +70,10 @@ class StateSpace(Kind):
         return float(4 * inner + 6 * shared + 6 * states + 4 * scores)
 
     @classmethod
-    def beside(cls, layer: Layer) -> tuple[float, float]:
+    def beside(cls, layer: Layer, size: int) -> tuple[float, float]:
         """Return what backward moves beyond twice what forward does: it makes again all that forward passed on."""
         inner, whole, shared, states, scores = _passed(layer)
-        return 0.0, float(whole + 4 * inner + 10 * shared + 5 * states + 4 * scores)
+        return 0.0, size * float(whole + 4 * inner + 10 * shared + 5 * states + 4 * scores)
 
     @staticmethod
     def repeated_flop(layer: Layer) -> float:

@@ -1,5 +1,7 @@
 """Laws of what experts do beside products: copies of rows, and products that start one after another."""
 
+from dataclasses import replace
+
 import pytest
 
 from lib_dlhpc.costs.compute import layer_times
@@ -49,11 +51,11 @@ def experts_of(model):
 )
 def test_rows_are_copied_once_each_time_that_their_order_changes(shared, gathered, copies):
     layer = experts_of(model_of(shared, gathered))
-    forward, backward = layer.traits.beside(layer)
-    assert forward == pytest.approx(
-        copies * WIDTH + 3 * ROWS * INNER
-    )  # SwiGLU reads two arrays and writes one
-    assert backward == pytest.approx(copies * WIDTH + 5 * ROWS * INNER)
+    for size in (2, 4):
+        forward, backward = layer.traits.beside(layer, size)
+        # SwiGLU reads two arrays and writes one.
+        assert forward == pytest.approx(size * (copies * WIDTH + 3 * ROWS * INNER))
+        assert backward == pytest.approx(size * (copies * WIDTH + 5 * ROWS * INNER))
 
 
 @pytest.mark.parametrize("shared", [1, 2, 4, 8, 16])
@@ -80,5 +82,15 @@ def test_the_same_rows_take_longer_for_more_experts_by_their_starts():
 def test_layers_without_experts_have_nothing_beside_and_start_once():
     for layer in model_of().layers:
         if layer.traits.tensor != "experts":
-            assert layer.traits.beside(layer) == (0.0, 0.0)
+            assert layer.traits.beside(layer, 2) == (0.0, 0.0)
             assert layer.traits.starts(layer) == (1, 1)
+
+
+@pytest.mark.parametrize(("size", "moved"), [(2, (28, 40)), (4, (24, 32))])
+def test_a_bias_whose_weights_come_in_32_bits_is_cast_only_to_fewer(size, moved):
+    """Forward: times weights 4, sum n + 8, concatenation 8, cast n + 4; in 32 bits the last is a view."""
+    rows = ROWS * WIDTH
+    layer = experts_of(model_of(4, gathered=True))
+    biased = replace(layer, attributes={**layer.attributes, "bias": True})
+    found = (each.traits.beside(each, size) for each in (biased, layer))
+    assert [one - other for one, other in zip(*found, strict=True)] == [n * rows for n in moved]

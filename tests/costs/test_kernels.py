@@ -205,8 +205,9 @@ def test_biases_and_limits_of_experts_are_kernels_and_traffic_of_their_own():
     assert plain.traits.issues(clamped)[0] == issued + 3
     rows = 2 * 16
     for layer, width, ahead, back in ((biased, 32, 6, 8), (clamped, 48, 8, 10)):
-        moved = np.subtract(plain.traits.beside(layer), plain.traits.beside(plain))
-        assert moved.tolist() == [ahead * rows * width, back * rows * width]
+        for size in (2, 4):
+            moved = np.subtract(plain.traits.beside(layer, size), plain.traits.beside(plain, size))
+            assert moved.tolist() == [ahead * size * rows * width, back * size * rows * width]
     assert biased.parameters == plain.parameters + 8 * (2 * 48 + 32)
 
 

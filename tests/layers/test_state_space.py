@@ -277,7 +277,7 @@ def test_what_kernels_pass_to_each_other():
         "decays": 2 * inner + 2 * scores,
         "convolution": 3 * whole,
     }
-    assert SCAN.traits.beside(SCAN)[1] / 8192 == sum(back.values()) - 2 * sum(ahead.values())
+    assert SCAN.traits.beside(SCAN, 1)[1] / 8192 == sum(back.values()) - 2 * sum(ahead.values())
 
 
 # -- hybrids with experts ------------------------------------------------------------------------

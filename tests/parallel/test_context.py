@@ -1,11 +1,13 @@
 """Laws of the program of a step with context parallelism: what travels, beside what, and how much of it."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from split_runs import GPT, split
 
 from lib_dlhpc import SpecError, parallel
+from lib_dlhpc.costs.compute import layer_times, streaming_rate
 from lib_dlhpc.layout import parts
 from lib_dlhpc.parallel import step
 from lib_dlhpc.prediction import predict
@@ -250,14 +252,67 @@ def test_gathered_keys_play_as_predicted(ways):
         assert played == pytest.approx(float(predicted.step_time), rel=1e-6)
 
 
-@pytest.mark.parametrize("ranks", [2, 8])
-def test_sums_of_blocks_move_what_a_count_by_hand_says(ranks):
-    """Forward 2 x 6 + 10 (c - 1) bytes of each output; backward 30 + (3 x 10 + 2 x 8) c."""
-    part = parts(split(GROUPED, context=ranks, **GATHERED), 0)[0]
-    layer = next(each for each in part.model.layers if "attention" in each.kind)
-    own = 32 // ranks * 64
-    ahead, back = (2 * each / own for each in layer.traits.beside(layer))
-    assert (ahead, back) == (12 + 10 * (ranks - 1), 30 + 46 * ranks)
+class Kernels:
+    """Bytes that kernels move, each array once: what PyTorch's context_parallel calls for sums of blocks."""
+
+    def __init__(self, own):
+        self.own, self.moved = own, 0
+
+    def call(self, *sizes):
+        """Count a kernel that reads and writes arrays of `own` elements of these bytes."""
+        self.moved += self.own * sum(sizes)
+
+    def cast(self, old, new):
+        if old != new:  # torch.Tensor.to returns an array that has this type
+            self.call(old, new)
+
+    def forward(self, ranks, size):
+        self.cast(size, 4)
+        for _ in range(1, ranks):
+            self.call(size, 4, 4)
+        self.cast(4, size)
+
+    def backward(self, ranks, size):
+        for _ in "qkv":
+            self.call(4)  # zeros
+        for _ in range(ranks):
+            for _ in "qkv":
+                self.call(size, 4, 4)
+            for _ in "kv":
+                self.call(4, 4)  # torch.cat
+        for _ in "qkv":
+            self.cast(4, size)
+
+
+@pytest.mark.parametrize(("precision", "size"), [("fp32", 4), ("tf32", 4), ("bf16", 2), ("fp8", 2)])
+@pytest.mark.parametrize("how", [(2, 1), (4, 2), (8, 1), (16, 4)])
+def test_sums_of_blocks_move_what_their_kernels_do(how, precision, size):
+    ranks, tensor = how
+    run = split(GROUPED, context=ranks, tensor=tensor, **{**GATHERED, "precision": precision})
+    model = parts(run, 0)[0].model
+    layer = next(each for each in model.layers if "attention" in each.kind)
+    one, two = Kernels(32 // ranks * 64 // tensor), Kernels(32 // ranks * 64 // tensor)
+    one.forward(ranks, size)
+    two.backward(ranks, size)
+    assert layer.traits.beside(layer, size) == (one.moved, two.moved)
+    bare = layer_times(ring_of(model), run.machine.device, 3, precision)
+    each, rate = (
+        layer_times(model, run.machine.device, 3, precision),
+        streaming_rate(run.machine.device),
+    )
+    for whole, without, moved in zip(each, bare, (one.moved, two.moved), strict=True):
+        seconds = (whole - without)[model.layers.index(layer)]
+        assert seconds == pytest.approx(3 * moved / rate, rel=1e-9)
+
+
+def ring_of(model):
+    """Return the network of a rank whose blocks are those of a ring."""
+    layers = []
+    for each in model.layers:
+        ranks, place, _ = each.attributes.get("context", (1, 0, ""))
+        ring = {"context": (ranks, place, "ring")} if ranks > 1 else {}
+        layers.append(replace(each, attributes={**each.attributes, **ring}))
+    return replace(model, layers=tuple(layers))
 
 
 def test_gathered_keys_are_not_run():

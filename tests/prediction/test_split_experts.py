@@ -69,7 +69,7 @@ def test_both_parts_are_the_whole(model, precision):
         assert first[0] == second[0] == whole[0] / 2 == 16 * layer.forward_flop
         assert first[1] + second[1] == pytest.approx(whole[1])
         assert prices.input_grad[at] + prices.weight_grad[at] == pytest.approx(prices.backward[at])
-        moved = 16 * 2 * layer.traits.beside(layer)[1]
+        moved = 16 * layer.traits.beside(layer, 2)[1]
         moved /= device.memory_bandwidth * (float(device.streaming) or 1.0)
         found = prices.input_grad[at] - prices.weight_grad[at]
         assert found == pytest.approx(moved, rel=1e-9) != 0

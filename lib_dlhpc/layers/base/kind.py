@@ -217,8 +217,11 @@ class Kind:
         return queries, prod(layer.input_shape) - queries
 
     @classmethod
-    def beside(cls, layer: Layer) -> tuple[float, float]:
-        """Return the elements of a sample that kernels beside its products move, in forward and in backward."""
+    def beside(cls, layer: Layer, size: int) -> tuple[float, float]:
+        """Return the bytes of a sample that kernels beside its products move, in forward and in backward.
+
+        size: B of an element in the run's precision.
+        """
         return 0.0, 0.0
 
     @classmethod
