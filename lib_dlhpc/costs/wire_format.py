@@ -34,6 +34,15 @@ def is_cast(strategy: Strategy) -> bool:
     return wire_format(strategy) != _in_memory(strategy)
 
 
+def adds_wide(strategy: Strategy) -> bool:
+    """Return whether microbatches add up their gradients in the format of the wire, so that none is cast to leave.
+
+    Where replicas shard the optimizer state alone, gradients that are added in 32 bits are exchanged where they are:
+    Megatron-LM's main_grad with grad_reduce_in_fp32, whose buckets start_grad_sync reduce-scatters in place.
+    """
+    return bool(is_cast(strategy) and strategy.zero == 1 and strategy.microbatches > 1)
+
+
 def on_wire(strategy: Strategy, size: Any) -> Any:
     """Return the bytes on the wire of gradients of `size` bytes in memory."""
     if not is_cast(strategy):

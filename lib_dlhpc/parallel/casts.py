@@ -1,14 +1,22 @@
 """Gradients exchanged in another format: each bucket is cast before its exchange, and back after it.
 
-Where replicas shard the sums, these stay as they arrive, also for the sum with other copies of a shard. Casts belong to
-the exchange: they take their turn on its stream, and overlap computation as it does.
+Where replicas shard the sums, these stay as they arrive, also for the sum with other copies of a shard; gradients that
+microbatches have added up in the format of the wire are not cast (adds_wide). Casts belong to the exchange: they take
+their turn on its stream, and overlap computation as it does.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
 
 from lib_dlhpc.costs import compute
-from lib_dlhpc.costs.wire_format import SCALE_BYTES, cast_time, is_cast, is_scaled, search_time
+from lib_dlhpc.costs.wire_format import (
+    SCALE_BYTES,
+    adds_wide,
+    cast_time,
+    is_cast,
+    is_scaled,
+    search_time,
+)
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Instruction, Move
 from lib_dlhpc.program.instructions import WEIGHTS, WIRE
@@ -32,6 +40,8 @@ def cast(experiment: Experiment, every: tuple[Passes, ...]) -> tuple[Passes, ...
 
 def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> list[Instruction]:
     """Return instructions with the casts of the gradients that they post."""
+    if adds_wide(experiment.strategy):
+        return list(instructions)
     element = compute.BYTES[experiment.strategy.precision]
     found: list[Instruction] = []
     for each in instructions:

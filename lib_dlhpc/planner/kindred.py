@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.costs.wire_format import adds_wide
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import stage_cut
@@ -20,7 +21,8 @@ from lib_dlhpc.planner.space import Columns, alike, changes_of
 from lib_dlhpc.spec.experiment import Experiment
 
 Rows = NDArray[np.intp]
-# What passes do not depend on, but where backward is in two parts, stages are held twice, and for where they are cut.
+# What passes do not depend on, but where backward is in two parts, stages are held twice, gradients are added in 32 bits,
+# and for where they are cut.
 PIPELINE = ("microbatches", "schedule")
 
 
@@ -50,7 +52,7 @@ class Family:
     def __init__(self, first: Experiment) -> None:
         self.first = first
         self._known: dict[tuple[int, str], Experiment] = {}
-        self._cuts: dict[tuple[tuple[int, ...], bool, bool], Experiment] = {}
+        self._cuts: dict[tuple[tuple[int, ...], bool, bool, bool], Experiment] = {}
 
     @property
     def has_lanes(self) -> bool:
@@ -59,14 +61,14 @@ class Family:
         return s.is_split and s.spatial == 1 and s.offload == "none" and s.gather == "usual"
 
     def like(self, many: int, schedule: str) -> Experiment:
-        """Return a layout with the same passes: stages are cut alike, and backward is as often in two.
+        """Return a layout with the same passes: stages are cut alike, backward is as often in two, casts are the same.
 
         The same object for all that are alike. Raises SpecError for a network that cannot be cut so.
         """
         if (many, schedule) not in self._known:
             strategy = replace(self.first.strategy, microbatches=many, schedule=schedule)
             each = replace(self.first, strategy=strategy)
-            how = stage_cut(each), strategy.splits_backward, strategy.mirrored
+            how = stage_cut(each), strategy.splits_backward, strategy.mirrored, adds_wide(strategy)
             self._known[many, schedule] = self._cuts.setdefault(how, each)
         return self._known[many, schedule]
 

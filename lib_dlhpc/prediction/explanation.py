@@ -8,6 +8,7 @@ from lib_dlhpc.costs import fp8
 from lib_dlhpc.costs.groups import near
 from lib_dlhpc.costs.wire_format import (
     BYTES,
+    adds_wide,
     cast_time,
     is_cast,
     is_scaled,
@@ -101,11 +102,15 @@ def wire_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:
     if not is_cast(e.strategy):
         return []
     size, name = BYTES[wire_format(e.strategy)], wire_format(e.strategy)
-    rate = 1 / float(2 * cast_time(e, 1.0) + search_time(e, 1.0))
+    found = [("on the wire", f"{name}, {size} B per gradient", "strategy.wire")]
+    if adds_wide(e.strategy):
+        return [*found, ("casts", "none", "microbatches add gradients in the format of the wire")]
+    ways, passes = ("casts, there and back", 2) if not e.strategy.zero else ("cast", 1)
+    rate = 1 / float(passes * cast_time(e, 1.0) + search_time(e, 1.0))
     scale = ("scale of a bucket", "its largest magnitude", "an allreduce of 4 B before each")
     return [
-        ("on the wire", f"{name}, {size} B per gradient", "strategy.wire"),
-        ("casts, there and back", show(rate, "B/s"), "memory bandwidth; gradients in memory"),
+        *found,
+        (ways, show(rate, "B/s"), "memory bandwidth; gradients in memory"),
         *[scale] * is_scaled(e.strategy),
     ]
 

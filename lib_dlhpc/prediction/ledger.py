@@ -26,7 +26,7 @@ from lib_dlhpc.costs.stored_activations import (
     waiting_bytes,
 )
 from lib_dlhpc.costs.units import buckets_of, unit_weights
-from lib_dlhpc.costs.wire_format import on_wire
+from lib_dlhpc.costs.wire_format import adds_wide, is_cast, on_wire
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, mean_shards, parts, place, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_in_fp8
@@ -224,8 +224,8 @@ def _gradient(strategy: Strategy) -> int:
     in fp32 with accumulate_allreduce_grads_in_fp32.
     """
     size = BYTES[strategy.precision]
-    adds = strategy.zero >= 2 or strategy.microbatches > 1
-    return int(on_wire(strategy, size)) if strategy.zero and adds else size
+    added = strategy.zero >= 2 or adds_wide(strategy)
+    return int(on_wire(strategy, size)) if added else size
 
 
 def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
@@ -243,18 +243,19 @@ def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
 
 def _buffers(experiment: Experiment, model: Model) -> float:
     """Return the bytes of the buffers in which weights and gradients are exchanged."""
-    strategy, found = experiment.strategy, 0.0
-    element = BYTES[strategy.precision]
-    if sizes(experiment).data > 1:
-        bucket = float(strategy.bucket)
-        if strategy.zero >= 2:  # of whole layers; one is in flight while the next is filled
-            cut = buckets_of(model, strategy).sizes.tolist()
-            return _two([on_wire(strategy, size) for size in cut], cut) + _gathered(strategy, model)
-        if strategy.zero == 1:  # reduced in place, a message at a time
-            bucket = min(bucket, float(PIECE))
-        copies = 2 if strategy.experts > 1 and not strategy.zero else 1  # of a bucket: packed
-        found += copies * on_wire(strategy, min(bucket, model.trained * element))
-    return found
+    strategy = experiment.strategy
+    if sizes(experiment).data == 1:
+        return 0.0
+    if strategy.zero >= 2:  # of whole layers; one is in flight while the next is filled
+        cut = buckets_of(model, strategy).sizes.tolist()
+        return _two([on_wire(strategy, size) for size in cut], cut) + _gathered(strategy, model)
+    size = BYTES[strategy.precision]
+    bucket = float(min(strategy.bucket, model.trained * size))
+    if strategy.zero == 1 and (adds_wide(strategy) or not is_cast(strategy)):
+        # Reduced in place, a message at a time.
+        return min(bucket / size * _gradient(strategy), float(PIECE))
+    copies = 2 if strategy.experts > 1 and not strategy.zero else 1  # of a bucket: packed
+    return float(copies * on_wire(strategy, bucket))
 
 
 def _gathered(strategy: Strategy, model: Model) -> float:

@@ -9,6 +9,7 @@ from lib_dlhpc import SpecError
 from lib_dlhpc.costs.wire_format import cast_time
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.program import Collective, Move, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
@@ -201,6 +202,37 @@ def test_gradients_that_are_added_up_take_the_bytes_of_the_format_they_are_added
     run = run_of(**{"precision": "bf16", "wire": "fp32", **ways})
     found = float(predict(run).memory["gradients"])
     assert found == pytest.approx(each * run.model.parameters, rel=0.01)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb-h1"])
+@pytest.mark.parametrize("overlap", [True, False])
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_what_microbatches_added_in_32_bits_leaves_without_a_cast(pipeline, overlap, schedule):
+    """Megatron-LM with grad_reduce_in_fp32: start_grad_sync reduce-scatters main_grad itself."""
+    how = {"pipeline": pipeline, "schedule": schedule, "overlap": overlap, "zero": 1}
+    run = run_of(**how, precision="bf16", wire="fp32", microbatches=4)
+    found, prices = instructions(run)
+    sums = [each for each in found if getattr(each, "goal", "") == "reduce_scatter"]
+    assert len(sums) > 2 and not any(isinstance(each, Move) for each in found)
+    assert {prices.bytes(each) / each.elements for each in sums} == {4.0}
+    prove((program(run),))
+    predicted, _ = assert_same_terms(run)
+    plain = predict(run.set({"strategy.wire": "same"}))
+    more = {name: predicted.memory[name] - plain.memory[name] for name in plain.memory}
+    assert more.pop("gradients") == plain.memory["gradients"]  # twice the bytes
+    assert more.pop("communication buffer") <= 1e4  # of a message
+    assert not any(more.values())
+    (text,) = (x for x in explain(predicted) if x.name.startswith("data"))
+    assert ("casts", "none") in [each[:2] for each in text.inputs]
+
+
+def test_a_cast_bucket_is_in_memory_beside_the_gradients_it_is_of():
+    """DeepSpeed's allreduce_bucket, and FSDP2's copy-in, write all of it in the other format."""
+    run = run_of(precision="bf16", wire="fp32", zero=1, bucket=1e5)
+    memory, plain = (predict(one).memory for one in (run, run.set({"strategy.wire": "same"})))
+    assert memory["gradients"] == plain["gradients"]
+    assert memory["communication buffer"] == 2 * 1e5
+    assert plain["communication buffer"] == 1e5
 
 
 @pytest.mark.parametrize(("precision", "wire"), [("fp32", "bf16"), ("bf16", "fp8")])

@@ -93,6 +93,14 @@ def test_a_random_sample_of_a_space_is_priced_as_it_is_predicted(machine, more, 
     assert check(run, columns, dice.sample(range(len(some)), 25)) > 10
 
 
+def test_gradients_added_in_32_bits_are_priced_as_they_are_predicted():
+    """One microbatch adds nothing: its buckets are cast, and its gradients take two bytes."""
+    run = Experiment(model=GPT, machine="selene", strategy=SMALL | {"wire": "fp32"})
+    choose = {"pipeline": [1, 2], "microbatches": [1, 2, 4], "zero": [1], "tensor": [1, 2]}
+    every = space(run, choose | {"recompute": ["none"], "spatial": [1]})
+    assert check(run, every.columns, range(len(every))) > 10
+
+
 def test_microbatches_from_both_ends_are_priced_as_they_are_predicted():
     run = Experiment(model=GPT, machine="selene", strategy=SMALL | {"batch": 16})
     choose = {"pipeline": [1, 2, 4], "schedule": ["zb-h1", "dualpipe"], "zero": [0, 3]}
