@@ -1,6 +1,5 @@
 """The segments of layers that activation recomputation recomputes, and what it stores to do so."""
 
-import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,10 +10,9 @@ import numpy as np
 
 from lib_dlhpc.costs.light import light_runs
 from lib_dlhpc.costs.per_op import per_op_runs, repeated
-from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.model import BLOCK, Layer, Model
 from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP
 
-BLOCK = re.compile(r"layer\d+\.")  # before the names of the layers of a transformer's block
 ELEMENT = 4  # bytes, for segments of equal size
 
 
@@ -35,7 +33,7 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
     recompute: "none"; "selective": each attention, whose input is stored and whose scores are not
     (Korthikanti et al. 2022, section 5); "light": norms, activations and expanded latent vectors, up to the last layer
     that reads them (costs/light.py); "per-op": each block but fused attention and every second matmul
-    (costs/per_op.py); "full": each block of a transformer (section 4.1), and of other
+    (costs/per_op.py); "full": each block of a transformer (section 4.1), on stages without one nothing, and of other
     networks all layers, in about sqrt(n) segments of about equal stored bytes, n being the places where a
     single array is live (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4.1); "early-stop":
     the same, up to the last layer whose output or mask backward reads (PyTorch, torch.utils.checkpoint,
@@ -51,7 +49,7 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
     if recompute == "selective":
         runs = [(at, at + 1) for at, layer in enumerate(layers) if layer.traits.selective]
     else:
-        runs = _blocks(layers) or _equal(model)
+        runs = _blocks(layers) if model.has_blocks or model.in_blocks else _equal(model)
     if recompute == EARLY_STOP:
         return tuple(_segment(layers, *run, _read(layers, *run)) for run in runs)
     return tuple(_segment(layers, *run, tuple(range(*run))) for run in runs)
@@ -70,16 +68,32 @@ def _read(layers: tuple[Layer, ...], first: int, stop: int) -> tuple[int, ...]:
     return tuple(range(first, last + 1))
 
 
-def surely_repeated(model: Model) -> tuple[int, ...]:
-    """Return which layers an early stop repeats wherever a stage that has them ends."""
-    found = segments(model, EARLY_STOP)
+def surely_repeated(model: Model, recompute: str, anywhere: bool) -> tuple[int, ...]:
+    """Return which layers an early stop, or recomputation by operator, repeats wherever stages are cut.
+
+    anywhere: also within a block, and where several outputs are live. Then any layer may be the last of its stage, and
+    which products are every second one is not known.
+    """
+    found, layers = segments(model, recompute), model.layers
+    every = tuple(at for each in found for at in each.repeated)
+    if recompute == PER_OP:
+        own = (at for at in every if not layers[at].traits.product and _keeps_output(layers[at]))
+        return tuple(own) if anywhere else every
+    if anywhere:
+        return tuple(at for at in every if _keeps_output(layers[at]) or layers[at].mask_bytes)
     ends = sorted({*cut_points(model), *(each.stop for each in found)})
-    return tuple(
-        at
-        for each in found
-        for at in each.repeated
-        if _read(model.layers, at, ends[bisect_right(ends, at)])
-    )
+    return tuple(at for at in every if _read(layers, at, ends[bisect_right(ends, at)]))
+
+
+def cut_within(model: Model, recompute: str, ends: tuple[int, ...]) -> bool:
+    """Return whether stages that may end there are cut within a block, or where several outputs are live."""
+    if not model.has_blocks:
+        return not {*ends[1:-1]} <= {*cut_points(model)}
+    return any(each.first < end < each.stop for each in segments(model, recompute) for end in ends)
+
+
+def _keeps_output(layer: Layer) -> bool:
+    return "output" in layer.traits.backward_reads
 
 
 def cut_points(model: Model) -> tuple[int, ...]:

@@ -24,10 +24,11 @@ from lib_dlhpc.costs.unlike import unlike
 from lib_dlhpc.layout import Part, gathers_keys, key_elements, ring_blocks
 from lib_dlhpc.spec.loss import is_logits
 from lib_dlhpc.spec.model import Layer, Model
-from lib_dlhpc.spec.strategy import LIGHT, PER_OP
+from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP
 
 Floats = NDArray[np.float64]
 AFTER, BETWEEN = "after", "between"  # see backward_extra
+REPEATED_RUNS = ("full", EARLY_STOP, PER_OP)  # of layers, whose inputs are stored
 AT_ONCE = 2  # layers on the device if activations are offloaded: one in use, one in flight
 
 
@@ -264,7 +265,9 @@ def _stored(
             ]
             wide = prod(layer.output_shape) * size
             found[index] = wide + _more_in_fp8(layer, outside, wide) if outside else 0.0
-    if recompute == PER_OP:  # a sum is repeated from what itself is not, and no backward pass reads
+    if (
+        recompute in REPEATED_RUNS
+    ):  # a sum is repeated from what itself is not, and no backward pass reads
         for name in {name for segment in segments(model, recompute) for name in segment.reads}:
             index = at.get(name, -1)
             if index >= 0 and not found[index]:

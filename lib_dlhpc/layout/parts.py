@@ -64,6 +64,7 @@ class Part:
             tuple([one != other for one, other in pairwise(prefixes)]),
             tuple([at[name] for name in self.sends]),
             self.model.input_shape,
+            self.model.in_blocks,
             self.stage if self.shared else -1,
         )
 
@@ -180,6 +181,7 @@ def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
             name=f"{model.name} stage {stage}" if len(stops) > 1 else model.name,
             layers=(*map(_received, crossing[start]), *layers[start:stop]),
             input_shape=input_shape,
+            in_blocks=model.has_blocks,
         )
         comes, goes = (tuple(each.name for each in crossing[at]) for at in (start, stop))
         part = Part(own, stage, comes, goes)

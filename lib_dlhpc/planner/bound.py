@@ -40,12 +40,12 @@ from lib_dlhpc.costs.groups import collective, spread
 from lib_dlhpc.costs.instruction_prices import collective_cost
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.power import clocked, drawn
-from lib_dlhpc.costs.segments import BLOCK, surely_repeated
+from lib_dlhpc.costs.segments import cut_within, surely_repeated
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.layout import chain
+from lib_dlhpc.layout import chain, cut_points
 from lib_dlhpc.parallel import program
 from lib_dlhpc.parallel.overlapped import STREAM
 from lib_dlhpc.planner.space import Columns, Space, alike
@@ -54,7 +54,7 @@ from lib_dlhpc.program import Collective, Move, Program, work_of
 from lib_dlhpc.program.instructions import NARROW, SAMPLES, WIDE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import EARLY_STOP, FORWARD, LIGHT
+from lib_dlhpc.spec.strategy import EARLY_STOP, FORWARD, LIGHT, PER_OP
 
 Floats = NDArray[np.float64]
 LONGEST = 1e15  # B: no message takes less for each byte
@@ -130,7 +130,7 @@ def _passes(c: Columns, both: Floats) -> Floats:
     """Return s of all passes of a step; both: of a microbatch's, unsplit."""
     m, p = c["microbatches"].astype(float), c["pipeline"].astype(float)
     busy = m * both / p
-    filled = both / -np.expm1(p * np.log1p(-1 / np.maximum(m, 1 + 1e-9)))
+    filled = np.where(m > 1, both / -np.expm1(p * np.log1p(-1 / np.maximum(m, 2))), both)
     return np.where(_plain(c), np.maximum(busy, filled), busy)
 
 
@@ -142,21 +142,36 @@ def _plain(c: Columns) -> NDArray[np.bool_]:
 def _unsplit(experiment: Experiment, combinations: Space) -> Unsplit:
     c = combinations.columns
     names = [name for name in c if name not in (*OUTSIDE, "batch")]
+    within = _within(experiment.model, c)
     samples, found = (
         c["batch"] // c["microbatches"],
         np.zeros((len(Unsplit._fields), len(combinations))),
     )
-    for rows in alike([c[name] for name in names]):
+    for rows in alike([*(c[name] for name in names), within]):
         each, place = np.unique(samples[rows], return_inverse=True)
         fields = {name: c[name][rows[0]].item() for name in names}
-        found[:, rows] = np.array(_of_microbatches(experiment, each, fields))[:, place]
+        one = _of_microbatches(experiment, each, fields, bool(within[rows[0]]))
+        found[:, rows] = np.array(one)[:, place]
     return Unsplit(*found)
 
 
+def _within(model: Model, c: Columns) -> NDArray[np.bool_]:
+    """Return where stages may be cut so that they recompute another part of their blocks than the whole network."""
+    found = np.zeros(len(c["pipeline"]), bool)
+    for rows in alike([c["pipeline"], c["chunks"], c["recompute"]]):
+        stages, how = int(c["pipeline"][rows[0]] * c["chunks"][rows[0]]), c["recompute"][rows[0]]
+        if stages > 1 and how in (EARLY_STOP, PER_OP):
+            try:
+                found[rows] = cut_within(model, str(how), cut_points(model, stages))
+            except SpecError:  # a prediction raises it again
+                found[rows] = True
+    return found
+
+
 def _of_microbatches(
-    experiment: Experiment, samples: NDArray[np.int64], fields: dict[str, object]
+    experiment: Experiment, samples: NDArray[np.int64], fields: dict[str, object], within: bool
 ) -> Unsplit:
-    """Return the same of a microbatch of each number of samples."""
+    """Return the same of a microbatch of each number of samples; within: see _within."""
     plain: dict[str, object] = {"pipeline": 1, "microbatches": 1, "schedule": "1f1b", "chunks": 1}
     plain |= {"zero": 0, "shards": 0, "gather": "usual", "zero_unit": "block"}
     plain |= {"offload": "none", "data": 0}
@@ -173,7 +188,7 @@ def _of_microbatches(
         scale = np.array([float(compute_scale(of(batch))) for batch in many])
     except SpecError:  # the prediction raises it again, where it is counted
         return Unsplit(*np.zeros((len(Unsplit._fields), len(samples))))
-    passes = _Passes(one, step, samples.astype(float), scale[:, None])
+    passes = _Passes(one, step, samples.astype(float), scale[:, None], within)
     work, forward, backward, joules = passes.work()
     ahead, back = passes.exchanged()
     update = scale * work_of(step).update.min() + 0 * work
@@ -188,9 +203,10 @@ class _Passes:
     """An unsplit pipeline's pass forward and backward, for an array of samples; scale: (samples or 1, 1)."""
 
     def __init__(
-        self, experiment: Experiment, step: Program, samples: Floats, scale: Floats
+        self, experiment: Experiment, step: Program, samples: Floats, scale: Floats, within: bool
     ) -> None:
         self.experiment, self.step, self.samples, self.scale = experiment, step, samples, scale
+        self.within = within
         self.chunk = step.stages[0][0]
         self.size = float(compute.BYTES[experiment.strategy.precision])
         self._known: dict[tuple[object, ...], Floats] = {}
@@ -205,7 +221,7 @@ class _Passes:
             apart = self._apart(variant, len(model.layers))
             cut = cut_of(model, int(self.experiment.strategy.tensor_pieces))
             each = compute.layer_activities(model, device, self.samples, precision, apart, cut)
-            again = _least_repeated(model, self.experiment.strategy.recompute, template.repeated)
+            again = self._repeated(model, template.repeated)
             rows = [
                 [self.scale[:, 0] * t.sum(axis=-1) for t in (*one, one[0][:, again])]
                 for one in (*each[:2], compute.total(each))
@@ -215,11 +231,20 @@ class _Passes:
             found.append([seconds.sum(axis=0), seconds[0], seconds[1:].sum(axis=0), joules])
         return np.min(found, axis=0)
 
+    def _repeated(
+        self, model: Model, repeated: NDArray[np.intp]
+    ) -> NDArray[np.intp] | tuple[int, ...]:
+        """Return the layers that are recomputed wherever stages are cut: one that ends at an output may spare it."""
+        how = self.experiment.strategy.recompute
+        if how == LIGHT:  # the next stage stores the message
+            return ()
+        return surely_repeated(model, how, self.within) if how in (EARLY_STOP, PER_OP) else repeated
+
     def stored(self) -> float:
         """Return the least B of a sample that a variant stores; 0 where that depends on how stages are cut."""
         one, variants = self.experiment, range(len(self.chunk.backward.variants))
-        how, blocks = one.strategy.recompute, any(BLOCK.match(x.name) for x in one.model.layers)
-        if how in ("full", EARLY_STOP) and not blocks:
+        how = one.strategy.recompute
+        if self.within or (how in ("full", EARLY_STOP) and not one.model.has_blocks):
             return 0.0
         held = (chain(one, variant)[0][0] for variant in variants)
         return min(stored_bytes(part, int(self.size), how) for part in held)
@@ -261,15 +286,6 @@ class _Passes:
             cost = collective_cost(what.goal, sent, net, what.algorithm)
             self._known[key] = np.broadcast_to(cost.total, self.samples.shape)
         return self._known[key]
-
-
-def _least_repeated(
-    model: Model, how: str, repeated: NDArray[np.intp]
-) -> NDArray[np.intp] | tuple[int, ...]:
-    """Return the layers that are recomputed wherever stages are cut: one that ends behind an output may spare it."""
-    if how == LIGHT:  # the next stage stores the message
-        return ()
-    return surely_repeated(model) if how == EARLY_STOP else repeated
 
 
 def _exchanges(experiment: Experiment, combinations: Space, weights: Floats) -> list[Floats]:

@@ -21,8 +21,8 @@ from lib_dlhpc.planner.space import Columns, alike, changes_of
 from lib_dlhpc.spec.experiment import Experiment
 
 Rows = NDArray[np.intp]
-# What passes do not depend on, but where backward is in two parts, stages are held twice, gradients are added in 32 bits,
-# and for where they are cut.
+# What passes do not depend on, but where backward is in two parts, stages are held twice, gradients are added in 32
+# bits, and for where stages are cut.
 PIPELINE = ("microbatches", "schedule")
 
 

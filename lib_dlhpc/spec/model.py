@@ -1,5 +1,6 @@
 """A network as data: a list of layers in execution order, each with exact counts."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,12 +12,15 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.layers import Layer as Layer
 
+BLOCK = re.compile(r"layer\d+\.")  # before the names of the layers of a transformer's block
+
 
 @dataclass(frozen=True)
 class Model:
     """A network: its layers in topological order, and the family and options that rebuild it.
 
-    Sums are per sample; the `layer_*` arrays are read-only float64, in the order of `layers`.
+    Sums are per sample; the `layer_*` arrays are read-only float64, in the order of `layers`. in_blocks: whether it is
+    a part of a network of transformer blocks, even if it has none of them.
     """
 
     name: str
@@ -24,6 +28,12 @@ class Model:
     input_shape: tuple[int, ...]
     family: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    in_blocks: bool = False
+
+    @cached_property
+    def has_blocks(self) -> bool:
+        """Whether a layer is in a block of a transformer."""
+        return any(BLOCK.match(layer.name) for layer in self.layers if not layer.traits.stand_in)
 
     @cached_property
     def parameters(self) -> int:

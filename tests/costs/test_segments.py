@@ -1,11 +1,15 @@
 """Laws of segments: each layer in one at most, a segment is made again from one array, and all are alike."""
 
 from dataclasses import replace
-from math import sqrt
+from math import prod, sqrt
 
 import pytest
+from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc.costs.segments import cut_points, segments
+from lib_dlhpc.costs.stored_activations import stored_bytes
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layout import chain
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_model
 from lib_dlhpc.spec.model import Layer
@@ -116,3 +120,33 @@ def test_ranks_of_a_group_cut_alike_behind_a_received_part_of_uneven_width():
     )
     for first, second in zip(layout.parts(run, 0), layout.parts(run, 1), strict=True):
         assert segments(first.model, "full") == segments(second.model, "full")
+
+
+@pytest.mark.parametrize("recompute", ["full", "early-stop"])
+def test_a_stage_without_a_block_recomputes_nothing_of_a_network_of_blocks(recompute):
+    """Megatron-LM and torchtitan wrap blocks, and neither an embedding nor the last product."""
+    ways = {"pipeline": 4, "microbatches": 4, "recompute": recompute}
+    stages = [part.model for (part,) in chain(split({**GPT, "layers": 2}, **ways))]
+    blocks = [stage.has_blocks for stage in stages]
+    assert 0 < sum(blocks) < 4
+    assert [bool(segments(stage, recompute)) for stage in stages] == blocks
+    stages = [part.model for (part,) in chain(split(IMAGES, **ways))]
+    assert all(segments(stage, recompute) for stage in stages)
+
+
+@pytest.mark.parametrize("recompute", ["full", "early-stop", "per-op"])
+@pytest.mark.parametrize("name", ["gpt2-1.5b", "resnet18", "llama3-8b"])
+@pytest.mark.parametrize("pipeline", [4, 64, 128])
+def test_a_stage_stores_what_it_received_for_a_segment(pipeline, name, recompute):
+    """Also within a residual branch, where only a sum reads it: to repeat the sum takes it."""
+    ways = {"nodes": 16, "pipeline": pipeline, "recompute": recompute, "precision": "bf16"}
+    try:
+        held = chain(Experiment(model=name, machine="h100-pod", strategy=ways))
+    except SpecError:
+        assert name == "resnet18"  # it has fewer layers
+        return
+    for (part,) in held:
+        read = {name for segment in segments(part.model, recompute) for name in segment.reads}
+        received = [x for x in part.model.layers if x.kind == "receive" and x.name in read]
+        elements = sum(prod(layer.output_shape) for layer in received)
+        assert stored_bytes(part, 2, recompute) >= 2 * elements

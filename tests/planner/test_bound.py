@@ -5,7 +5,9 @@ import random
 import pytest
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.planner import plan
 from lib_dlhpc.planner.bound import bound
+from lib_dlhpc.planner.result import value
 from lib_dlhpc.planner.space import space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
@@ -181,3 +183,77 @@ def test_no_prediction_is_below_its_bound(name):
         assert 0 < least.joules[row] <= above * (1 + 1e-9), combinations.changes(row)
     assert seen > len(rows) / 3
     assert max(least.step) > 0
+
+
+def small_network(dice):
+    """A few blocks, or a list of layers of which some are added to one another."""
+    if dice.random() < 0.6:
+        wide = {"hidden": dice.choice([64, 256]), "sequence": dice.choice([16, 128])}
+        own = {"layers": dice.choice([1, 2, 3]), "heads": 4, "vocabulary": dice.choice([64, 4096])}
+        llama = {"family": "llama", "kv_heads": 2, "feed_forward": dice.choice([64, 2048])}
+        return {**dice.choice([{"family": "gpt"}, llama]), **wide, **own}
+    layers, widths = [], {}
+    for number in range(dice.randint(3, 10)):
+        kind = dice.choice(["dense", "dense", "relu", "gelu", "tanh", "layer_norm", "add"])
+        name, last = f"x{number}", list(widths)[-1:]
+        alike = [each for each in widths if [widths[each]] == [widths[one] for one in last]][:-1]
+        if kind == "add" and alike:
+            layers.append({"kind": "add", "inputs": [*last, dice.choice(alike)], "name": name})
+            widths[name] = widths[last[0]]
+            continue
+        kind = "dense" if kind == "add" else kind
+        wide = dice.choice([256, 512, 1024]) if kind == "dense" else 0
+        layers.append({"kind": kind, "name": name, **({"features": wide} if wide else {})})
+        widths[name] = wide or (widths[last[0]] if last else 512)
+    return {"family": "sequential", "input": [512], "layers": layers}
+
+
+@pytest.mark.parametrize("recompute", ["early-stop", "per-op", "full", "none"])
+@pytest.mark.parametrize("seed", range(16))
+def test_no_prediction_is_below_its_bound_where_stages_are_cut_anywhere(seed, recompute):
+    """More stages than places where a single output is live: a stage may end within a block, or have none."""
+    dice = random.Random(seed)
+    link = {"latency": 0.0, "bandwidth": 1e30}
+    machine = {"name": "h100-pod", "jitter": 0.0, "devices_per_node": 16, "intra_node": link}
+    strategy = {"devices_per_node": 16, "batch": dice.choice([16, 4096]), "precision": "bf16"}
+    run = Experiment(model=small_network(dice), machine=machine, strategy=strategy)
+    choose = {"recompute": [recompute], "pipeline": [1, 4, 8, 16], "microbatches": [1, 2, 128]}
+    choose |= {"tensor": [1], "spatial": [1], "zero": [0], "chunks": [1, 4]}
+    combinations = space(run, choose)
+    least, seen = bound(run, combinations), 0
+    for row in dice.sample(range(len(combinations)), 10):
+        try:
+            prediction = predict(run.set(combinations.changes(row)))
+        except SpecError:
+            continue  # fewer layers than stages
+        seen += 1
+        assert least.step[row] <= prediction.step_time, combinations.changes(row)
+        assert least.memory[row] <= prediction.memory_total, combinations.changes(row)
+        drawn = sum(j for cause, j in prediction.energy.items() if cause.startswith("devices"))
+        above = drawn / run.devices - run.machine.device.idle_power * prediction.step_time
+        assert least.joules[row] <= above * (1 + 1e-9), combinations.changes(row)
+    assert seen or len(run.model.layers) < 4
+
+
+@pytest.mark.parametrize("recompute", ["early-stop", "per-op"])
+@pytest.mark.parametrize("objective", ["time", "energy"])
+def test_a_certificate_is_that_of_all_predictions(objective, recompute):
+    link = {"latency": 0.0, "bandwidth": 1e30}
+    machine = {"name": "h100-pod", "jitter": 0.0, "devices_per_node": 16, "intra_node": link}
+    model = {"family": "llama", "layers": 3, "hidden": 256, "heads": 4, "kv_heads": 2}
+    model |= {"feed_forward": 2048, "sequence": 128, "vocabulary": 64}
+    strategy = {"devices_per_node": 16, "batch": 64, "precision": "bf16"}
+    run = Experiment(model=model, machine=machine, strategy=strategy)
+    choose = {"recompute": [recompute], "pipeline": [2, 4, 8, 16], "microbatches": [1, 4, 64]}
+    choose |= {"tensor": [1], "zero": [0], "chunks": [1, 2], "schedule": ["gpipe", "interleaved"]}
+    found = plan(run, objective, choose=choose, best=1)
+    every = space(run, choose)
+    costs = []
+    for row in range(len(every)):
+        try:
+            one = predict(run.set(every.changes(row)))
+        except SpecError:
+            continue
+        costs.append(value(one, objective))
+    assert found.gap == 0
+    assert value(found.best.prediction, objective) == pytest.approx(min(costs), rel=1e-12)
