@@ -1,7 +1,7 @@
 """A sweep: one comparison for each of several settings, with interleaved runs."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -23,6 +23,7 @@ from lib_dlhpc.comparison.steady import Steps
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import what_if
+from lib_dlhpc.prediction.resplit import of_batch
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
@@ -34,17 +35,32 @@ if TYPE_CHECKING:
 RANKS = "ranks"  # an axis that is no field of an experiment: ranks that split the global batch
 PARTS = ("data", "tensor", "pipeline", "spatial", "context")  # degrees of parallelism
 DEVICES = "strategy.devices_per_node"
+BATCH, MICROBATCHES = "strategy.batch", "strategy.microbatches"
+ALONG = {MICROBATCHES, "strategy.schedule", "strategy.chunks"}  # see of_batch
 MOST = 64  # settings; each needs a run
 Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One setting of a sweep, with its comparison, or the reason for its absence."""
+    """One setting of a sweep, with its comparison, or the reason for its absence.
+
+    along: the fields that were set besides, such as the microbatches of another batch.
+    """
 
     setting: Mapping[str, Any]
     comparison: Comparison | None
     problem: str = ""
+    along: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def moved(self) -> str:
+        """What was set besides the setting, as text; "" for nothing."""
+        own, more = (
+            ", ".join(f"{name.rpartition('.')[2]} = {value}" for name, value in fields.items())
+            for fields in (self.setting, self.along)
+        )
+        return f"{own}: also {more}" if more else ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,6 +88,7 @@ class Sweep(Result):
         rows = [
             {
                 "setting": dict(row.setting),
+                "along": dict(row.along),
                 "problem": row.problem,
                 **(row.comparison.as_dict() if row.comparison else {}),
             }
@@ -112,29 +129,28 @@ def sweep(
     begin: Begin = start_beside,
     repeats: int = 1,
     most: int | None = None,
-    along: Callable[[Fields], Fields] = lambda setting: {},
 ) -> Sweep:
     """Compare every combination of `axes`: fields of the experiment, or "ranks", each with its values.
 
     If only degrees of parallelism are swept, the number of devices follows: strategy.tensor = 2 doubles it. Every
     setting runs `repeats` times, interleaved, so that drift of the machine affects all settings alike. folder: parent
-    of the run folders. most: largest number of ranks of a setting; None: no limit. along: the fields that a setting
-    changes besides its own, such as the microbatches of another batch. Other arguments are those of `compare`. A
-    setting that cannot run becomes a row with the reason. Raises SpecError for illegal axes, and if no setting can run.
+    of the run folders. most: largest number of ranks of a setting; None: no limit. Other arguments are those of
+    `compare`. Where the batch is swept, microbatches keep their samples. A setting that cannot run becomes a
+    row with the reason. Raises SpecError for illegal axes, and if no setting can run.
     """
     settings = settings_of(axes)
     expected: list[Expected | str] = []
     for setting in settings:
         try:
-            whole = {**along(setting), **setting}
-            expected.append(estimated(placed_setting(experiment, whole, ranks, machine, most)))
+            expected.append(estimated(placed_setting(experiment, setting, ranks, machine, most)))
         except SpecError as error:
             expected.append(str(error))
     wrong = [each for each in expected if isinstance(each, str)]
     if len(wrong) == len(expected):
         raise SpecError(wrong[0])
     runs = interleaved(expected, steps, seconds, repeats, folder, look, begin)
-    return Sweep(axes, tuple(_row(*each) for each in zip(settings, expected, runs, strict=True)))
+    every = zip(settings, expected, runs, strict=True)
+    return Sweep(axes, tuple(_row(experiment, *each) for each in every))
 
 
 def placed_setting(
@@ -148,7 +164,7 @@ def placed_setting(
 
     Raises SpecError for a setting that cannot run here.
     """
-    fields = _fields(experiment, setting)
+    fields = _fields(experiment, {**_beside(experiment, setting), **setting})
     there = what_if(experiment, fields) if fields else experiment
     check(there)
     here = placed(there, setting.get(RANKS, ranks), machine)
@@ -182,6 +198,21 @@ def interleaved(
     return runs
 
 
+def _beside(experiment: Experiment, setting: Fields) -> Fields:
+    """Return what a batch moves along; a value that is no number is left to the reader of the specification."""
+    batch = setting.get(BATCH)
+    own = type(batch) is int and batch > 0 and MICROBATCHES not in setting
+    return of_batch(experiment, batch) if own else {}
+
+
+def _moved(experiment: Experiment, setting: Fields, here: Placed) -> Fields:
+    """Return the fields that a setting moved along, with their values."""
+    ways = ((name, name.removeprefix("strategy.")) for name in sorted(ALONG - setting.keys()))
+    found = {name: getattr(here.experiment.strategy, field) for name, field in ways}
+    before = {name: getattr(experiment.strategy, name.removeprefix("strategy.")) for name in found}
+    return {name: value for name, value in found.items() if value != before[name]}
+
+
 def _fields(experiment: Experiment, setting: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields to change for a setting, including the devices that it needs."""
     fields = {name: value for name, value in setting.items() if name != RANKS}
@@ -196,10 +227,13 @@ def _fields(experiment: Experiment, setting: Mapping[str, Any]) -> dict[str, Any
     return fields | {"strategy.nodes": 1, DEVICES: devices}
 
 
-def _row(setting: Mapping[str, Any], expected: Expected | str, runs: list[Steps] | str) -> Row:
+def _row(
+    experiment: Experiment, setting: Fields, expected: Expected | str, runs: list[Steps] | str
+) -> Row:
     if isinstance(expected, str) or isinstance(runs, str):
         return Row(setting, None, str(runs))
-    return Row(setting, beside(expected, runs))
+    moved = _moved(experiment, setting, expected.placed)
+    return Row(setting, beside(expected, runs), along=moved)
 
 
 def settings_of(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -15,12 +15,17 @@ WITHOUT_RUN = ("predicted", "rounds", "events")
 
 
 def as_text(of: "Sweep") -> str:
-    """Return the rows, the errors over those with a verdict, and the notes."""
+    """Return the rows, the errors over those with a verdict, what was moved along, and the notes."""
     lines = table(cells(of))
     found = [row.comparison for row in of.rows if row.comparison]
-    notes = dict.fromkeys(note for each in found for note in each.notes)
+    notes = dict.fromkeys([*moved(of), *(note for each in found for note in each.notes)])
     known = dict.fromkeys(each.placed.calibration for each in found if each.placed.calibration)
     return "\n".join([*lines, "", *summary(of), *known, *(f"note: {note}" for note in notes)])
+
+
+def moved(of: "Sweep") -> list[str]:
+    """Return for each setting what was set besides, where something was."""
+    return [row.moved for row in of.rows if row.moved]
 
 
 def cells(of: "Sweep") -> list[list[str]]:

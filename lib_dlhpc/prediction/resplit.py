@@ -1,6 +1,6 @@
-"""Another degree of one way to split a network, on the same devices: what must be set with it.
+"""Another degree of one way to split a network on the same devices, or another batch: what must be set with it.
 
-The explorer's controls and its advice both use this, so what is advised is what a click gives.
+The explorer's controls, its advice and sweeps use this, so what is advised, or swept, is what a click gives.
 """
 
 from math import prod
@@ -48,6 +48,18 @@ def resplit(e: Experiment, field: str, value: int) -> dict[str, Any]:
         found["strategy.lora"] = 0
     del found[field]
     return found
+
+
+def of_batch(e: Experiment, batch: int) -> dict[str, Any]:
+    """Return what must be set where a device has a batch of `batch`: microbatches of as many samples as before."""
+    s = e.strategy
+    if s.microbatches == 1:
+        return {}
+    many = max(1, batch // samples(e))
+    if s.schedule == "interleaved":
+        many = interleavable(many, s.pipeline)
+    few = NO_PIPELINE if s.mirrored and not fills_both_ends(many, s.pipeline) else {}
+    return {"strategy.microbatches": many, **few}
 
 
 def degree(e: Experiment, field: str) -> int:

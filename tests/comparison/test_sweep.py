@@ -67,6 +67,38 @@ def test_more_settings_than_anybody_waits_for_are_refused(digits):
         sweep(digits, {"strategy.batch": range(1, 100)})
 
 
+@pytest.mark.parametrize(
+    ("setting", "microbatches"),
+    [
+        ({}, 4),
+        ({"strategy.batch": 64}, 8),
+        ({"strategy.batch": 4}, 1),
+        ({"strategy.batch": 64, "strategy.microbatches": 2}, 2),
+        ({"strategy.data": 2}, 4),  # a batch on each
+        ({"strategy.data": 2, "strategy.batch": 64}, 8),
+        ({"strategy.allreduce": "ring"}, 4),
+    ],
+    ids=str,
+)
+def test_microbatches_keep_their_samples(digits, setting, microbatches):
+    """8 each, as in the explorer; all of a batch that has fewer."""
+    experiment = digits.set({"strategy.batch": 32, "strategy.microbatches": 4})
+    assert experiment.devices == 1
+    here = placed_setting(experiment, setting)
+    assert int(here.experiment.strategy.microbatches) == microbatches
+    assert int(here.experiment.strategy.batch) == setting.get("strategy.batch", 32)
+
+
+def test_a_sweep_reports_what_was_moved_along(ranks_can_start, digits):
+    experiment = digits.set({"strategy.batch": 32, "strategy.microbatches": 4})
+    found = sweep(experiment, {"strategy.batch": [16, 32]}, steps=4)
+    words = "batch = 16: also microbatches = 2"
+    assert [row.moved for row in found.rows] == [words, ""]
+    assert f"note: {words}" in found.as_text()
+    along = [row["along"] for row in found.as_dict()["rows"]]
+    assert along == [{"strategy.microbatches": 2}, {}]
+
+
 def test_columns_are_aligned_and_a_short_row_ends_with_words():
     lines = table([["a", "long head", "c"], ["1", "2", "3"], ["22", "words that say why"]])
     assert lines == [" a  long head  c", " 1          2  3", "22  words that say why"]

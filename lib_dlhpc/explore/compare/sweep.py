@@ -6,7 +6,6 @@ swept(load("labs/experiments/digits.toml"), {"strategy.batch": [8, 16, 32], "ran
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from html import escape
 from math import prod
 from typing import Any
@@ -15,8 +14,8 @@ import ipywidgets
 
 from lib_dlhpc.comparison import Sweep, sweep
 from lib_dlhpc.comparison.comparison import Begin, start_beside
-from lib_dlhpc.comparison.sweep import Fields, placed_setting, settings_of
-from lib_dlhpc.comparison.sweep_text import cells, summary
+from lib_dlhpc.comparison.sweep import placed_setting, settings_of
+from lib_dlhpc.comparison.sweep_text import cells, moved, summary
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.panels import notice_html
 from lib_dlhpc.explore.blocks.runner import Thread
@@ -34,8 +33,8 @@ Axes = Mapping[str, Sequence[Any]]
 class SweepHere(Here[Sweep]):
     """Runs of one experiment, of which something is varied.
 
-    ranks, machine, most: see `sweep`; along, too, of an experiment and a setting. begin: what starts the ranks.
-    thread: in what they are watched. refuse: as of Runner.
+    ranks, machine, most: see `sweep`. begin: what starts the ranks. thread: in what they are watched. refuse: as of
+    Runner.
     """
 
     def __init__(
@@ -46,10 +45,8 @@ class SweepHere(Here[Sweep]):
         begin: Begin = start_beside,
         thread: Thread = threading.Thread,
         most: int | None = None,
-        along: Callable[[Experiment, Fields], Fields] = lambda experiment, setting: {},
         refuse: Callable[[], str] = lambda: "",
     ) -> None:
-        self.along = along
         self.where: dict[str, Any] = {"ranks": ranks, "machine": machine, "most": most}
         self.seconds, self.begin = seconds, begin
         self._axes: Axes = {}
@@ -80,8 +77,7 @@ class SweepHere(Here[Sweep]):
         problems = []
         for setting in settings_of(self._axes):
             try:
-                whole = {**self.along(experiment, setting), **setting}
-                placed_setting(experiment, whole, **self.where)
+                placed_setting(experiment, setting, **self.where)
             except SpecError as error:
                 problems.append(str(error))
         return many - len(problems), many, problems[0] if problems else ""
@@ -98,7 +94,6 @@ class SweepHere(Here[Sweep]):
         panel.say("Predicting and simulating ...")
         with no_longer_than_the_page(self.begin) as begin:
             known = {**self.where, "seconds": self.seconds}
-            known["along"] = partial(self.along, experiment)
             return sweep(experiment, axes, **known, look=look, begin=begin)
 
     def _shown(self, found: Sweep) -> tuple[Shown, Any]:
@@ -118,7 +113,7 @@ def swept(experiment: Experiment, axes: Axes, **options: Any) -> ipywidgets.Box:
 def sweep_html(of: Sweep) -> str:
     """Return a row for each setting, and what is to be known, as a table and notes."""
     found = [row.comparison for row in of.rows if row.comparison]
-    notes = dict.fromkeys(note for each in found for note in each.notes)
+    notes = dict.fromkeys([*moved(of), *(note for each in found for note in each.notes)])
     return "".join(map(notice_html, notes)) + settings_html(cells(of))
 
 

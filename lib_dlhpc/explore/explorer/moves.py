@@ -21,8 +21,8 @@ from lib_dlhpc.prediction.resplit import (
     NO_PIPELINE,
     fills_both_ends,
     interleavable,
+    of_batch,
     resplit,
-    samples,
 )
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.consistency import allreduces_on
@@ -135,12 +135,8 @@ def consequences(experiment: Experiment, field: str, value: Any) -> Changes:
         case "strategy.offload" if value != "none":
             found = {"strategy.schedule": "1f1b"} if s.splits_backward else {}
             return found | PLAIN_WIRE if value == "all" else found
-        case "strategy.batch" if s.microbatches > 1:  # of as many samples as before
-            many = max(1, int(value) // samples(experiment))
-            if s.schedule == "interleaved":
-                many = interleavable(many, s.pipeline)
-            few = NO_PIPELINE if s.mirrored and not fills_both_ends(many, s.pipeline) else {}
-            return {"strategy.microbatches": many, **few}
+        case "strategy.batch":
+            return of_batch(experiment, int(value))
         case "strategy.microbatches" if s.mirrored and not fills_both_ends(value, s.pipeline):
             return {**NO_PIPELINE, "strategy.batch": max(int(s.batch), value)}
         case "strategy.microbatches" if value > s.batch:

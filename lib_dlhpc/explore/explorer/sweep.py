@@ -9,7 +9,7 @@ import ipywidgets
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.panels import problem_html
-from lib_dlhpc.explore.explorer.axes import Axis, axes_of, beside, values_from
+from lib_dlhpc.explore.explorer.axes import Axis, axes_of, values_from
 from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.explore.explorer.section import Section, control_bar
 from lib_dlhpc.prediction import Breakdown
@@ -51,8 +51,7 @@ class Sweep(Section):
         from lib_dlhpc.spec.host import cores
 
         if self.here is None:
-            most = RANKS_A_CORE * cores()
-            self.here = SweepHere(most=most, along=beside, refuse=self.catch_up)
+            self.here = SweepHere(most=RANKS_A_CORE * cores(), refuse=self.catch_up)
         experiment = prediction.experiment
         axis = self._fill(experiment)
         # Hidden, not taken out: the browser would draw the controls anew, and forget where the focus was.

@@ -10,6 +10,7 @@ import short_runs
 from experiment_page import Now, button, click, fills, words
 from short_runs import Simulated
 
+from lib_dlhpc.comparison.sweep import placed_setting
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.compare import sweep as sweep_here
 from lib_dlhpc.explore.compare.charts import ROWS
@@ -305,6 +306,16 @@ def test_what_is_run_has_the_microbatches_that_were_predicted(monkeypatch):
     click(section.body, "Run them here")
     wanted = {batch: int(at(experiment, {BATCH: batch}).strategy.microbatches) for batch in run}
     assert run == wanted == {16: 2, 64: 8}
+
+
+@pytest.mark.parametrize("setting", [{BATCH: 16}, {BATCH: 64}], ids=str)
+def test_the_command_runs_the_microbatches_that_the_page_predicts(setting):
+    experiment = digits(devices_per_node=1, microbatches=4)
+    here, there = placed_setting(experiment, setting).experiment, at(experiment, setting)
+    assert here.strategy.microbatches == there.strategy.microbatches != 4
+    assert here.strategy.batch == there.strategy.batch
+    (row,) = predict_rows(experiment, *setting.keys(), [*setting.values()])
+    assert "microbatches" in row.also
 
 
 def test_another_experiment_takes_away_what_was_run_of_the_one_before(section):
