@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lib_dlhpc.costs.outer import has_outer, outer_time
+from lib_dlhpc.parallel import offload
 from lib_dlhpc.parallel.data import STREAM
 from lib_dlhpc.program import Instruction, Move, Program, Update, Wait
 from lib_dlhpc.spec.experiment import Experiment
@@ -22,10 +23,11 @@ def averaged(
     if has_outer(experiment):
         seconds = float(outer_time(experiment))
         outer = [Move("data", STREAM, seconds, 0.0, label="outer update")]
-    return [update, *buckets, *outer, Wait("data", STREAM, "", "the average")]
+    moved = Wait("offload", offload.STREAM, "", offload.LABEL)
+    return [update, moved, *buckets, *outer, Wait("data", STREAM, "", "the average")]
 
 
 def cycle(experiment: Experiment, averaging: Program) -> tuple[Program, ...]:
     """Return the programs of the steps up to an average, whose own is `averaging`."""
-    alone = replace(averaging, end=averaging.end[:1])
+    alone = replace(averaging, end=averaging.end[:2])  # the update, and what it has offloaded
     return (alone,) * (int(experiment.strategy.local_steps) - 1) + (averaging,)

@@ -19,15 +19,18 @@ Chain: TypeAlias = tuple[tuple[Part, ...], ...]  # the parts of each rank of a p
 
 
 def split_step(experiment: Experiment, scale: Any) -> "Step":
-    """Predict the step of a scalar experiment; compute time is `scale` times the roofline's.
+    """Predict the step of a scalar experiment, with local updates the mean step; compute time is `scale` times the
+    roofline's.
 
     Raises SpecError where the network cannot be split so.
     """
-    from lib_dlhpc.parallel import program  # these two import 25 modules; whole networks need none
-    from lib_dlhpc.prediction.price import price
+    from lib_dlhpc.parallel import steps  # these two import 25 modules; whole networks need none
+    from lib_dlhpc.prediction.price import mean_step, price
 
-    slow = float(stragglers.slowest(experiment.devices, experiment.machine.jitter))
-    return price(program(experiment, scale), slow)
+    cycle, jitter = steps(experiment, scale), experiment.machine.jitter
+    slow = float(stragglers.slowest(experiment.devices, jitter, len(cycle)))
+    last = price(cycle[-1], slow)
+    return mean_step(price(cycle[0], slow), last, len(cycle)) if len(cycle) > 1 else last
 
 
 def rank_parts(experiment: Experiment) -> tuple[Chain, ...]:

@@ -4,7 +4,7 @@ Seconds are the mean over the ranks, as in a timeline. Bubble is the idle time t
 are free; what is idle beyond it is exposed communication, of the kind that was waited for.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,6 +68,26 @@ def price(step: Program, slow: float = 1.0) -> Step:
     ahead, back = mixes_of(step)
     mixes = _mean(ahead, work.forward), _mean(back, work.backward + work.recomputation)
     return Step(forward, backward, recomputation, update, waiting, messages, exposed, bubble, mixes)
+
+
+def mean_step(first: Step, last: Step, many: int) -> Step:
+    """Return the mean of `many` steps, all of which are like the first but for the last, after which ranks average."""
+
+    def mean(one: float, other: float) -> float:
+        return one + (other - one) / many
+
+    def costs(kind: str) -> Cost:
+        one = first.messages.get(kind, Cost(0.0, 0.0, 0.0))
+        return Cost(*map(mean, one, last.messages[kind]))
+
+    return replace(
+        last,
+        waiting=mean(first.waiting, last.waiting),
+        messages={kind: costs(kind) for kind in last.messages},
+        exposed={
+            kind: mean(first.exposed.get(kind, 0.0), last.exposed[kind]) for kind in last.exposed
+        },
+    )
 
 
 def _mean(mix: Mix, seconds: Floats) -> Mix:

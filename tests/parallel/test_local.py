@@ -59,6 +59,36 @@ def test_without_jitter_it_is_as_predicted(every, fidelity):
         )
 
 
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"recompute": "full"},
+        {"recompute": "light"},
+        {"loss": "separate", "precision": "bf16"},
+        {"offload": "activations"},
+        {"offload": "all"},
+        {"offload": "all", "recompute": "full"},
+    ],
+    ids=str,
+)
+def test_what_else_a_rank_does_leaves_the_average_its_share(way):
+    """The exchange, and the wait for the slowest, are those of one average in four steps."""
+    for host in (1e9, 1e12):
+        run = (
+            run_of()
+            .set({"machine.host_link.bandwidth": host})
+            .set({f"strategy.{name}": value for name, value in way.items()})
+        )
+        expected = predict(run)
+        for many in (4, 12):
+            found = measure(run, simulate(run, steps=many))
+            for name, seconds in expected.terms.items():
+                within = pytest.approx(float(seconds), abs=1e-9 * found.step_time)
+                assert found.terms[name] == within, name
+    often = predict(run.set({"strategy.local_steps": 1}))
+    assert expected.messages["data"].total == pytest.approx(often.messages["data"].total / 4)
+
+
 def test_a_step_has_its_share_of_the_outer_update():
     for every in (1, 10):
         run = run_of(every)
