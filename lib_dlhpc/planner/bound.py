@@ -320,7 +320,7 @@ def _over_replicas(experiment: Experiment, combinations: Space, goal: str, sent:
             net = spread(experiment, ranks, int(apart[rows[0]]))
             way = experiment.strategy.allreduce
             found[rows] = collective(goal, sent[rows], net, 1, way).total
-    return found
+    return np.where(sent > 0, found, 0.0)
 
 
 def _over_some(experiment: Experiment, combinations: Space) -> bool:

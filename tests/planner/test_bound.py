@@ -152,6 +152,16 @@ RUNS = {
         },
         {**BOTH, "schedule": ["1f1b", "dualpipe"], "pipeline": [1, 2], "tensor": [1]},
     ),
+    "no weights": (
+        {
+            "family": "sequential",
+            "input": [512],
+            "layers": [{"kind": "gelu"}, {"kind": "tanh"}] * 4,
+        },
+        "h100-pod",
+        {"batch": 4, "precision": "bf16"},
+        {"tensor": [1]},
+    ),
     "local": (
         {**GPT, "hidden": 1024},
         "summit",
