@@ -37,17 +37,29 @@ spares.py             nodes of a run, spares and replicas: who trains when some 
 offload.py            offloaded bytes, and the link they use
 """
 
-from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.checkpoints import Checks, Saving
-from lib_dlhpc.costs.compute import BYTES, LayerTimes, layer_times, peak_rate, traffic, update_time
-from lib_dlhpc.costs.groups import wire
-from lib_dlhpc.costs.network import Level, Network, flat, network_of
-from lib_dlhpc.costs.operators import Operators, by_operator
-from lib_dlhpc.costs.power import clock
-from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.costs.spares import Pool
-from lib_dlhpc.costs.split_calibration import scale_of
-from lib_dlhpc.costs.stragglers import slowest
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lib_dlhpc.costs.buckets import buckets
+    from lib_dlhpc.costs.checkpoints import Checks, Saving
+    from lib_dlhpc.costs.compute import (
+        BYTES,
+        LayerTimes,
+        layer_times,
+        peak_rate,
+        traffic,
+        update_time,
+    )
+    from lib_dlhpc.costs.groups import wire
+    from lib_dlhpc.costs.network import Level, Network, flat, network_of
+    from lib_dlhpc.costs.operators import Operators, by_operator
+    from lib_dlhpc.costs.power import clock
+    from lib_dlhpc.costs.segments import segments
+    from lib_dlhpc.costs.spares import Pool
+    from lib_dlhpc.costs.split_calibration import scale_of
+    from lib_dlhpc.costs.stragglers import slowest
 
 __all__ = [
     "BYTES",
@@ -72,3 +84,20 @@ __all__ = [
     "update_time",
     "wire",
 ]
+
+lazy_names(
+    __name__,
+    {
+        "buckets": ["buckets"],
+        "checkpoints": ["Checks", "Saving"],
+        "compute": ["BYTES", "LayerTimes", "layer_times", "peak_rate", "traffic", "update_time"],
+        "groups": ["wire"],
+        "network": ["Level", "Network", "flat", "network_of"],
+        "operators": ["Operators", "by_operator"],
+        "power": ["clock"],
+        "segments": ["segments"],
+        "spares": ["Pool"],
+        "split_calibration": ["scale_of"],
+        "stragglers": ["slowest"],
+    },
+)

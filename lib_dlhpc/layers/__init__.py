@@ -19,9 +19,14 @@
 base/: what the files share. KINDS: the kinds by name, a mapping; a file is imported when it is first asked for.
 """
 
-from lib_dlhpc.layers.base.copies import expected_places
-from lib_dlhpc.layers.base.kind import KINDS, Counts, Kind, Layer, Site
-from lib_dlhpc.layers.base.saved import Context, Saved, Tensors
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lib_dlhpc.layers.base.copies import expected_places
+    from lib_dlhpc.layers.base.kind import KINDS, Counts, Kind, Layer, Site
+    from lib_dlhpc.layers.base.saved import Context, Saved, Tensors
 
 __all__ = [
     "KINDS",
@@ -34,3 +39,12 @@ __all__ = [
     "Tensors",
     "expected_places",
 ]
+
+lazy_names(
+    __name__,
+    {
+        "base.copies": ["expected_places"],
+        "base.kind": ["KINDS", "Counts", "Kind", "Layer", "Site"],
+        "base.saved": ["Context", "Saved", "Tensors"],
+    },
+)

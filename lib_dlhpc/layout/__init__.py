@@ -11,6 +11,7 @@ spatial.py   spatial parallelism: rows and their halos
 context.py   context parallelism: tokens divided over ranks, attention apart
 experts.py   expert parallelism: experts sharded over replicas
 stages.py    where a pipeline cuts the network
+part.py      Part: a stage on one rank
 parts.py     parts(experiment, rank): all of the above
 alike.py     which ranks of a pipeline have equal parts, but for names
 limits.py    what can be priced but not trained
@@ -29,28 +30,34 @@ the `elements` of the output, as (axis, ranges), the `whole` layer, and the grou
 its gradients are reduced (`sum`).
 """
 
-from lib_dlhpc.layout.alike import alike
-from lib_dlhpc.layout.context import (
-    context_group,
-    gathers_keys,
-    in_step_replicas,
-    key_elements,
-    own_tokens,
-    ring_blocks,
-)
-from lib_dlhpc.layout.experts import (
-    alike_group,
-    check_experts,
-    expert_group,
-    expert_nodes,
-    mean_shards,
-)
-from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
-from lib_dlhpc.layout.limits import is_partitioned, untrained
-from lib_dlhpc.layout.parts import Part, chain, parts, stage_cut
-from lib_dlhpc.layout.spatial import rows_read
-from lib_dlhpc.layout.stages import cut_points, live_names, stage_ends
-from lib_dlhpc.layout.tensor import too_few
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lib_dlhpc.layout.alike import alike
+    from lib_dlhpc.layout.context import (
+        context_group,
+        gathers_keys,
+        in_step_replicas,
+        key_elements,
+        own_tokens,
+        ring_blocks,
+    )
+    from lib_dlhpc.layout.experts import (
+        alike_group,
+        check_experts,
+        expert_group,
+        expert_nodes,
+        mean_shards,
+    )
+    from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
+    from lib_dlhpc.layout.limits import is_partitioned, untrained
+    from lib_dlhpc.layout.part import Part
+    from lib_dlhpc.layout.parts import chain, parts, stage_cut
+    from lib_dlhpc.layout.spatial import rows_read
+    from lib_dlhpc.layout.stages import cut_points, live_names, stage_ends
+    from lib_dlhpc.layout.tensor import too_few
 
 __all__ = [
     "Part",
@@ -85,3 +92,26 @@ __all__ = [
     "too_few",
     "untrained",
 ]
+
+lazy_names(
+    __name__,
+    {
+        "alike": ["alike"],
+        "context": [
+            "context_group",
+            "gathers_keys",
+            "in_step_replicas",
+            "key_elements",
+            "own_tokens",
+            "ring_blocks",
+        ],
+        "experts": ["alike_group", "check_experts", "expert_group", "expert_nodes", "mean_shards"],
+        "groups": ["Place", "folded", "group", "place", "rank_at", "shards", "sizes", "stride"],
+        "limits": ["is_partitioned", "untrained"],
+        "part": ["Part"],
+        "parts": ["chain", "parts", "stage_cut"],
+        "spatial": ["rows_read"],
+        "stages": ["cut_points", "live_names", "stage_ends"],
+        "tensor": ["too_few"],
+    },
+)

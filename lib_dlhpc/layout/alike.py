@@ -5,7 +5,8 @@ from typing import TypeAlias
 
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout.groups import sizes
-from lib_dlhpc.layout.parts import Likeness, Part, chain
+from lib_dlhpc.layout.part import Likeness, Part
+from lib_dlhpc.layout.parts import chain
 from lib_dlhpc.spec.experiment import Experiment
 
 Chains: TypeAlias = tuple[tuple[tuple[Part, ...], ...], ...]  # place in space, rank, chunk

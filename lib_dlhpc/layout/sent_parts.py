@@ -15,7 +15,7 @@ from lib_dlhpc.layout.graph import Graph
 from lib_dlhpc.spec.model import Layer
 
 if TYPE_CHECKING:
-    from lib_dlhpc.layout.parts import Part
+    from lib_dlhpc.layout.part import Part
 
 POSITIONS = 0  # axis of the positions in a sample of (positions, features)
 

@@ -7,7 +7,7 @@ collectives.py  every allreduce in alpha, beta and gamma
 asynchronous.py push, update and pull; the servers' limit; staleness
 overlap.py      overlap of gradient buckets with backward
 price.py        the price of a program (lib_dlhpc/program/): its longest path, term by term
-hybrid.py       a split network: its step, which rank holds what, offload traffic
+split.py        a split network: its step;  hybrid.py: which rank holds what, offload traffic
 pipelined.py    textbook formulas of pipelines, beside the longest path
 bubbles.py      idle time and memory of 1F1B, ZB-H1 and DualPipe, side by side
 memory.py       memory ledger of one device; checkpoint sizes
@@ -46,11 +46,16 @@ trust.py        how far predictions of runs like one were off
 traced.py       a real job's trace beside its prediction, and the calibration that it gives
 """
 
-from lib_dlhpc.prediction.breakdown import Breakdown
-from lib_dlhpc.prediction.sensitivity import sensitivity
-from lib_dlhpc.prediction.step import breakdown, compute_scale, predict
-from lib_dlhpc.prediction.sweep import Sweep, sweep
-from lib_dlhpc.prediction.what_if import what_if
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lib_dlhpc.prediction.breakdown import Breakdown
+    from lib_dlhpc.prediction.sensitivity import sensitivity
+    from lib_dlhpc.prediction.step import breakdown, compute_scale, predict
+    from lib_dlhpc.prediction.sweep import Sweep, sweep
+    from lib_dlhpc.prediction.what_if import what_if
 
 __all__ = [
     "Breakdown",
@@ -62,3 +67,14 @@ __all__ = [
     "sweep",
     "what_if",
 ]
+
+lazy_names(
+    __name__,
+    {
+        "breakdown": ["Breakdown"],
+        "sensitivity": ["sensitivity"],
+        "step": ["breakdown", "compute_scale", "predict"],
+        "sweep": ["Sweep", "sweep"],
+        "what_if": ["what_if"],
+    },
+)

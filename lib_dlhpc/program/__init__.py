@@ -11,7 +11,7 @@ depths.py        the passes of a pipeline by their depth, in stretches that repe
 lanes.py         the same path through many steps at once, as arrays
 lane_walk.py     the passes of many pipelines of one shape, a lane each
 intervals.py     the intervals of a path, to be drawn
-totals.py        what a step computes and sends in all
+totals.py        what a step computes and sends in all;  mix.py: what limits its passes
 in_flight.py     collectives and moves that a pass has posted and not yet waited for
 overlapped_proof.py  that passes which overlap are those of their chunks
 proof.py         that a program trains: every gradient summed once, nothing read before it is there
@@ -19,31 +19,36 @@ proof.py         that a program trains: every gradient summed once, nothing read
 Passes of `parallel/` make programs; nothing here knows what a kind of parallelism is.
 """
 
-from lib_dlhpc.program.calls import Call, calls
-from lib_dlhpc.program.instructions import (
-    Collective,
-    Compute,
-    Instruction,
-    Meet,
-    Move,
-    Swap,
-    Update,
-    Wait,
-    gathers,
-    sums,
-)
-from lib_dlhpc.program.path import Path, RankedExchange
-from lib_dlhpc.program.program import Block, Chunk, Group, Priced, Prices, Program, Template
-from lib_dlhpc.program.proof import prove
-from lib_dlhpc.program.totals import (
-    Mix,
-    Work,
-    messages_of,
-    mixes_of,
-    pass_seconds,
-    ranked_exchanges,
-    work_of,
-)
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lib_dlhpc.program.calls import Call, calls
+    from lib_dlhpc.program.instructions import (
+        Collective,
+        Compute,
+        Instruction,
+        Meet,
+        Move,
+        Swap,
+        Update,
+        Wait,
+        gathers,
+        sums,
+    )
+    from lib_dlhpc.program.mix import Mix
+    from lib_dlhpc.program.path import Path, RankedExchange
+    from lib_dlhpc.program.program import Block, Chunk, Group, Priced, Prices, Program, Template
+    from lib_dlhpc.program.proof import prove
+    from lib_dlhpc.program.totals import (
+        Work,
+        messages_of,
+        mixes_of,
+        pass_seconds,
+        ranked_exchanges,
+        work_of,
+    )
 
 __all__ = [
     "Block",
@@ -76,3 +81,34 @@ __all__ = [
     "sums",
     "work_of",
 ]
+
+lazy_names(
+    __name__,
+    {
+        "calls": ["Call", "calls"],
+        "instructions": [
+            "Collective",
+            "Compute",
+            "Instruction",
+            "Meet",
+            "Move",
+            "Swap",
+            "Update",
+            "Wait",
+            "gathers",
+            "sums",
+        ],
+        "mix": ["Mix"],
+        "path": ["Path", "RankedExchange"],
+        "program": ["Block", "Chunk", "Group", "Priced", "Prices", "Program", "Template"],
+        "proof": ["prove"],
+        "totals": [
+            "Work",
+            "messages_of",
+            "mixes_of",
+            "pass_seconds",
+            "ranked_exchanges",
+            "work_of",
+        ],
+    },
+)

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from lib_dlhpc.program.fold import Run
 from lib_dlhpc.program.instructions import Collective, Instruction, Move, Swap, Update
+from lib_dlhpc.program.mix import Mix
 from lib_dlhpc.program.program import Block, Chunk, Floats, Program, Sent
 from lib_dlhpc.schedules.network import Cost
 
@@ -38,13 +39,6 @@ def work_of(step: Program) -> Work:
         if any(isinstance(what, Update) for what, _ in unlike):
             each[3] += np.array([[getattr(what, "seconds", 0.0)] for what in row])
     return Work(*each)
-
-
-class Mix(NamedTuple):
-    """The fraction of the time of passes that arithmetic limits, and memory; in the rest a device waits."""
-
-    arithmetic: Any
-    memory: Any
 
 
 def mixes_of(step: Program) -> tuple[Mix, Mix]:

@@ -38,17 +38,22 @@ A new algorithm is one function that yields rounds:
 This one fails with the reason: ranks forward data that they received, so contributions arrive twice.
 """
 
-from lib_dlhpc.schedules.algorithms import ALGORITHMS, COLLECTIVES, schedule
-from lib_dlhpc.schedules.checks import ProofError, checked
-from lib_dlhpc.schedules.compose import beside, then, within
-from lib_dlhpc.schedules.execute import execute, prepared
-from lib_dlhpc.schedules.network import Cost, Network
-from lib_dlhpc.schedules.pipeline import Backward, Forward
-from lib_dlhpc.schedules.pipeline_proof import Span, prove_pipeline, timetable
-from lib_dlhpc.schedules.pipelines import PIPELINES
-from lib_dlhpc.schedules.price import price
-from lib_dlhpc.schedules.proof import Proof, prove
-from lib_dlhpc.schedules.rounds import Round, Rounds, Schedule, messages
+from typing import TYPE_CHECKING
+
+from lib_dlhpc.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lib_dlhpc.schedules.algorithms import ALGORITHMS, COLLECTIVES, schedule
+    from lib_dlhpc.schedules.checks import ProofError, checked
+    from lib_dlhpc.schedules.compose import beside, then, within
+    from lib_dlhpc.schedules.execute import execute, prepared
+    from lib_dlhpc.schedules.network import Cost, Network
+    from lib_dlhpc.schedules.pipeline import Backward, Forward
+    from lib_dlhpc.schedules.pipeline_proof import Span, prove_pipeline, timetable
+    from lib_dlhpc.schedules.pipelines import PIPELINES
+    from lib_dlhpc.schedules.price import price
+    from lib_dlhpc.schedules.proof import Proof, prove
+    from lib_dlhpc.schedules.rounds import Round, Rounds, Schedule, messages
 
 __all__ = [
     "ALGORITHMS",
@@ -77,3 +82,20 @@ __all__ = [
     "timetable",
     "within",
 ]
+
+lazy_names(
+    __name__,
+    {
+        "algorithms": ["ALGORITHMS", "COLLECTIVES", "schedule"],
+        "checks": ["ProofError", "checked"],
+        "compose": ["beside", "then", "within"],
+        "execute": ["execute", "prepared"],
+        "network": ["Cost", "Network"],
+        "pipeline": ["Backward", "Forward"],
+        "pipeline_proof": ["Span", "prove_pipeline", "timetable"],
+        "pipelines": ["PIPELINES"],
+        "price": ["price"],
+        "proof": ["Proof", "prove"],
+        "rounds": ["Round", "Rounds", "Schedule", "messages"],
+    },
+)

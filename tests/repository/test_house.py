@@ -21,8 +21,8 @@ def files(repository):
 
 
 def imported(tree, modules):
-    """Yield the modules that a module imports when it runs, also within its functions."""
-    for node in walked(tree, type_checked):
+    """Yield the modules that a module imports when it runs, also within its functions, and on first use of a name."""
+    for node in walked(tree, *[type_checked] * (not is_lazy(tree))):
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -44,6 +44,11 @@ def walked(node, but=lambda node: False):
 def type_checked(node):
     """Whether only a type checker sees it."""
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def is_lazy(tree):
+    """Whether it is a package whose names are imported on first use: those that it imports for type checkers."""
+    return any(ast.unparse(node).startswith("lazy_names(") for node in tree.body)
 
 
 def circles(graph):
@@ -126,6 +131,8 @@ def test_a_circle_is_found_and_a_private_name(repository):
     assert list(private(tree)) == ["_one"]
     hidden = ast.parse("if TYPE_CHECKING:\n    from a import b\ndef f():\n    import c")
     assert list(imported(hidden, {})) == ["c"]
+    lazily = ast.parse("if TYPE_CHECKING:\n    from a import b\nlazy_names(__name__, {'a': ['b']})")
+    assert list(imported(lazily, {})) == ["a"]
 
 
 ENGINES = re.compile(
