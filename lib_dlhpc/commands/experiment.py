@@ -65,12 +65,14 @@ def read(name: str, changes: Sequence[str]) -> Experiment:
 
     Fields that the changes disable are printed as warnings. Raises SpecError.
     """
-    from lib_dlhpc.prediction.what_if import what_if
-
     if not name.strip():
         raise SpecError("expected a file or the name of a run, found an empty name.")
     experiment = loads(standard_input()) if name == STDIN else load(name)
-    return warned(what_if(experiment, dict(map(change, changes)))) if changes else experiment
+    if not changes:
+        return experiment
+    from lib_dlhpc.prediction.what_if import what_if
+
+    return warned(what_if(experiment, dict(map(change, changes))))
 
 
 def warned(experiment: Experiment) -> Experiment:

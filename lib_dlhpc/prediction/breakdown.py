@@ -9,8 +9,7 @@ import numpy as np
 from lib_dlhpc.costs import energy, length
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.network import Cost
-from lib_dlhpc.prediction import hybrid, ledger, memory
-from lib_dlhpc.prediction.offload import Need
+from lib_dlhpc.prediction import memory
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
     import altair as alt
 
     from lib_dlhpc.prediction.accuracy import ToAccuracy
+    from lib_dlhpc.prediction.ledger import Moment
+    from lib_dlhpc.prediction.offload import Need
     from lib_dlhpc.prediction.resilience import Resilience
 
 
@@ -181,13 +182,17 @@ class Breakdown(Result):
         return (on_device & np.less_equal(self.offloaded, self.offload_capacity))[()]
 
     @property
-    def offloading(self) -> Need:
+    def offloading(self) -> "Need":
         """Required and available offload bandwidth (scalar experiments that offload)."""
+        from lib_dlhpc.prediction import hybrid
+
         return hybrid.offloading(self.experiment, self.compute_scale)
 
     @property
-    def moments(self) -> tuple[ledger.Moment, ...]:
+    def moments(self) -> tuple["Moment", ...]:
         """Memory of each pipeline rank at the moments that may be its peak (scalar experiments)."""
+        from lib_dlhpc.prediction import ledger
+
         return ledger.moments(self.experiment)
 
     @property

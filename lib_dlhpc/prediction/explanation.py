@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.costs import fp8
-from lib_dlhpc.costs.groups import near
 from lib_dlhpc.costs.wire_format import (
     BYTES,
     adds_wide,
@@ -87,6 +86,8 @@ def link_inputs(p: "Breakdown", owner: str, where: str) -> list[tuple[str, str, 
 
 def links_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:
     """Return the same for each link of a run's devices: inside a node, or a domain of nodes, and between these."""
+    from lib_dlhpc.costs.groups import near
+
     e = p.experiment
     joint = min(int(e.machine.domain), int(e.strategy.nodes))
     one, several = ("node", "nodes") if joint == 1 else (f"domain of {joint} nodes", "domains")

@@ -1,9 +1,9 @@
-"""A network that is split: its step, priced from its program (price.py); what each rank holds; offload traffic."""
+"""A network that is split: what each rank holds, and offload traffic."""
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from lib_dlhpc.costs import compute, stragglers
+from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.offload import OffloadTraffic, offload_traffic
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.keyed import Keyed
@@ -12,25 +12,7 @@ from lib_dlhpc.prediction import offload
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
-if TYPE_CHECKING:
-    from lib_dlhpc.prediction.price import Step
-
 Chain: TypeAlias = tuple[tuple[Part, ...], ...]  # the parts of each rank of a pipeline
-
-
-def split_step(experiment: Experiment, scale: Any) -> "Step":
-    """Predict the step of a scalar experiment, with local updates the mean step; compute time is `scale` times the
-    roofline's.
-
-    Raises SpecError where the network cannot be split so.
-    """
-    from lib_dlhpc.parallel import steps  # these two import 25 modules; whole networks need none
-    from lib_dlhpc.prediction.price import mean_step, price
-
-    cycle, jitter = steps(experiment, scale), experiment.machine.jitter
-    slow = float(stragglers.slowest(experiment.devices, jitter, len(cycle)))
-    last = price(cycle[-1], slow)
-    return mean_step(price(cycle[0], slow), last, len(cycle)) if len(cycle) > 1 else last
 
 
 def rank_parts(experiment: Experiment) -> tuple[Chain, ...]:

@@ -1,11 +1,11 @@
 """Settings that are legal but have no effect with the rest of the experiment: one sentence each."""
 
+import lib_dlhpc.layout as layout  # its names are imported on first use
 from lib_dlhpc.costs import fp8
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.units import by_block
 from lib_dlhpc.costs.wire_format import is_cast
-from lib_dlhpc.layout import chain, expert_nodes, sizes, too_few
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.fusion import FUSED_KINDS
 from lib_dlhpc.spec.loss import is_logits
@@ -30,15 +30,15 @@ def without_effect(experiment: Experiment) -> list[str]:
             "strategy.schedule = 'interleaved': with strategy.chunks = 1 a rank has one stage and nothing to"
             " interleave; the bubble is that of '1f1b', which keeps fewer microbatches."
         )
-    if s.zero and sizes(experiment).data == 1:
+    if s.zero and layout.sizes(experiment).data == 1:
         found.append(f"strategy.zero = {s.zero}: replicas shard the state, and there is only one.")
-    elif s.shards == sizes(experiment).data:
+    elif s.shards == layout.sizes(experiment).data:
         found.append(f"strategy.shards = {s.shards}: that is all replicas, as with 0.")
-    if by_block(s) and s.bucket != type(s).bucket and sizes(experiment).data > 1:
+    if by_block(s) and s.bucket != type(s).bucket and layout.sizes(experiment).data > 1:
         found.append(
             f"strategy.bucket = {s.bucket:g}: ZeRO 3 exchanges one block of the network at a time."
         )
-    if s.wire != SAME and sizes(experiment).data == 1:
+    if s.wire != SAME and layout.sizes(experiment).data == 1:
         found.append(
             f"strategy.wire = '{s.wire}': replicas exchange gradients, and there is only one."
         )
@@ -59,7 +59,7 @@ def without_effect(experiment: Experiment) -> list[str]:
 def _of_experts(experiment: Experiment) -> list[str]:
     """Return a sentence for each setting of experts and heads that has no effect."""
     s, found = experiment.strategy, list[str]()
-    if few := too_few(experiment.model, int(s.tensor)):
+    if s.tensor > 1 and (few := layout.too_few(experiment.model, int(s.tensor))):
         found.append(f"strategy.tensor = {s.tensor}: {few}.")
     if s.expert_imbalance > 1 and (s.experts * s.tensor == 1 or not _has_experts(experiment)):
         found.append(
@@ -68,7 +68,7 @@ def _of_experts(experiment: Experiment) -> list[str]:
     asked = f"strategy.expert_exchange = {s.expert_exchange!r}"
     if s.expert_exchange != DIRECT and (s.experts == 1 or not _has_experts(experiment)):
         found.append(f"{asked}: no token travels to another rank's experts.")
-    elif s.expert_exchange == BY_NODE and expert_nodes(experiment) == 1:
+    elif s.expert_exchange == BY_NODE and layout.expert_nodes(experiment) == 1:
         found.append(
             f"{asked}: the ranks that share experts are in one node, so it is the same as {BY_DEVICE!r}."
         )
@@ -132,7 +132,7 @@ def _of_attention(experiment: Experiment) -> list[str]:
 def _is_cut(experiment: Experiment) -> bool:
     """Return whether any matmul is computed in pieces."""
     many = int(experiment.strategy.tensor_pieces)
-    return any(cut_of(part.model, many) for held in chain(experiment) for part in held)
+    return any(cut_of(part.model, many) for held in layout.chain(experiment) for part in held)
 
 
 def _has_experts(experiment: Experiment) -> bool:

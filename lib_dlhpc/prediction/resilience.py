@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.costs.checkpoints import HASH_RATE, Saving, saving, write_rate, writers, written_at
-from lib_dlhpc.prediction import intervals, spares
+from lib_dlhpc.prediction import intervals
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.units import count
@@ -68,9 +68,11 @@ class Resilience:
     @property
     def waits(self) -> Any:
         """Share of a long run in which it waits for a repaired node, 0 without machine.repair_time."""
+        from lib_dlhpc.prediction.spares import waiting_share
+
         machine, nodes = self.prediction.experiment.machine, _nodes(self.prediction.experiment)
         left, repair = machine.nodes - nodes, machine.repair_time
-        return spares.waiting_share(nodes, left, machine.node_mtbf, repair)
+        return waiting_share(nodes, left, machine.node_mtbf, repair)
 
     @property
     def expected_run(self) -> Any:

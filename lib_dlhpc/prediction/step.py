@@ -10,13 +10,13 @@ from lib_dlhpc.costs import calibration, checkpoints, compute, energy, split_cal
 from lib_dlhpc.costs.compression import applied_rule, density
 from lib_dlhpc.costs.input import input_time, start_time
 from lib_dlhpc.costs.network import Cost, last_axis, network_of
-from lib_dlhpc.costs.offload import offload_link
 from lib_dlhpc.costs.outer import outer_time
 from lib_dlhpc.costs.wire_format import SCALE_BYTES, cast_time, is_scaled, on_wire, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
-from lib_dlhpc.prediction import asynchronous, hybrid, ledger, memory, overlap
+from lib_dlhpc.prediction import memory, overlap
 from lib_dlhpc.prediction.breakdown import TERMS, Breakdown
 from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
+from lib_dlhpc.prediction.split import split_step
 from lib_dlhpc.program import Mix
 from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
@@ -27,7 +27,7 @@ def predict(experiment: Experiment) -> Breakdown:
     """Predict one training step and the whole run in closed form.
 
     Fields of the experiment may be arrays: everything broadcasts, scalars give scalars. Split networks
-    (hybrid.py) are predicted element by element. Raises SpecError where the device lacks the
+    (split.py) are predicted element by element. Raises SpecError where the device lacks the
     precision, or the network does not allow the split.
     """
     return breakdown(experiment, compute_scale(experiment))
@@ -118,9 +118,12 @@ def of_a_run(step: Any, served: Any, mixes: tuple[Mix, Mix], **known: Any) -> Br
 
 def _split(experiment: Experiment, scale: Any) -> Breakdown:
     """Predict a split network; arrays element by element."""
+    from lib_dlhpc.costs.offload import offload_link  # whole networks need neither of these two
+    from lib_dlhpc.prediction import ledger
+
     if holds_arrays(experiment) or np.ndim(scale):
         return elementwise(breakdown, experiment, scale)
-    step = hybrid.split_step(experiment, scale)
+    step = split_step(experiment, scale)
     exposed = sum(step.exposed.values())
     fetch = input_time(experiment)
     stall = max(float(fetch) - (step.total - exposed), 0.0)
@@ -173,14 +176,14 @@ def compute_scale(experiment: Experiment) -> Any:
     return split_calibration.compute_scale(
         experiment,
         lambda small: calibration.compute_scale(small, bucket_times),
-        lambda small, scale: hybrid.split_step(small, scale).total,
+        lambda small, scale: split_step(small, scale).total,
     )
 
 
 def bucket_times(experiment: Experiment, work: Work) -> Any:
     """Return the communication time of each bucket in s, shape (..., buckets); compressed gradients are one."""
     if experiment.compressed:
-        return np.array([hybrid.split_step(experiment, 1.0).messages["data"].total])
+        return np.array([split_step(experiment, 1.0).messages["data"].total])
     return _buckets(experiment, work).total
 
 
@@ -215,6 +218,8 @@ def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, A
 
 def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
     """Return the same for asynchronous updates: servers update; devices wait only at the staleness bound."""
+    from lib_dlhpc.prediction import asynchronous  # no other update needs it
+
     priced = asynchronous.service(experiment, update)
     jitter, ahead = experiment.machine.jitter, experiment.strategy.staleness
     busy = work.forward + work.backward
@@ -230,7 +235,7 @@ def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, A
 def _exchange(experiment: Experiment, work: Work, slowest: Any) -> tuple[Cost, Any]:
     """Return the cost of all buckets by cause, and its exposed part."""
     if experiment.compressed:
-        priced = hybrid.split_step(experiment, 1.0)
+        priced = split_step(experiment, 1.0)
         return priced.messages["data"], priced.exposed["data"]
     terms = _buckets(experiment, work)
     total = Cost(*(term.sum(axis=-1) for term in terms))

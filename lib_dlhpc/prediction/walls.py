@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from lib_dlhpc.costs.checkpoints import saving
 from lib_dlhpc.costs.reading import data_set_bytes
-from lib_dlhpc.prediction.io import bytes_in_a_node, nodes_needed, reading
 from lib_dlhpc.prediction.memory import server_bytes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier, storage_tier
@@ -127,11 +126,12 @@ def _own_wall(experiment: Experiment, tier: StorageTier) -> list[str]:
 
 
 def _local_wall(prediction: "Breakdown") -> list[str]:
-    experiment = prediction.experiment
-    size = bytes_in_a_node(experiment)
-    if not size:
+    experiment, storage = prediction.experiment, prediction.experiment.storage
+    if storage.access == "stream":
         return []
-    storage = experiment.storage
+    from lib_dlhpc.prediction.io import bytes_in_a_node, nodes_needed
+
+    size = bytes_in_a_node(experiment)
     room = storage_tier(experiment.machine, storage.local).capacity
     if size <= room:
         return []
@@ -162,6 +162,8 @@ def _input_wall(prediction: "Breakdown") -> list[str]:
     stall, step = prediction.input_stall, prediction.step_time
     if stall <= STARVING * step:
         return []
+    from lib_dlhpc.prediction.io import reading
+
     experiment = prediction.experiment
     found = reading(experiment)
     causes = prediction.terms  # input does not come behind a checkpoint
@@ -172,14 +174,13 @@ def _input_wall(prediction: "Breakdown") -> list[str]:
     return [
         f"Input: {stall / step:.0%} of each step waits for data: {found.why}."
         f" {format_plain(float(found.rate))} samples/s arrive, while the devices could train"
-        f" {format_plain(float(wanted))}; {_fed_by(prediction, found.limit, wanted)}."
+        f" {format_plain(float(wanted))}; {_fed_by(experiment, found.limit, wanted / found.rates[found.limit])}."
     ]
 
 
-def _fed_by(prediction: "Breakdown", limit: str, wanted: float) -> str:
+def _fed_by(experiment: Experiment, limit: str, factor: float) -> str:
     """Return in words what would lift a limit of input far enough."""
-    storage = prediction.experiment.storage
-    factor = wanted / reading(prediction.experiment).rates[limit]
+    storage = experiment.storage
     if limit == "readers":
         return f"{_many(storage.workers * factor)} readers per device are needed"
     if limit == "prefetch":

@@ -11,23 +11,25 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.errors import SpecError, suggest
-from lib_dlhpc.schedules import all_to_all, double_tree, exchange, in_network, levels, rings, trees
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.rounds import Rounds, Schedule
 from lib_dlhpc.spec.strategy import ALLREDUCES
 
 
-class _Allreduces(Mapping[str, Algorithm]):
-    """The records that strategy.allreduce may name."""
+class _Records(Mapping[str, Algorithm]):
+    """Records by name; a file is imported when one of its records is first asked for."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self.places = places
 
     def __getitem__(self, name: str) -> Algorithm:
-        return _record(ALLREDUCES[name])
+        return _record(self.places[name])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(ALLREDUCES)
+        return iter(self.places)
 
     def __len__(self) -> int:
-        return len(ALLREDUCES)
+        return len(self.places)
 
 
 @cache
@@ -37,36 +39,34 @@ def _record(place: str) -> Algorithm:
     return found
 
 
-def _named(*records: Algorithm) -> dict[str, Algorithm]:
-    return {record.name: record for record in records}
+def _in(file: str, *names: str) -> dict[str, str]:
+    """Return the places of records of a file, each a constant."""
+    return {name: f"lib_dlhpc.schedules.{file}:{name.upper()}" for name in names}
 
 
+_OTHERS = {  # allreduces that strategy.allreduce may not name, or names as those of switches
+    **_in("double_tree", "double_binary_tree"),
+    **_in("in_network", "sharp", "nvls", "nvls_sharp"),
+}
 COLLECTIVES: dict[str, Mapping[str, Algorithm]] = {
-    "allreduce": ChainMap(
-        _named(
-            double_tree.DOUBLE_BINARY_TREE, in_network.SHARP, in_network.NVLS, in_network.NVLS_SHARP
-        ),
-        _Allreduces(),  # type: ignore[arg-type]
+    "allreduce": _Records(ChainMap(_OTHERS, ALLREDUCES)),
+    "broadcast": _Records(
+        _in("trees", "binomial_broadcast", "van_de_geijn_broadcast", "chain_broadcast")
     ),
-    "broadcast": _named(
-        trees.BINOMIAL_BROADCAST, trees.VAN_DE_GEIJN_BROADCAST, trees.CHAIN_BROADCAST
+    "reduce": _Records(_in("trees", "binomial_reduce")),
+    "reduce_scatter": _Records(
+        _in("rings", "ring_reduce_scatter")
+        | _in("levels", "hierarchical_reduce_scatter", "halving_reduce_scatter")
     ),
-    "reduce": _named(trees.BINOMIAL_REDUCE),
-    "reduce_scatter": _named(
-        rings.RING_REDUCE_SCATTER, levels.HIERARCHICAL_REDUCE_SCATTER, levels.HALVING_REDUCE_SCATTER
+    "allgather": _Records(
+        _in("rings", "ring_allgather")
+        | _in("levels", "hierarchical_allgather", "doubling_allgather")
+        | _in("exchange", "bruck_allgather")
     ),
-    "allgather": _named(
-        rings.RING_ALLGATHER,
-        levels.HIERARCHICAL_ALLGATHER,
-        levels.DOUBLING_ALLGATHER,
-        exchange.BRUCK_ALLGATHER,
+    "all_to_all": _Records(
+        _in("all_to_all", "pairwise_all_to_all", "hierarchical_all_to_all", "bruck_all_to_all")
     ),
-    "all_to_all": _named(
-        all_to_all.PAIRWISE_ALL_TO_ALL,
-        all_to_all.HIERARCHICAL_ALL_TO_ALL,
-        all_to_all.BRUCK_ALL_TO_ALL,
-    ),
-    "halo": _named(exchange.HALO_EXCHANGE),
+    "halo": _Records(_in("exchange", "halo_exchange")),
 }
 ALGORITHMS: Mapping[str, Algorithm] = ChainMap(*reversed(COLLECTIVES.values()))  # type: ignore[arg-type]
 

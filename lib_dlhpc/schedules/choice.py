@@ -10,7 +10,6 @@ import numpy as np
 
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.algorithms import ALGORITHMS, COLLECTIVES, schedule
-from lib_dlhpc.schedules.double_tree import SEGMENTS
 from lib_dlhpc.schedules.network import Array, Cost, Network
 from lib_dlhpc.schedules.rounds import Schedule
 from lib_dlhpc.spec.strategy import AUTO
@@ -61,6 +60,8 @@ def plan(
 
 def even_elements(goal: str, ranks: int) -> int:
     """Return the fewest elements that divide evenly into the blocks of all algorithms, and into segments of trees."""
+    from lib_dlhpc.schedules.double_tree import SEGMENTS
+
     if goal == "all_to_all":
         return ranks**2
     return 2 * SEGMENTS * ranks << (ranks.bit_length() - 1)

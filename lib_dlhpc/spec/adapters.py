@@ -15,7 +15,6 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers import KINDS, Counts, Layer, Site
-from lib_dlhpc.layers.adapter import counts
 from lib_dlhpc.layers.base.kind import Shape
 from lib_dlhpc.spec.fp8 import with_fp8
 from lib_dlhpc.spec.fusion import with_attention
@@ -92,6 +91,8 @@ def _adapter(
     product: Layer, rank: int, widths: tuple[int, ...], adapted: str
 ) -> tuple[Layer, Layer]:
     """Return the layers A, of all products side by side, and B."""
+    from lib_dlhpc.layers.adapter import counts
+
     down, up = f"{product.name}_down", f"{product.name}_adapter"
     site = Site(down, (product.input_shape,), {})
     low = KINDS["dense"].describe(site, len(widths) * rank, bias=False)

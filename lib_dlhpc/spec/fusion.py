@@ -3,16 +3,13 @@
 from dataclasses import replace
 from functools import lru_cache
 
-from lib_dlhpc.layers.fused_attention import fused
-from lib_dlhpc.layers.fused_latent_attention import fused_latent
 from lib_dlhpc.spec.model import Model
 
-PAIRS = {  # kinds apart and fused, and what makes one the other
-    ("attention", "fused_attention"): fused,
-    ("latent_attention", "fused_latent_attention"): fused_latent,
-}
-FUSED_KINDS = frozenset(fused for _, fused in PAIRS)  # attention in one kernel
-CHANGES = {kind: change for kinds, change in PAIRS.items() for kind in kinds}
+PLAIN, LATENT = ATTENTION = (  # kinds apart and fused
+    ("attention", "fused_attention"),
+    ("latent_attention", "fused_latent_attention"),
+)
+FUSED_KINDS = frozenset(fused for _, fused in ATTENTION)  # attention in one kernel
 
 
 def with_attention(model: Model, fuse: bool) -> Model:
@@ -23,11 +20,15 @@ def with_attention(model: Model, fuse: bool) -> Model:
 @lru_cache(maxsize=64)
 def _changed(model: Model, fuse: bool) -> Model | None:
     """Return the network if it becomes another one; None is of all networks that are equal, `model` of one of them."""
-    others = {kinds[not fuse] for kinds in PAIRS}
+    others = {kinds[not fuse] for kinds in ATTENTION}
     if all(layer.kind not in others for layer in model.layers):
         return None
+    from lib_dlhpc.layers.fused_attention import fused  # other networks need neither of these two
+    from lib_dlhpc.layers.fused_latent_attention import fused_latent
+
+    changes = dict.fromkeys(PLAIN, fused) | dict.fromkeys(LATENT, fused_latent)
     layers = (
-        CHANGES[layer.kind](layer, fuse) if layer.kind in CHANGES else layer
+        changes[layer.kind](layer, fuse) if layer.kind in changes else layer
         for layer in model.layers
     )
     return replace(model, layers=tuple(layers))

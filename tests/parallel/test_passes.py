@@ -10,8 +10,8 @@ from frozen_steps import CASES, run_of
 import lib_dlhpc
 from lib_dlhpc.parallel import KINDS, program, step
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.hybrid import split_step
 from lib_dlhpc.prediction.price import price
+from lib_dlhpc.prediction.split import split_step
 from lib_dlhpc.program import Collective, Compute, Meet, Swap, Update, Wait, prove
 from lib_dlhpc.program import Path as LongestPath
 from lib_dlhpc.simulation import simulate
