@@ -6,6 +6,7 @@ FILE may also be a notebook or a program: a task, which is not predicted.
 import argparse
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,12 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _submit(options: argparse.Namespace) -> int:
-    from lib_dlhpc.launch import submit
+    try:
+        from lib_dlhpc.launch import submit
+    except ModuleNotFoundError:
+        if options.to != "local" and (options.to or options.site):
+            find_spec("psij")  # raises where it is missing, too: its extra installs both
+        raise
     from lib_dlhpc.prediction.on_ranks import check_fits
 
     folder = folder_of(options)

@@ -33,6 +33,7 @@ REFUSE = {
     "store ls packed": "run",
     "snapshots log runs": "run",
     "submit digits.toml --to local -n 2": "run",
+    "submit digits.toml --to slurm -n 2": "cluster",  # which has all of run
     "calibrate --device cpu": "torch",
     "import model network.onnx": "import",
     "explore": "lab",
