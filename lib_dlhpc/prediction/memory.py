@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.costs import low_rank
 from lib_dlhpc.costs.compression import ARRAYS, density, pair_bytes, sent
 from lib_dlhpc.costs.compute import BYTES, MIXED
 from lib_dlhpc.costs.outer import outer_arrays
@@ -58,6 +57,8 @@ def ledger(experiment: Experiment) -> dict[str, Any]:
 def _compressed(experiment: Experiment) -> float:
     """Return the bytes of what a rank receives of compressed gradients; the experiment holds no arrays."""
     if experiment.training.low_rank:
+        from lib_dlhpc.costs import low_rank
+
         factors = low_rank.sent(experiment.model, int(experiment.training.low_rank))
         return float(sum(factors[:3]) * BYTES[experiment.strategy.precision])
     known = sent(

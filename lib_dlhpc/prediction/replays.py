@@ -1,7 +1,7 @@
 """Replays: historical runs as experiments, with the publication beside the prediction."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from lib_dlhpc.prediction.allowed_errors import allowed
 from lib_dlhpc.prediction.published import published, row_of, value_of
@@ -16,11 +16,15 @@ class Replay:
     name: str
     title: str
     description: str
-    experiment: Experiment
     published_time: float
     source: str
     tolerance: float  # of the published row: a prediction further off is a miss
     reason: str  # why it is missed, where that is known
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The run as an experiment."""
+        return read_experiment(catalog.read("replays", self.name)["experiment"])
 
     def error(self, seconds: float) -> float:
         """Return the relative error of a predicted time to train."""
@@ -44,7 +48,6 @@ def replay(name: str) -> Replay:
         name=name,
         title=table["title"],
         description=table["description"],
-        experiment=read_experiment(table["experiment"]),
         published_time=value_of(entry["id"]),
         source=published(entry["id"])["source"],
         tolerance=allowed(family, entry | {key: table[key] for key in ("class",) if key in table})[

@@ -5,12 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.prediction.accuracy import accuracy_dict, accuracy_lines
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.prediction.resilience import in_words
 from lib_dlhpc.prediction.trust import trust_dict, trust_words
-from lib_dlhpc.spec.plain import plain_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import count, format_energy, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
@@ -21,6 +19,9 @@ if TYPE_CHECKING:
 
 def as_dict(prediction: Breakdown) -> dict[str, Any]:
     """Return a scalar prediction as nested plain values in SI units, ready for JSON."""
+    from lib_dlhpc.prediction.accuracy import accuracy_dict
+    from lib_dlhpc.spec.plain import plain_tables
+
     low, high = prediction.step_time_bounds
     return {
         "experiment": plain_tables(prediction.experiment),
@@ -106,7 +107,7 @@ def as_text(
         f"  time to train         {show(float(prediction.time_to_train), 's'):>10}"
         f"   {_steps(int(prediction.steps))}",
         *_costs(prediction),
-        *accuracy_lines(prediction),
+        *_to_accuracy(prediction),
         *_failures(prediction),
         f"  TRUST  {trust_words(e, step)}",
     ]
@@ -145,6 +146,14 @@ def _costs(prediction: Breakdown) -> list[str]:
     paid = f", {format_plain(price)} {machine.currency}" if price else ""
     cost, _, unit = show(float(prediction.device_hours), "device-hours").rpartition(" ")
     return [*lines, f"  cost                  {cost:>10}   {unit}{paid}"]
+
+
+def _to_accuracy(prediction: Breakdown) -> list[str]:
+    if not prediction.experiment.run.target:
+        return []
+    from lib_dlhpc.prediction.accuracy import accuracy_lines
+
+    return accuracy_lines(prediction)
 
 
 def _with_failures(prediction: Breakdown) -> dict[str, Any]:

@@ -26,10 +26,11 @@ NEEDLESS = {  # of a run that is not split, without --explain, --set, a target o
     *("difflib", "hashlib", "importlib.abc", "subprocess", "tempfile", "tomli_w"),
     *("lib_dlhpc.convergence", "lib_dlhpc.lifetime.files", "lib_dlhpc.parallel"),
     *("lib_dlhpc.costs.groups", "lib_dlhpc.costs.offload", "lib_dlhpc.costs.platform"),
-    *("lib_dlhpc.costs.spares", "lib_dlhpc.costs.uneven"),
+    *("lib_dlhpc.costs.low_rank", "lib_dlhpc.costs.spares", "lib_dlhpc.costs.uneven"),
     *("lib_dlhpc.layers.adapter", "lib_dlhpc.layers.attention", "lib_dlhpc.layers.base.copies"),
     *("lib_dlhpc.layout.graph", "lib_dlhpc.layout.parts", "lib_dlhpc.layout.tensor"),
-    *("lib_dlhpc.prediction.asynchronous", "lib_dlhpc.prediction.explain"),
+    *("lib_dlhpc.prediction.accuracy", "lib_dlhpc.prediction.asynchronous"),
+    "lib_dlhpc.prediction.explain",
     *("lib_dlhpc.prediction.fit", "lib_dlhpc.prediction.hybrid", "lib_dlhpc.prediction.io"),
     *("lib_dlhpc.prediction.ledger", "lib_dlhpc.prediction.offload", "lib_dlhpc.prediction.price"),
     *("lib_dlhpc.prediction.sensitivity", "lib_dlhpc.prediction.spares"),
@@ -39,6 +40,7 @@ NEEDLESS = {  # of a run that is not split, without --explain, --set, a target o
     *("lib_dlhpc.schedules.in_network", "lib_dlhpc.schedules.pipeline"),
     *("lib_dlhpc.schedules.price", "lib_dlhpc.schedules.proof"),
     *("lib_dlhpc.spec.networks.inception", "lib_dlhpc.spec.networks.transformer"),
+    "lib_dlhpc.spec.plain",
 }
 
 
