@@ -5,9 +5,12 @@ heads   queries, keys and values travel so that each rank has all tokens of some
 ring    attention is computed a block at a time, against the keys and values of one rank, while those of the next
         arrive. Backward they travel once more, and their gradients follow them home (Liu et al. 2023, "Ring attention
         with blockwise transformers", section 3.2)
-gather  the same blocks, but keys and values are gathered once, behind the first of them, and repeated for each head of
+gather  the same blocks, but keys and values are gathered once, before the first of them, and repeated for each head of
         queries. Their gradients go round in fp32, and sums of blocks are kernels of their own (PyTorch,
-        torch/distributed/tensor/experimental/_attention.py, with _RotateMethod.ALL_GATHER, its default)
+        torch/distributed/tensor/experimental/_attention.py, with _RotateMethod.ALL_GATHER, its default). Nothing is
+        hidden: where a model is compiled, collectives are waited for at once (torch/distributed/
+        _functional_collectives.py: _maybe_wrap_tensor), and Inductor moves no wait (its default,
+        reorder_for_compute_comm_overlap = False)
 """
 
 from functools import lru_cache
@@ -25,7 +28,7 @@ KEYS, GRADIENTS = "keys and values", "gradients of keys and values"
 def with_context(layer: Layer, work: Compute) -> list[Instruction]:
     """Return the computation of attention in one direction, with its exchanges."""
     if ring_blocks(layer) > 1:
-        return _ring(layer, work)
+        return _gathered(layer, work) if gathers_keys(layer) else _ring(layer, work)
     there, home = (
         Collective(NAME, NAME, "all_to_all", elements)
         for elements in (sum(layer.traits.attended(layer)), float(prod(layer.output_shape)))
@@ -36,27 +39,36 @@ def with_context(layer: Layer, work: Compute) -> list[Instruction]:
 def _ring(layer: Layer, work: Compute) -> list[Instruction]:
     """Return the blocks of attention, and what travels beside them; gradients leave when their block is done."""
     ranks, found = ring_blocks(layer), list[Instruction]()
-    block = Compute(work.layer, f"{work.phase}_block")
-    backward, gathers = work.phase == "backward", gathers_keys(layer)
+    backward = work.phase == "backward"
     for step in range(ranks):
-        arrives = step < (1 if gathers else ranks - 1)
+        arrives = step < ranks - 1
         if arrives:
-            found.append(_gather(layer) if gathers else _shift(layer, f"{KEYS} {step}"))
-        found.append(block)
+            found.append(_shift(layer, f"{KEYS} {step}"))
+        found.append(_block(work))
         if backward and step:
             found.append(_arrived(f"{GRADIENTS} {step - 1}"))
         if arrives:
             found.append(_arrived(f"{KEYS} {step}"))
         if backward:
-            wide = WIDE if gathers else SAMPLES
-            found.append(_shift(layer, f"{GRADIENTS} {step}", wide))
+            found.append(_shift(layer, f"{GRADIENTS} {step}"))
     return [*found, _arrived(f"{GRADIENTS} {ranks - 1}")] if backward else found
 
 
-def _gather(layer: Layer) -> Collective:
-    """Return the all-gather of the keys and values of all tokens."""
-    elements = ring_blocks(layer) * key_elements(layer)
-    return Collective(NAME, NAME, GATHER, elements, stream=NAME, key=f"{KEYS} 0")
+def _gathered(layer: Layer, work: Compute) -> list[Instruction]:
+    """Return the all-gather of the keys and values of all tokens, and the blocks; each message is waited for at once."""
+    ranks, found = ring_blocks(layer), list[Instruction]()
+    elements = ranks * key_elements(layer)
+    found += [Collective(NAME, NAME, GATHER, elements, stream=NAME, key=KEYS), _arrived(KEYS)]
+    for step in range(ranks):
+        found.append(_block(work))
+        if work.phase == "backward":
+            key = f"{GRADIENTS} {step}"
+            found += [_shift(layer, key, WIDE), _arrived(key)]
+    return found
+
+
+def _block(work: Compute) -> Compute:
+    return Compute(work.layer, f"{work.phase}_block")
 
 
 def _shift(layer: Layer, key: str, of: str = SAMPLES) -> Collective:

@@ -88,7 +88,7 @@ class Strategy:
     context: ranks that divide the tokens of each sequence between them, and hold the same weights. For attention they
     exchange queries, keys and values so that each has all tokens of some heads ("heads"; Jacobs et al. 2023,
     "DeepSpeed Ulysses"), or pass keys and values round a ring while they compute ("ring"; Liu et al. 2023),
-    or gather them for each head of queries behind the first block ("gather"; PyTorch, parallel/context.py).
+    or gather them for each head of queries before the first block ("gather"; PyTorch, parallel/context.py).
     zero: what is sharded over replicas: 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et
     al. 2020); over `shards` neighbors, if not over all, whose shards the others replicate (hybrid sharding, HSDP;
     Zhao et al. 2023, "PyTorch FSDP"); that of experts over the replicas that hold the same ones.

@@ -231,11 +231,25 @@ def test_keys_of_all_heads_are_gathered_once_and_their_gradients_go_round_in_32_
         prices = chunk.forward.prices[0]
         assert {prices.bytes(each) for each in shifts} <= {8 * 4.0 * own}
         assert {prices.bytes(each) for each in gathers} == {8 * 2.0 * own * ranks}
-        inside = [x for x in instructions if isinstance(x, Compute) or x in found]
-        for at, each in enumerate(inside):
-            if each in gathers:  # behind the first block
-                assert "attention" in layers[inside[at + 1].layer].kind
+        for at, each in enumerate(instructions):
+            if each in found:  # a compiled model waits for each at once
+                assert (instructions[at + 1].stream, instructions[at + 1].key) == each[5:7]
+            if each in gathers:  # before the first block
+                assert "attention" in layers[instructions[at + 2].layer].kind
     prove(parallel.steps(run))
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_what_context_ranks_gather_and_send_is_exposed(ranks):
+    """However fast the blocks: an all-gather in each direction, and a message behind each block of backward."""
+    run = split(GROUPED, context=ranks, **GATHERED)
+    chunk = parallel.program(run).stages[0][0]
+    found = exchanged(chunk.backward.variants[0].instructions)
+    found += exchanged(chunk.forward.variants[0].instructions)
+    assert len(found) == (2 + ranks) * GROUPED["layers"]
+    seconds = sum(chunk.forward.prices[0].priced(each).seconds for each in found)
+    microbatches = run.strategy.microbatches
+    assert float(predict(run).exposed["context"]) == pytest.approx(microbatches * seconds)
 
 
 @pytest.mark.parametrize("ways", [{}, {"recompute": "early-stop"}, {"data": 2, "zero": 3}], ids=str)
@@ -266,13 +280,19 @@ class Kernels:
         if old != new:  # torch.Tensor.to returns an array that has this type
             self.call(old, new)
 
+    def gather(self, size):
+        for _ in "kv":
+            self.call(size, size)  # torch.cat
+
     def forward(self, ranks, size):
+        self.gather(size)
         self.cast(size, 4)
         for _ in range(1, ranks):
             self.call(size, 4, 4)
         self.cast(4, size)
 
     def backward(self, ranks, size):
+        self.gather(size)
         for _ in "qkv":
             self.call(4)  # zeros
         for _ in range(ranks):
