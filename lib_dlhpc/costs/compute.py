@@ -137,6 +137,10 @@ def layer_activities(
         smaller = _of_kernels(model, device, batch / cut.many, precision, each_pass)
         both = zip(found, smaller, strict=True)
         found = Activities(*(LayerTimes(*map(_in_pieces, pieces, *each)) for each in both))
+        summed = batch * cut.summed * BYTES[precision] / last_axis(streaming_rate(device))
+        found = found._replace(
+            memory=LayerTimes(found.memory.forward + summed, found.memory.backward)
+        )
     # The overhead of a pass outside the layers is charged to the first layer.
     first, slow = np.arange(len(model.layers)) == 0, last_axis(device.slowdown)
     forward = found.launch.forward + first * last_axis(device.overhead)

@@ -125,6 +125,7 @@ def part_prices(
         float(s.power_limit),
         float(scale),
         int(s.tensor_pieces),
+        s.tensor_overlap,
         left,
         casts_each_pass(s),
     )
@@ -160,7 +161,7 @@ class PartPrices:
         batch = collectives.samples
         device = slowed(clocked(device, strategy.power_limit), left)
         apart = exchanged / scale if scale else 0.0
-        self.cut = cut_of(model, int(strategy.tensor_pieces))
+        self.cut = cut_of(model, int(strategy.tensor_pieces), strategy.tensor_overlap)
         how = strategy.precision, apart, self.cut, casts_each_pass(strategy)
         each = compute.layer_activities(model, device, batch, *how)
         times = compute.total(each)

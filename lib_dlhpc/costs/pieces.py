@@ -7,6 +7,11 @@ While ranks exchange one piece of n, they compute the next. With c s of computat
 in place of n c + n r. The price of it: each piece pays the latency of its collective, and is a smaller product, which
 reads the weights again. Cut are products whose output is reduced, and those whose input is all-gathered by position.
 
+PyTorch's AsyncTP (torch/_inductor/fx_passes/micro_pipeline_tp.py) cuts fewer: a reduce-scatter only where one product
+gives its input (_find_producer_matmul), not a sum of gradients, as of queries, keys and values, which are three products,
+or of a gate and an up-projection. torchtitan compiles blocks, and nothing outside of them is cut. Pieces of an output are
+copied, and added in a kernel of their own (torch/distributed/_symmetric_memory: _fused_matmul_reduce_scatter_impl).
+
 Sources: Wang et al. 2023, "Overlap communication with dependent computation via decomposition in large deep learning
 models" (ASPLOS); Jiang et al. 2024, "MegaScale", section 3.2.
 """
@@ -14,12 +19,15 @@ models" (ASPLOS); Jiang et al. 2024, "MegaScale", section 3.2.
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import pairwise
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.costs.segments import BLOCK
 from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.strategy import ASYNC_TP
 
 REDUCES = ("all_reduce", "reduce_scatter")
 GATHERED = (
@@ -36,6 +44,9 @@ class Cut(NamedTuple):
     after: Mapping[str, Mapping[int, int]]  # and those that take its output
     forward: NDArray[np.int64]  # pieces of each layer
     backward: NDArray[np.int64]
+    summed: NDArray[
+        np.float64
+    ]  # elements of a sample that kernels move which add pieces, after each exchange forward
 
     def __bool__(self) -> bool:
         """Whether any product is cut."""
@@ -43,27 +54,34 @@ class Cut(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def cut_of(model: Model, many: int) -> Cut:
-    """Return which products of a rank's part are cut into `many` pieces, and what is cut beside them."""
+def cut_of(model: Model, many: int, overlap: str) -> Cut:
+    """Return which products of a rank's part are cut into `many` pieces, and what is cut beside them.
+
+    overlap: of TENSOR_OVERLAPS.
+    """
+    some, summed = overlap == ASYNC_TP, np.zeros(len(model.layers))
+    reduces = REDUCES[1:] if some else REDUCES
     before: dict[str, dict[int, int]] = {"forward": {}, "backward": {}}
     after: dict[str, dict[int, int]] = {"forward": {}, "backward": {}}
     for number, layer in enumerate(model.layers):
-        if many == 1 or not _can_be_cut(layer, many):
+        if many == 1 or not _can_be_cut(layer, many) or (some and not BLOCK.match(layer.name)):
             continue
         ways = layer.attributes["forward"], layer.attributes["backward"]
         made, reads = number - 1, number + 1
         if _is_product(model, made) and layer.inputs == (model.layers[made].name,):
-            if ways[0] in REDUCES:
+            if ways[0] in reduces:
                 after["forward"][made] = number
+                if some:
+                    summed[number] = prod(layer.input_shape) + prod(layer.output_shape)
             if ways == GATHERED[::-1]:
                 before["backward"][made] = number
         if _is_product(model, reads) and model.layers[reads].inputs == (layer.name,):
-            if ways[1] in REDUCES:
+            if ways[1] in reduces and not (some and _adds(model, number)):
                 after["backward"][reads] = number
             if ways == GATHERED:
                 before["forward"][reads] = number
     pieces = (_pieces(model, many, before[way], after[way]) for way in ("forward", "backward"))
-    return Cut(many, before, after, *pieces)
+    return Cut(many, before, after, *pieces, summed)
 
 
 def _can_be_cut(layer: Layer, many: int) -> bool:
@@ -75,6 +93,14 @@ def _can_be_cut(layer: Layer, many: int) -> bool:
     if layer.attributes["axis"]:  # whole: all positions; by features: not cut
         return layer.attributes["axis"] < 0 and layer.output_shape[0] >= many
     return min(stop - start for start, stop in pairwise(layer.attributes["cuts"])) >= many
+
+
+def _adds(model: Model, number: int) -> bool:
+    """Return whether the gradient of an exchange's output is a sum: of several products, three of which give attention."""
+    readers = [layer for layer in model.layers if model.layers[number].name in layer.inputs]
+    names = {layer.name for layer in readers}
+    attends = any("attention" in layer.kind and names & {*layer.inputs} for layer in model.layers)
+    return len(readers) > 1 or attends
 
 
 def _is_product(model: Model, number: int) -> bool:

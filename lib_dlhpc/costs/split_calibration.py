@@ -72,7 +72,8 @@ def measured_with(experiment: Experiment) -> Experiment | None:
         "power_limit": 0.0,  # a rate is measured without one
     }
     if devices == 1:
-        for name in (*SPLIT_FIELDS, "chunks", "schedule", "sequence_parallel", "tensor_pieces"):
+        in_pieces = "tensor_pieces", "tensor_overlap"
+        for name in (*SPLIT_FIELDS, "chunks", "schedule", "sequence_parallel", *in_pieces):
             if name != "recompute":
                 changed[name] = getattr(Strategy(), name)
     elif devices % int(strategy.replica) or devices % per_node:

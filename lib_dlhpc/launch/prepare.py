@@ -13,7 +13,7 @@ from lib_dlhpc.spec.experiment import Experiment, dump, load, to_tables
 LAYOUT = (
     *("nodes", "devices_per_node", "batch", "microbatches", "schedule", "chunks"),
     *("data", "tensor", "pipeline", "spatial", "context", "context_exchange"),
-    *("split", "sequence_parallel", "tensor_pieces", "fused_attention"),
+    *("split", "sequence_parallel", "tensor_pieces", "tensor_overlap", "fused_attention"),
     *("zero", "shards", "gather", "zero_unit", "recompute", "loss", "offload"),
     *("allreduce", "overlap", "bucket", "power_limit"),
 )

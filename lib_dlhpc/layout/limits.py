@@ -62,6 +62,7 @@ def _not_run(strategy: Strategy) -> str:
     for name, legal in (
         ("recompute", RUN_RECOMPUTES),
         ("loss", (IN_PLACE,)),
+        ("tensor_overlap", ("all",)),
         ("context_exchange", context),
         ("expert_exchange", (DIRECT,)),
     ):

@@ -23,7 +23,8 @@ STREAM, LABEL = "tensor", "the tensor exchange"
 
 def cut_into_pieces(experiment: Experiment, _: tuple[Part, ...], passes: Passes) -> None:
     """Cut the products of a part, and the collectives before or after them, into strategy.tensor_pieces."""
-    cut = cut_of(passes.part.model, int(experiment.strategy.tensor_pieces))
+    strategy = experiment.strategy
+    cut = cut_of(passes.part.model, int(strategy.tensor_pieces), strategy.tensor_overlap)
     if not cut:
         return
     pieces = _Pieces(passes.part.model.layers, cut, bool(experiment.overlap))
@@ -56,10 +57,12 @@ class _Pieces(NamedTuple):
                 if each.layer in before or each.layer in after:
                     found += self._product(way, each, before.get(each.layer), after.get(each.layer))
                     continue
-                found.append(each)
-                if each.layer in before.values() or each.layer in after.values():
+                first, exchange = each.layer in before.values(), list[Instruction]()
+                if first or each.layer in after.values():
                     (replaced,) = communication(self.layers[each.layer], way)
-                    found += self._exchange(way, each.layer, each.layer in before.values())
+                    exchange += self._exchange(way, each.layer, first)
+                adds = not first and self.cut.summed[each.layer] > 0  # once all pieces are there
+                found += [*exchange, each] if adds else [each, *exchange]
         return found
 
     def _pairs(self, instructions: list[Instruction]) -> dict[str, list[dict[int, int]]]:

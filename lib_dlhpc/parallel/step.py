@@ -123,6 +123,7 @@ def _keyed(
             s.expert_wire,
             s.expert_exchange,
             s.gather,
+            s.tensor_overlap,
         ),
         s.zero_unit,
         *map(int, (s.zero, s.experts, s.context, s.tensor_pieces, sharing(experiment).nodes)),

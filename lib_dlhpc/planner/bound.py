@@ -219,7 +219,8 @@ class _Passes:
         for variant, template in enumerate(self.chunk.backward.variants):
             model = chain(self.experiment, variant)[0][0].model
             apart = self._apart(variant, len(model.layers))
-            cut = cut_of(model, int(self.experiment.strategy.tensor_pieces))
+            own = self.experiment.strategy
+            cut = cut_of(model, int(own.tensor_pieces), own.tensor_overlap)
             each = compute.layer_activities(model, device, self.samples, precision, apart, cut)
             again = self._repeated(model, template.repeated)
             rows = [

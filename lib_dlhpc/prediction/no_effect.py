@@ -89,6 +89,10 @@ def _of_layers(experiment: Experiment) -> list[str]:
             f"strategy.tensor_pieces = {s.tensor_pieces}: no matmul over positions is next to a tensor-parallel"
             " collective that has a position for each piece."
         )
+    if s.tensor_overlap != "all" and s.tensor_pieces == 1:
+        found.append(
+            f"strategy.tensor_overlap = {s.tensor_overlap!r}: with strategy.tensor_pieces = 1 nothing is cut."
+        )
     if s.loss != IN_PLACE and not any(is_logits(layer) for layer in experiment.model.layers):
         found.append(f"strategy.loss = {s.loss!r}: the network has no 32-bit logits.")
     if s.context == 1 and s.context_exchange != "heads":
@@ -131,8 +135,9 @@ def _of_attention(experiment: Experiment) -> list[str]:
 
 def _is_cut(experiment: Experiment) -> bool:
     """Return whether any matmul is computed in pieces."""
-    many = int(experiment.strategy.tensor_pieces)
-    return any(cut_of(part.model, many) for held in layout.chain(experiment) for part in held)
+    many, how = int(experiment.strategy.tensor_pieces), experiment.strategy.tensor_overlap
+    chain = layout.chain(experiment)
+    return any(cut_of(part.model, many, how) for held in chain for part in held)
 
 
 def _has_experts(experiment: Experiment) -> bool:

@@ -38,6 +38,8 @@ RECOMPUTES = ("none", LIGHT, "selective", PER_OP, EARLY_STOP, "full")  # not all
 OFFLOADS = ("none", "activations", "all")
 IN_PLACE, SEPARATE, ONE_KERNEL = "in-place", "separate", "fused"
 LOSSES = (IN_PLACE, SEPARATE, ONE_KERNEL)
+ASYNC_TP = "async-tp"
+TENSOR_OVERLAPS = ("all", ASYNC_TP)
 FUSED = (AUTO, "on", "off")
 CONTEXT_EXCHANGES = ("heads", "ring", "gather")
 FORWARD = "forward"  # weights are gathered once a step, behind the first forward pass
@@ -84,6 +86,7 @@ class Strategy:
     split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or
     channel), or alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM"). tensor_pieces: into
     which a tensor-parallel collective and the product beside it are cut to overlap (Wang et al. 2023; costs/pieces.py).
+    tensor_overlap: of which collectives: all beside a product (all), or those that PyTorch's AsyncTP cuts (async-tp).
     sequence_parallel: partition activations between such layers by position (Korthikanti et al. 2022).
     context: ranks that divide the tokens of each sequence between them, and hold the same weights. For attention they
     exchange queries, keys and values so that each has all tokens of some heads ("heads"; Jacobs et al. 2023,
@@ -147,6 +150,7 @@ class Strategy:
     tensor_pieces: int = whole(
         default=1
     )  # of tensor-parallel collectives, and of the products beside them
+    tensor_overlap: str = choice(TENSOR_OVERLAPS, default="all")  # which of them are cut
     sequence_parallel: bool = flag(default=False)
     zero: int = whole(default=0, least=0, most=3)
     shards: int = whole(default=0, least=0)  # replicas over which ZeRO shards; 0: all
@@ -373,7 +377,8 @@ def _split_in_words(strategy: Strategy) -> str:
     ]
     if s.pipeline > 1:
         words[-1 - (s.spatial > 1)] += f" ({s.schedule})"
-    words += [f"in {s.tensor_pieces} pieces"] * (s.tensor > 1 and s.tensor_pieces > 1)
+    way = f" ({s.tensor_overlap})" * (s.tensor_overlap != "all")
+    words += [f"in {s.tensor_pieces} pieces{way}"] * (s.tensor > 1 and s.tensor_pieces > 1)
     words += [f"context {s.context} ({s.context_exchange})"] * (s.context > 1)
     ways = [s.expert_exchange] * (s.expert_exchange != DIRECT)
     ways += [f"tokens in {s.expert_wire}"] * (s.expert_wire != SAME)

@@ -32,6 +32,10 @@ KINDS = {
     "sequence": {"tensor": 2, "sequence_parallel": True},
     "pieces": {"tensor": 2, "tensor_pieces": 3},
     "pieces of sequences": {"tensor": 2, "sequence_parallel": True, "tensor_pieces": 2},
+    "async TP": {
+        **{"tensor": 2, "sequence_parallel": True, "tensor_pieces": 2},
+        "tensor_overlap": "async-tp",
+    },
     "column": {"tensor": 2, "split": "column"},
     "spatial": {"spatial": 4},
     "heads": {"data": 2, "context": 2},

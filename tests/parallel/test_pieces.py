@@ -3,8 +3,10 @@
 import pytest
 from split_runs import GPT, IMAGES, split
 
-from lib_dlhpc import parallel
+from lib_dlhpc import SpecError, parallel
+from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.costs.pieces import cut_of
+from lib_dlhpc.layout import parts
 from lib_dlhpc.parallel import step
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.no_effect import without_effect
@@ -12,6 +14,7 @@ from lib_dlhpc.program import Collective, Compute, Wait, prove
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
+from lib_dlhpc.training.check import check
 
 MODEL = GPT | {"layers": 2, "hidden": 256, "sequence": 256}
 LINKS = {"latency": 1e-6, "bandwidth": 2e10}
@@ -30,7 +33,7 @@ def closed_form(run):
     """Return s of a forward and a backward pass: c + (n-1) max(c, r) + r of each product that is cut."""
     chunk, many = chunk_of(run), int(run.strategy.tensor_pieces)
     model, prices = chunk.forward.prices[0].model, chunk.forward.prices[0]
-    cut, total = cut_of(model, many), []
+    cut, total = cut_of(model, many, run.strategy.tensor_overlap), []
     for way, block in (("forward", chunk.forward), ("backward", chunk.backward)):
         seconds, taken = prices.seconds, 0.0
         ends = {**cut.before[way], **cut.after[way]}
@@ -99,6 +102,44 @@ def test_one_piece_is_the_program_without_pieces(monkeypatch):
     monkeypatch.setattr(step, "PASSES", step.PASSES[:-1])
     step._passes.cache_clear()
     assert predict(run_of(1, **ways)).terms == before.terms
+
+
+@pytest.mark.parametrize("model", ["gpt", "llama"])
+def test_async_tp_leaves_sums_of_gradients_whole(model):
+    """Those of queries, keys and values, of a gate and an up-projection; of one up-projection it cuts them."""
+    words = {k: v for k, v in MODEL.items() if k != "dropout" or model == "gpt"}
+    words |= {"family": "llama", "kv_heads": 2, "feed_forward": 96} if model == "llama" else {}
+    ways = {"sequence_parallel": True, "model": words, "precision": "bf16"}
+    part = parts(run_of(4, tensor_overlap="async-tp", **ways), 0)[0].model
+    every, some = (cut_of(part, 4, way) for way in ("all", "async-tp"))
+    assert all({*some.before[way]} <= {*every.before[way]} for way in some.before)
+    names = {way: [part.layers[n].name for n in some.after[way]] for way in some.after}
+    last = {"gpt": "contract", "llama": "down"}[model]
+    assert {name.partition(".")[2] for name in names["forward"]} == {last, "projection"}
+    gradients = {name.partition(".")[2] for name in names["backward"]}
+    assert gradients == ({"expand"} if model == "gpt" else set())
+    assert all(name.startswith("layer") for each in names.values() for name in each)
+
+
+def test_async_tp_adds_the_pieces_of_an_output_in_a_kernel_of_its_own():
+    """It reads an output of all ranks' positions, writes those of one, and starts when the last piece is there."""
+    ways = {"sequence_parallel": True, "precision": "bf16"}
+    run = run_of(4, tensor_overlap="async-tp", **ways)
+    chunk = chunk_of(run)
+    prices, moved = chunk.forward.prices[0], 2 * 256 * (256 + 128) * 4  # B of 4 samples
+    reduces = [*chunk.forward.prices[0].cut.after["forward"].values()]
+    instructions = chunk.forward.variants[0].instructions
+    assert len(reduces) == 2 * 2
+    for number in reduces:
+        rate = streaming_rate(run.machine.device)
+        assert prices.seconds["forward"][number] == pytest.approx(moved / rate)
+        at = next(n for n, e in enumerate(instructions) if e == Compute(number, "forward"))
+        assert isinstance(instructions[at - 1], Wait) and instructions[at - 1].key.endswith(" 3")
+
+
+def test_async_tp_is_not_run():
+    with pytest.raises(SpecError, match="'async-tp': it is predicted and simulated, not run"):
+        check(run_of(2, tensor_overlap="async-tp"))
 
 
 def test_a_few_pieces_are_best():

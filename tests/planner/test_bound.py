@@ -43,6 +43,11 @@ RUNS = {
     "jitter": ({**GPT}, {"name": "selene", "jitter": 0.1}, {"batch": 4, "overlap": False}, {}),
     "context": ({**GPT}, "h100-pod", {"batch": 4, "optimizer": "adam"}, {"context": [1, 2, 4]}),
     "pieces": ({**GPT, "hidden": 1024}, "selene", {"batch": 4}, {"tensor_pieces": [1, 2, 8]}),
+    "async TP": (
+        *({**GPT, "hidden": 1024}, "selene"),
+        {"batch": 4, "tensor_overlap": "async-tp"},
+        {"tensor_pieces": [1, 2, 8], "sequence_parallel": [False, True]},
+    ),
     "space": ("resnet18", "summit", {"nodes": 2, "devices_per_node": 4, "batch": 4}, {}),
     "experts": ("moe-tiny", "h100-pod", {"batch": 8}, {"experts": [1, 2, 4], "zero": [0, 1, 3]}),
     "shards": (

@@ -105,6 +105,10 @@ CHANGES = {
     "strategy.split": ("row", {"strategy.tensor": 2}),
     "strategy.sequence_parallel": (True, {"model.name": "bert-base", "strategy.tensor": 2}),
     "strategy.tensor_pieces": (4, {"model.name": "bert-base", "strategy.tensor": 2}),
+    "strategy.tensor_overlap": (
+        "async-tp",
+        {"model.name": "bert-base", "strategy.tensor": 2, "strategy.tensor_pieces": 4},
+    ),
     "strategy.zero": (1, {}),
     "strategy.shards": (3, {"strategy.zero": 3}),
     "strategy.gather": ("forward", {"strategy.zero": 3}),

@@ -75,6 +75,7 @@ CHANGES = {
     "strategy.split": ("row", {"strategy.tensor": 2}),
     "strategy.sequence_parallel": (True, {"strategy.tensor": 2}),
     "strategy.tensor_pieces": (2, {"strategy.tensor": 2}),
+    "strategy.tensor_overlap": ("async-tp", {"strategy.tensor": 2, "strategy.tensor_pieces": 2}),
     "strategy.zero": (3, {}),
     "strategy.shards": (2, {"strategy.zero": 3}),
     "strategy.gather": ("forward", {"strategy.zero": 3}),

@@ -259,6 +259,7 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
     "strategy.chunks": _among("strategy.chunks", (1, 2, 3, 4, 6, 8)),
     "strategy.sequence_parallel": _ticks,
     "strategy.tensor_pieces": _among("strategy.tensor_pieces", powers(0, 3)),
+    "strategy.tensor_overlap": _named(strategy.TENSOR_OVERLAPS),
     "strategy.experts": _experts,
     "strategy.expert_exchange": _exchanges,
     "strategy.expert_wire": _named(strategy.EXPERT_WIRES, _format),
@@ -303,6 +304,7 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     **dict.fromkeys(
         ("strategy.sequence_parallel", "strategy.tensor_pieces"), lambda e: e.strategy.tensor > 1
     ),
+    "strategy.tensor_overlap": lambda e: e.strategy.tensor > 1 and e.strategy.tensor_pieces > 1,
     "strategy.experts": _has_experts,
     "strategy.expert_exchange": _copies_once,
     "strategy.expert_wire": _sends_fp8,

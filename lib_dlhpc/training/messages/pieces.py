@@ -25,7 +25,7 @@ GROUP = "pieces"  # of communicators
 
 def in_pieces(model: Model, layers: Sequence[Any], many: int) -> list[Any]:
     """Return the passes of layers, with products and exchanges in pieces where they are cut."""
-    found, how = list(layers), cut_of(model, many)
+    found, how = list(layers), cut_of(model, many, "all")
     if not how:
         return found
     ways = ("forward", "backward")

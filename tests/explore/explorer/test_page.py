@@ -58,12 +58,13 @@ def without_advice(monkeypatch):
 
 @cache
 def starts():
-    """Presets, and four runs whose controls none of them has."""
+    """Presets, and five runs whose controls none of them has."""
     found = [Choice(preset(name)) for name in names()]
     gpt, _, _ = moved(Choice(preset("narayanan-2021")), "strategy.schedule", "interleaved")
     sharded, _, _ = moved(Choice(preset("goyal-2017")), "strategy.zero", 3)
     long, _, _ = moved(Choice(preset("narayanan-2021")), "strategy.context", 2)
-    return (*found, gpt, sharded, long, Choice(of_file(read_experiment(EXPERTS))))
+    cut, _, _ = moved(Choice(preset("narayanan-2021")), "strategy.tensor_pieces", 4)
+    return (*found, gpt, sharded, long, cut, Choice(of_file(read_experiment(EXPERTS))))
 
 
 def shown(prediction):
