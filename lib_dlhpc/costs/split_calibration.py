@@ -72,8 +72,8 @@ def measured_with(experiment: Experiment) -> Experiment | None:
         "power_limit": 0.0,  # a rate is measured without one
     }
     if devices == 1:
-        in_pieces = "tensor_pieces", "tensor_overlap"
-        for name in (*SPLIT_FIELDS, "chunks", "schedule", "sequence_parallel", *in_pieces):
+        only_split = "tensor_pieces", "tensor_overlap", "pipeline_runtime"
+        for name in (*SPLIT_FIELDS, "chunks", "schedule", "sequence_parallel", *only_split):
             if name != "recompute":
                 changed[name] = getattr(Strategy(), name)
     elif devices % int(strategy.replica) or devices % per_node:

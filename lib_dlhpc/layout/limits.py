@@ -63,6 +63,7 @@ def _not_run(strategy: Strategy) -> str:
         ("recompute", RUN_RECOMPUTES),
         ("loss", (IN_PLACE,)),
         ("tensor_overlap", ("all",)),
+        ("pipeline_runtime", ("megatron",)),
         ("context_exchange", context),
         ("expert_exchange", (DIRECT,)),
     ):

@@ -54,7 +54,7 @@ from lib_dlhpc.program import Collective, Move, Program, work_of
 from lib_dlhpc.program.instructions import NARROW, SAMPLES, WIDE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import EARLY_STOP, FORWARD, LIGHT, PER_OP
+from lib_dlhpc.spec.strategy import EARLY_STOP, FORWARD, LIGHT, PER_OP, PYTORCH
 
 Floats = NDArray[np.float64]
 LONGEST = 1e15  # B: no message takes less for each byte
@@ -345,7 +345,11 @@ def _state(experiment: Experiment, combinations: Space, weights: Floats, sharded
     size = compute.BYTES[strategy.precision]
     master = MASTER_BYTES * (strategy.precision in compute.MIXED)
     optimizer = compute.STATE[strategy.optimizer] * max(size, MASTER_BYTES)
-    each = ((size, 3), (size, 2), (master + optimizer, 1))
+    part = (
+        strategy.pipeline_runtime == PYTORCH
+    )  # interleaved stages have gradients one after the other
+    gradients = np.where(part & (c["schedule"] == "interleaved"), 0, size)
+    each = ((size, 3), (gradients, 2), (master + optimizer, 1))
     parts = sum(count / np.where(c["zero"] >= level, sharded, 1) for count, level in each)
     return weights * parts
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import sizes
+from lib_dlhpc.prediction.kept_messages import Kept, kept_elements
 from lib_dlhpc.prediction.pipelined import (
     before_backward,
     before_mirrored_backward,
@@ -49,14 +50,18 @@ class Needs(NamedTuple):
     summed: float = 0.0  # B of the largest gradient of a pass, to be accumulated
     fixed: Mapping[str, float] = {}  # B by term
     away: float = 0.0  # B offloaded of the state
+    kept: Kept = Kept()
+    gradients: tuple[
+        float, ...
+    ] = ()  # B of each part, there from its first backward pass to its last; (): always
 
 
 class Ranks(NamedTuple):
     """Ranks of pipelines, a column each.
 
-    needs: (ranks,). fixed: B, (terms, ranks). numbers: (12, ranks): rank, stages, chunks, batch, B of an element; of a
+    needs: (ranks,). fixed: B, (terms, ranks). numbers: (16, ranks): rank, stages, chunks, batch, B of an element; of a
     first part B of a sample that it stores, by which its backward pass exceeds that, that wait; elements of a sample
-    that are received and sent; B of the largest gradient, B offloaded of the state.
+    that are received and sent; B of the largest gradient, B offloaded of the state; what is kept of messages.
     """
 
     needs: NDArray[np.object_]
@@ -74,7 +79,9 @@ def ranks_of(experiment: Experiment, each: Sequence[tuple[int, Needs]]) -> Ranks
     for at, (rank, one) in enumerate(each):
         first = one.stored[0], one.beside[0], one.waiting[0]
         needs[at] = one
-        numbers.append((rank, *same, *first, one.before, one.after, one.summed, one.away))
+        numbers.append(
+            (rank, *same, *first, one.before, one.after, one.summed, one.away, *one.kept)
+        )
     return Ranks(
         needs,
         np.array([[*one.fixed.values()] for _, one in each]).T,
@@ -86,13 +93,14 @@ def ranks_of(experiment: Experiment, each: Sequence[tuple[int, Needs]]) -> Ranks
 
 def in_passes(
     ranks: Ranks, many: NDArray[np.int64], schedule: str
-) -> tuple[Floats, Floats, Floats, Floats]:
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Return for each rank, with `many` microbatches, the B of activations where it has most, of the working set, that
-    are offloaded, and of the buffers of messages between stages."""
-    rank, stages, _, batch, size, stored, beside, waits, before, after, summed, gone = ranks.numbers
-    later = waiting(rank, stages, many, schedule)
+    are offloaded, of the buffers of messages between stages, and of gradients that are not there."""
+    rank, stages, chunks, batch, size, stored, beside, waits, before, after = ranks.numbers[:10]
+    summed, gone, *rest = ranks.numbers[10:]
+    later, absent = waiting(rank, stages, many, schedule), np.zeros(len(rank))
     if schedule == "interleaved" or ranks.mirrored:
-        kept, extra = _of_parts(ranks, many)
+        kept, extra, absent = _of_parts(ranks, many)
     else:
         kept, extra = (in_flight(rank, stages, many, schedule) - later) * stored, beside
     batch = np.ceil(batch / many)
@@ -105,8 +113,10 @@ def in_passes(
     # stage its previous gradient is in flight and its next input is expected, except in GPipe.
     last = 1 if schedule == "gpipe" else np.minimum(3, many)
     between = np.where(after, 2, last) * before + 3 * after
-    between = between * batch * size * (stages > 1)
-    return keeps, extra + summed * (many > 1), away, between
+    kept = Kept(*rest)
+    everything = kept_elements(kept, rank, stages, chunks, many, schedule, (before, after))
+    between = np.where(kept.none, between, everything) * batch * size * (stages > 1)
+    return keeps, extra + summed * (many > 1), away, between, absent
 
 
 def peaks(
@@ -139,10 +149,11 @@ def peaks(
 
 def _terms(ranks: Ranks, many: NDArray[np.int64], schedule: str) -> Floats:
     """Return what ranks hold in the backward pass where they hold most, (terms, ranks)."""
-    keeps, extra, _, between = in_passes(ranks, many, schedule)
+    keeps, extra, _, between, absent = in_passes(ranks, many, schedule)
     found = ranks.fixed.copy()
     found[TERMS.index("activations")] = keeps
     found[TERMS.index("working set")] = extra
+    found[TERMS.index("gradients")] -= absent
     found[TERMS.index("communication buffer")] += between
     return found
 
@@ -155,31 +166,52 @@ def _fullest(total: Floats, first: NDArray[np.intp]) -> NDArray[np.intp]:
     return rows[np.unique(layout[rows], return_index=True)[1]]
 
 
-def _of_parts(ranks: Ranks, many: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return the B of a sample that ranks with several parts keep when they have most, and the working set of that
-    pass."""
+def _of_parts(ranks: Ranks, many: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+    """Return the B of a sample that ranks with several parts keep when they have most, the working set of that pass, and
+    the B of gradients that are not there."""
     # A rank is less than two groups of microbatches, one for each stage, ahead: after three of them its passes repeat.
     rank, stages, chunks = ranks.numbers[:3].astype(int)
     enough = 0 * many if ranks.mirrored else np.minimum(many, 3 * stages)
-    each = (column.tolist() for column in (rank, stages, chunks, enough))
+    batch = np.ceil(ranks.numbers[3] / many)
+    each = (column.tolist() for column in (rank, stages, chunks, enough, batch))
     found = [
-        _most(Keyed(needs, id(needs.stored), id(needs.beside), id(needs.waiting)), *one)
+        _most(
+            Keyed(needs, id(needs.stored), id(needs.beside), id(needs.waiting), needs.gradients),
+            *one,
+        )
         for needs, *one in zip(ranks.needs, *each, strict=True)
     ]
-    kept, extra = np.array(found).T
-    return kept, extra
+    kept, extra, absent = np.array(found).T
+    return kept, extra, absent
 
 
 @lru_cache(maxsize=1 << 15)
-def _most(key: Keyed[Needs], rank: int, stages: int, chunks: int, many: int) -> tuple[float, float]:
-    """Return the same of a rank; many: microbatches, or 0 where the rank has a stage of each copy of the network."""
-    needs = key.value
+def _most(
+    key: Keyed[Needs], rank: int, stages: int, chunks: int, many: int, batch: float
+) -> tuple[float, float, float]:
+    """Return the same of a rank; many: microbatches, or 0 where the rank has a stage of each copy of the network; batch:
+    samples of one."""
+    needs, absent = key.value, np.zeros(1)
     if many:
         counts, back = before_backward(rank, stages, many, chunks)
         held, extra = counts @ needs.stored, needs.beside[back]
+        if needs.gradients:
+            absent = _absent(back, np.array(needs.gradients))
     else:
         counts, later, back, whole = before_mirrored_backward(rank, stages)
         held = counts @ needs.stored + later @ needs.waiting
         extra = np.where(whole, needs.whole[back], needs.beside[back])
-    fullest = (held + extra).argmax()
-    return float(held[fullest]), float(extra[fullest])
+    missing = np.broadcast_to(absent, held.shape)
+    fullest = (batch * (held + extra) - missing).argmax()
+    return float(held[fullest]), float(extra[fullest]), float(missing[fullest])
+
+
+def _absent(back: NDArray[np.int64], gradients: Floats) -> Floats:
+    """Return the B of gradients in each backward pass of parts that have not had their first, or have had their last;
+    back: the part of each pass, which has more than one."""
+    passes = np.arange(len(back))
+    each = [passes[back == part] for part in range(len(gradients))]
+    return sum(
+        size * ((passes < own.min()) | (passes > own.max()))
+        for size, own in zip(gradients, each, strict=True)
+    )

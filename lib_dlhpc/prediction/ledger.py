@@ -32,11 +32,12 @@ from lib_dlhpc.layout import Part, mean_shards, parts, place, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_in_fp8
 from lib_dlhpc.prediction.holdings import TERMS, Needs, Ranks, in_passes, ranks_of
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
+from lib_dlhpc.prediction.kept_messages import Kept, kept_by
 from lib_dlhpc.prediction.pipelined import in_flight
 from lib_dlhpc.schedules.ring_collectives import PIECE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import FORWARD, SPLIT_BACKWARD, Strategy
+from lib_dlhpc.spec.strategy import FORWARD, PYTORCH, SPLIT_BACKWARD, Strategy
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def _fullest(experiment: Experiment) -> Iterator[tuple[int, Needs]]:
     # Then the first has the most passes in flight, and nothing else waits.
     strategy = experiment.strategy
     one_of_each = strategy.schedule not in SPLIT_BACKWARD and strategy.offload == "none"
+    one_of_each = one_of_each and strategy.pipeline_runtime != PYTORCH
     seen = set[int]()
     for rank, needs in enumerate(_needs_of_ranks(experiment)):
         for one in needs:
@@ -142,13 +144,27 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
     if in_two and not whole:  # what backward computes waits for the buckets of weight gradients
         early = (one for one in model.layers if not one.traits.splits_backward)
         fixed["gradients"] += size * sum(one.trained for one in early if not one.traits.stand_in)
-    accumulates = whole and strategy.offload != "all"
+    accumulates, kept = whole and strategy.offload != "all", _keeps(strategy)
     largest = float(model.layer_trained.max(initial=0.0))
+    if kept and strategy.zero:
+        largest = max(largest, float(max(unit_weights(model, "block"), default=0)))
     return _activations(Keyed(held, tuple(part.likeness for part in held)), *how)._replace(
         summed=largest * size if accumulates else 0.0,
         fixed={name: float(fixed.get(name, 0.0)) for name in TERMS},
         away=away,
+        kept=kept_by(held) if kept else Kept(),
+        gradients=_of_parts(held, strategy) if kept and whole else (),
     )
+
+
+def _of_parts(held: tuple[Part, ...], strategy: Strategy) -> tuple[float, ...]:
+    """Return the bytes of the gradients of each stage of a rank."""
+    return tuple(float(_gradient(strategy) * part.model.trained) for part in held)
+
+
+def _keeps(strategy: Strategy) -> bool:
+    """Return whether a stage holds messages as PyTorch does."""
+    return strategy.pipeline_runtime == PYTORCH and int(strategy.pipeline) > 1
 
 
 @lru_cache(maxsize=4096)
@@ -177,12 +193,13 @@ def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tu
     strategy = experiment.strategy
     many, chunks = int(strategy.microbatches), int(strategy.chunks)
     found = in_passes(ranks_of(experiment, [(rank, needs)]), np.array([many]), strategy.schedule)
-    keeps, extra, away, between = (float(each[0]) for each in found)
+    keeps, extra, away, between, absent = (float(each[0]) for each in found)
     passes = int(in_flight(rank, stages, many, strategy.schedule, chunks))
     buffer = needs.fixed["communication buffer"] + between
 
     def moment(when: str, activations: float, working: float) -> Moment:
         terms = {**needs.fixed, "activations": activations, "working set": working}
+        terms["gradients"] -= absent
         return Moment(rank, when, {**terms, "communication buffer": buffer}, away)
 
     some = f"{passes} pass{'es' * (passes > 1)} kept"
@@ -251,6 +268,10 @@ def _buffers(experiment: Experiment, model: Model) -> float:
         return _two([on_wire(strategy, size) for size in cut], cut) + _gathered(strategy, model)
     size = BYTES[strategy.precision]
     bucket = float(min(strategy.bucket, model.trained * size))
+    if strategy.zero == 1 and _keeps(strategy):  # in streams of their own (kept_messages.py)
+        shards_of = on_wire(strategy, model.trained * size) / mean_shards(experiment, model)
+        units = unit_weights(model, "block")
+        return float(shards_of) + size * _two(units, units)
     if strategy.zero == 1 and (adds_wide(strategy) or not is_cast(strategy)):
         # Reduced in place, a message at a time.
         return min(bucket / size * _gradient(strategy), float(PIECE))

@@ -9,7 +9,17 @@ from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.fusion import FUSED_KINDS
 from lib_dlhpc.spec.loss import is_logits
-from lib_dlhpc.spec.strategy import BY_DEVICE, BY_NODE, DIRECT, FP8, IN_PLACE, LIGHT, PER_OP, SAME
+from lib_dlhpc.spec.strategy import (
+    BY_DEVICE,
+    BY_NODE,
+    DIRECT,
+    FP8,
+    IN_PLACE,
+    LIGHT,
+    PER_OP,
+    PYTORCH,
+    SAME,
+)
 
 
 def without_effect(experiment: Experiment) -> list[str]:
@@ -30,6 +40,8 @@ def without_effect(experiment: Experiment) -> list[str]:
             "strategy.schedule = 'interleaved': with strategy.chunks = 1 a rank has one stage and nothing to"
             " interleave; the bubble is that of '1f1b', which keeps fewer microbatches."
         )
+    if s.pipeline == 1 and s.pipeline_runtime == PYTORCH:
+        found.append(f"strategy.pipeline_runtime = {PYTORCH!r}: there is no pipeline.")
     if s.zero and layout.sizes(experiment).data == 1:
         found.append(f"strategy.zero = {s.zero}: replicas shard the state, and there is only one.")
     elif s.shards == layout.sizes(experiment).data:

@@ -38,6 +38,8 @@ RECOMPUTES = ("none", LIGHT, "selective", PER_OP, EARLY_STOP, "full")  # not all
 OFFLOADS = ("none", "activations", "all")
 IN_PLACE, SEPARATE, ONE_KERNEL = "in-place", "separate", "fused"
 LOSSES = (IN_PLACE, SEPARATE, ONE_KERNEL)
+PYTORCH = "pytorch"
+PIPELINE_RUNTIMES = ("megatron", PYTORCH)
 ASYNC_TP = "async-tp"
 TENSOR_OVERLAPS = ("all", ASYNC_TP)
 FUSED = (AUTO, "on", "off")
@@ -80,6 +82,8 @@ class Strategy:
     replicas. `batch` is the samples of one replica in a step, processed in `microbatches` equal parts.
     precision: of arithmetic, weights and activations; fp16 and bf16 have fp32 master weights; fp8 is bf16 whose linear
     layers read operands in fp8 (spec/fp8.py).
+    pipeline_runtime: whose memory a stage takes: Megatron-LM's, which frees messages once they are used, or PyTorch's
+    (torch.distributed.pipelining with FSDP; prediction/kept_messages.py).
     schedule: of the pipeline; interleaved ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose
     weight gradients fill idle time (Qi et al. 2024); dualpipe: microbatches from both ends, so that each rank holds
     two stages and hides exchanges of experts (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1); not run.
@@ -146,6 +150,7 @@ class Strategy:
     microbatches: int = whole(default=1)
     schedule: str = choice(SCHEDULES, default="1f1b")
     chunks: int = whole(default=1)
+    pipeline_runtime: str = choice(PIPELINE_RUNTIMES, default="megatron")
     split: str = choice(SPLITS, default="paired")
     tensor_pieces: int = whole(
         default=1
@@ -310,6 +315,11 @@ def _ends_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
             " either end; legal: 1, which has no other end, or even numbers.",
         ),
         (
+            several & (s.pipeline_runtime == PYTORCH),
+            f"strategy.pipeline_runtime = {s.pipeline_runtime!r}: with strategy.schedule = 'dualpipe' the legal value is"
+            " 'megatron'.",
+        ),
+        (
             several
             & (
                 np.not_equal(np.mod(s.microbatches, 2), 0) | np.less(s.microbatches, 2 * s.pipeline)
@@ -376,7 +386,8 @@ def _split_in_words(strategy: Strategy) -> str:
         if getattr(s, name) > 1
     ]
     if s.pipeline > 1:
-        words[-1 - (s.spatial > 1)] += f" ({s.schedule})"
+        way = f", {s.pipeline_runtime}" * (s.pipeline_runtime == PYTORCH)
+        words[-1 - (s.spatial > 1)] += f" ({s.schedule}{way})"
     way = f" ({s.tensor_overlap})" * (s.tensor_overlap != "all")
     words += [f"in {s.tensor_pieces} pieces{way}"] * (s.tensor > 1 and s.tensor_pieces > 1)
     words += [f"context {s.context} ({s.context_exchange})"] * (s.context > 1)

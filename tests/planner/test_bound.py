@@ -43,6 +43,17 @@ RUNS = {
     "jitter": ({**GPT}, {"name": "selene", "jitter": 0.1}, {"batch": 4, "overlap": False}, {}),
     "context": ({**GPT}, "h100-pod", {"batch": 4, "optimizer": "adam"}, {"context": [1, 2, 4]}),
     "pieces": ({**GPT, "hidden": 1024}, "selene", {"batch": 4}, {"tensor_pieces": [1, 2, 8]}),
+    "PyTorch's pipelines": (
+        *({**GPT}, "selene"),
+        {
+            "nodes": 2,
+            "batch": 16,
+            "pipeline_runtime": "pytorch",
+            "wire": "fp32",
+            "precision": "bf16",
+        },
+        {"schedule": ["gpipe", "1f1b", "interleaved"], "gather": ["usual", "forward"]},
+    ),
     "async TP": (
         *({**GPT, "hidden": 1024}, "selene"),
         {"batch": 4, "tensor_overlap": "async-tp"},

@@ -101,6 +101,7 @@ CHANGES = {
     "strategy.context_exchange": ("ring", {**WORDS, "strategy.context": 2}),
     "strategy.microbatches": (2, {}),
     "strategy.schedule": ("gpipe", {"strategy.pipeline": 3, "strategy.microbatches": 8}),
+    "strategy.pipeline_runtime": ("pytorch", {"strategy.pipeline": 3, "strategy.microbatches": 8}),
     "strategy.chunks": (2, INTERLEAVED),
     "strategy.split": ("row", {"strategy.tensor": 2}),
     "strategy.sequence_parallel": (True, {"model.name": "bert-base", "strategy.tensor": 2}),

@@ -22,6 +22,7 @@ def layouts(draw):
     pipeline = draw(st.sampled_from([1, 2, 4]))
     schedules = ["gpipe", "1f1b", "interleaved", "zb-h1", "dualpipe"] if pipeline > 1 else ["1f1b"]
     schedule = draw(st.sampled_from(schedules))
+    runtimes = ["megatron"] if schedule == "dualpipe" else ["megatron", "pytorch"]
     changes = {
         "pipeline": pipeline,
         "schedule": schedule,
@@ -29,6 +30,9 @@ def layouts(draw):
         "chunks": 2 if schedule == "interleaved" else 1,
         "microbatches": draw(st.sampled_from([8, 16, 32])),
         "zero": draw(st.integers(0, 3)),
+        "pipeline_runtime": draw(st.sampled_from(runtimes)),
+        "wire": draw(st.sampled_from(["same", "fp32"])),
+        "gather": "usual",
         "recompute": draw(st.sampled_from(["none", "selective", "full"])),
     }
     return RUN.set({f"strategy.{name}": each for name, each in changes.items()})

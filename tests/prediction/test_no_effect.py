@@ -36,6 +36,8 @@ VOID = [
         for z in (1, 2, 3)
     ),
     ({}, {"strategy.split": "row"}, "no layer is split"),
+    ({}, {"strategy.pipeline_runtime": "pytorch"}, "there is no pipeline"),
+    ({"strategy.tensor": 2}, {"strategy.tensor_overlap": "async-tp"}, "nothing is cut"),
     ({}, {"strategy.offload_to": "nvme"}, "nothing is offloaded"),
     (FUSED, {"strategy.recompute": "selective"}, "fused and stores no scores"),
     (LSTM, {"strategy.fused_attention": "on"}, "the network has no attention"),
@@ -50,6 +52,7 @@ VOID = [
 ]
 REAL = [
     (PIPE, {"strategy.schedule": "gpipe"}),
+    (PIPE, {"strategy.pipeline_runtime": "pytorch"}),
     (PIPE, {"strategy.schedule": "interleaved", "strategy.chunks": 2}),
     ({}, {"strategy.zero": 1}),
     ({"strategy.tensor": 8}, {"strategy.split": "row"}),

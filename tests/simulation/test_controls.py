@@ -133,6 +133,8 @@ CHANGES = {
 }
 DERIVED = {"strategy.data"}  # what the other splits leave over: every other value is refused
 
+HELD = {"strategy.pipeline_runtime"}  # what a stage holds of messages, which takes no time
+
 
 def declared():
     """Yield each field of the tables, and whether it is run-only."""
@@ -163,7 +165,7 @@ def before():
 
 
 def test_each_field_is_run_only_or_tried_below():
-    assert {name for name, only in declared() if not only} == set(CHANGES) | DERIVED
+    assert {name for name, only in declared() if not only} == set(CHANGES) | DERIVED | HELD
 
 
 @pytest.mark.parametrize("way", ["predicted", "rounds", "events"])
