@@ -8,9 +8,10 @@ in place of n c + n r. The price of it: each piece pays the latency of its colle
 reads the weights again. Cut are products whose output is reduced, and those whose input is all-gathered by position.
 
 PyTorch's AsyncTP (torch/_inductor/fx_passes/micro_pipeline_tp.py) cuts fewer: a reduce-scatter only where one product
-gives its input (_find_producer_matmul), not a sum of gradients, as of queries, keys and values, which are three products,
-or of a gate and an up-projection. torchtitan compiles blocks, and nothing outside of them is cut. Pieces of an output are
-copied, and added in a kernel of their own (torch/distributed/_symmetric_memory: _fused_matmul_reduce_scatter_impl).
+gives its input (_find_producer_matmul), not a sum of gradients, as of queries, keys and values, which are three
+products, or of a gate and an up-projection. torchtitan compiles blocks, and nothing outside of them is cut. Pieces of
+an output are copied, and added in a kernel of their own (torch/distributed/_symmetric_memory:
+_fused_matmul_reduce_scatter_impl).
 
 Sources: Wang et al. 2023, "Overlap communication with dependent computation via decomposition in large deep learning
 models" (ASPLOS); Jiang et al. 2024, "MegaScale", section 3.2.
@@ -80,8 +81,8 @@ def cut_of(model: Model, many: int, overlap: str) -> Cut:
                 after["backward"][reads] = number
             if ways == GATHERED:
                 before["forward"][reads] = number
-    pieces = (_pieces(model, many, before[way], after[way]) for way in ("forward", "backward"))
-    return Cut(many, before, after, *pieces, summed)
+    ahead, back = (_pieces(model, many, before[way], after[way]) for way in before)
+    return Cut(many, before, after, ahead, back, summed)
 
 
 def _can_be_cut(layer: Layer, many: int) -> bool:
@@ -96,7 +97,7 @@ def _can_be_cut(layer: Layer, many: int) -> bool:
 
 
 def _adds(model: Model, number: int) -> bool:
-    """Return whether the gradient of an exchange's output is a sum: of several products, three of which give attention."""
+    """Return whether the gradient of an exchange's output is a sum of several products; three give attention."""
     readers = [layer for layer in model.layers if model.layers[number].name in layer.inputs]
     names = {layer.name for layer in readers}
     attends = any("attention" in layer.kind and names & {*layer.inputs} for layer in model.layers)

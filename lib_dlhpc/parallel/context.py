@@ -55,7 +55,7 @@ def _ring(layer: Layer, work: Compute) -> list[Instruction]:
 
 
 def _gathered(layer: Layer, work: Compute) -> list[Instruction]:
-    """Return the all-gather of the keys and values of all tokens, and the blocks; each message is waited for at once."""
+    """Return the all-gather of the keys and values of all tokens, and the blocks; each message is exposed."""
     ranks, found = ring_blocks(layer), list[Instruction]()
     elements = ranks * key_elements(layer)
     found += [Collective(NAME, NAME, GATHER, elements, stream=NAME, key=KEYS), _arrived(KEYS)]

@@ -219,8 +219,8 @@ class _Passes:
         for variant, template in enumerate(self.chunk.backward.variants):
             model = chain(self.experiment, variant)[0][0].model
             apart = self._apart(variant, len(model.layers))
-            own = self.experiment.strategy
-            cut = cut_of(model, int(own.tensor_pieces), own.tensor_overlap)
+            strategy = self.experiment.strategy
+            cut = cut_of(model, int(strategy.tensor_pieces), strategy.tensor_overlap)
             each = compute.layer_activities(model, device, self.samples, precision, apart, cut)
             again = self._repeated(model, template.repeated)
             rows = [

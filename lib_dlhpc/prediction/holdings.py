@@ -113,9 +113,9 @@ def in_passes(
     # stage its previous gradient is in flight and its next input is expected, except in GPipe.
     last = 1 if schedule == "gpipe" else np.minimum(3, many)
     between = np.where(after, 2, last) * before + 3 * after
-    kept = Kept(*rest)
-    everything = kept_elements(kept, rank, stages, chunks, many, schedule, (before, after))
-    between = np.where(kept.none, between, everything) * batch * size * (stages > 1)
+    messages = Kept(*rest)
+    everything = kept_elements(messages, rank, stages, chunks, many, schedule, (before, after))
+    between = np.where(messages.none, between, everything) * batch * size * (stages > 1)
     return keeps, extra + summed * (many > 1), away, between, absent
 
 
@@ -167,8 +167,8 @@ def _fullest(total: Floats, first: NDArray[np.intp]) -> NDArray[np.intp]:
 
 
 def _of_parts(ranks: Ranks, many: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-    """Return the B of a sample that ranks with several parts keep when they have most, the working set of that pass, and
-    the B of gradients that are not there."""
+    """Return the B of a sample that ranks with several parts keep when they have most, the working set of that pass,
+    and the B of gradients that are not there."""
     # A rank is less than two groups of microbatches, one for each stage, ahead: after three of them its passes repeat.
     rank, stages, chunks = ranks.numbers[:3].astype(int)
     enough = 0 * many if ranks.mirrored else np.minimum(many, 3 * stages)
@@ -189,8 +189,8 @@ def _of_parts(ranks: Ranks, many: NDArray[np.int64]) -> tuple[Floats, Floats, Fl
 def _most(
     key: Keyed[Needs], rank: int, stages: int, chunks: int, many: int, batch: float
 ) -> tuple[float, float, float]:
-    """Return the same of a rank; many: microbatches, or 0 where the rank has a stage of each copy of the network; batch:
-    samples of one."""
+    """Return the same of a rank; many: microbatches, or 0 where the rank has a stage of each copy of the network;
+    batch: samples of one."""
     needs, absent = key.value, np.zeros(1)
     if many:
         counts, back = before_backward(rank, stages, many, chunks)

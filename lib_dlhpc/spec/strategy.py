@@ -316,8 +316,8 @@ def _ends_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
         ),
         (
             several & (s.pipeline_runtime == PYTORCH),
-            f"strategy.pipeline_runtime = {s.pipeline_runtime!r}: with strategy.schedule = 'dualpipe' the legal value is"
-            " 'megatron'.",
+            f"strategy.pipeline_runtime = {s.pipeline_runtime!r}: with strategy.schedule = 'dualpipe' the legal value"
+            " is 'megatron'.",
         ),
         (
             several

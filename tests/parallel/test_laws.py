@@ -33,7 +33,9 @@ KINDS = {
     "pieces": {"tensor": 2, "tensor_pieces": 3},
     "pieces of sequences": {"tensor": 2, "sequence_parallel": True, "tensor_pieces": 2},
     "async TP": {
-        **{"tensor": 2, "sequence_parallel": True, "tensor_pieces": 2},
+        "tensor": 2,
+        "sequence_parallel": True,
+        "tensor_pieces": 2,
         "tensor_overlap": "async-tp",
     },
     "column": {"tensor": 2, "split": "column"},

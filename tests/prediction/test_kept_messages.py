@@ -9,16 +9,12 @@ from lib_dlhpc.training.check import check
 
 MESSAGE = 8 * 128 * 512 * 2  # B of a microbatch between stages
 LOGITS = 8 * 128 * 512 * 2
+GPT = {"family": "gpt", "layers": 8, "hidden": 512, "heads": 8, "sequence": 128, "vocabulary": 512}
+PIPE = {"nodes": 1, "pipeline": 4, "batch": 64, "microbatches": 8}
 RUN = Experiment(
-    model={
-        **{"family": "gpt", "layers": 8, "hidden": 512, "heads": 8, "sequence": 128},
-        "vocabulary": 512,
-    },
+    model=GPT,
     machine="selene",
-    strategy={
-        **{"nodes": 1, "pipeline": 4, "batch": 64, "microbatches": 8, "precision": "bf16"},
-        **{"optimizer": "adam", "recompute": "full"},
-    },
+    strategy={**PIPE, "precision": "bf16", "optimizer": "adam", "recompute": "full"},
 )
 
 
