@@ -2,8 +2,9 @@
 
 The inputs of each output are copied into a matrix of columns (im2col), a block of outputs at a time, so
 that the block stays in cache while it is multiplied (Chellapilla et al. 2006, "High performance
-convolutional neural networks for document processing"). Large convolutions of kernel 3 multiply less:
-base/minimal.py. Only the input is saved for the backward pass.
+convolutional neural networks for document processing"). With a kernel of one element and stride 1 the input is
+that matrix. Large convolutions of kernel 3 multiply less: base/minimal.py. Only the input is saved for the backward
+pass.
 """
 
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base import minimal
@@ -21,6 +23,8 @@ from lib_dlhpc.layers.base.windows import Size, Tap, blocks, per_dimension, slid
 
 CACHE = 1024 * 1024  # bytes of columns: fits the L2 cache
 DEEP, LARGE = 16, 2048  # channels, and elements of a sample, from which minimal filtering is faster
+UNPACKED = 10**6  # multiplications in products that OpenBLAS computes without copies (AVX-512)
+FEW = 256  # columns of a part below which that is slower than the copy
 APART = 16  # padding elements between two rows of columns: power-of-2 strides cause cache conflicts
 
 
@@ -28,7 +32,14 @@ class _Block(NamedTuple):
     positions: slice  # of the outputs, one column each
     shape: tuple[int, ...]
     reads: tuple[slice, ...]  # the inputs that it reads
+    covers: tuple[int, ...]  # extents of its windows, which may reach into the padding
+    inside: tuple[slice, ...]  # where these inputs are in it
     taps: list[Tap]  # relative to these inputs, so most blocks share them
+
+    @property
+    def padded(self) -> bool:
+        """Whether its windows reach into the padding."""
+        return tuple(part.stop - part.start for part in self.reads[1:]) != self.covers
 
 
 class Conv(Kind):
@@ -77,6 +88,8 @@ class Conv(Kind):
         """Return the elements of the im2col matrix, written and read (Chellapilla et al. 2006), or of tiles."""
         if _is_minimal(layer):
             return minimal.traffic(layer)
+        if _is_pointwise(layer):
+            return 0.0
         return layer.forward_flop * layer.attributes["groups"] / (2 * layer.output_shape[0])
 
     def __init__(self, layer: Layer) -> None:
@@ -91,6 +104,9 @@ class Conv(Kind):
             self.shapes["bias"] = (self.outputs,)
         self.shapes = own_shapes(layer, self.shapes)
         self._plans: dict[int, list[_Block]] = {}
+        steps = zip(self.window["stride"], kernel, strict=True)
+        self._apart = all(stride >= width for stride, width in steps)  # windows share no input
+        self._pointwise = _is_pointwise(layer)
         self._ahead = self._behind = None
         if _is_minimal(layer):
             padding = self.window["padding"]
@@ -114,9 +130,11 @@ class Conv(Kind):
             minimal.forward(saved, self._ahead, x, weights["weight"], weights.get("bias"), y)
             return y
         matrices, products = self._by_group(weights["weight"]), self._by_group(y)
-        for block, columns, _ in self._columns(saved, x.shape[-1], x.dtype, x):
-            for matrix, columns_of, product in zip(matrices, columns, products, strict=True):
-                np.matmul(matrix, columns_of, out=product[:, block.positions])
+        if self._pointwise:
+            _multiply(matrices, self._by_group(x), products)
+        else:
+            for block, columns, _ in self._columns(saved, x.shape[-1], x.dtype, x):
+                _multiply(matrices, columns, products[..., block.positions])
         if "bias" in weights:
             rows = y.reshape(self.outputs, -1)
             rows += weights["bias"][:, None]
@@ -148,6 +166,13 @@ class Conv(Kind):
                 gradients["bias"][...] = row_sums(dy.reshape(self.outputs, -1))
         if self._behind:
             minimal.backward(saved, self._behind, self.inputs, dy, weight_dx, x_dw)
+        elif self._pointwise:
+            if x_dw is not None:
+                x, dw = map(self._by_group, x_dw)
+                dw[...] = _outer(self._by_group(dy), x)
+            if weight_dx is not None:
+                turned = self._by_group(weight_dx[0]).swapaxes(1, 2)
+                _multiply(turned, self._by_group(dy), self._by_group(dx))
         else:
             self._back_by_columns(saved, dy, weight_dx, x_dw)
         return None if weight_dx is None else dx
@@ -162,25 +187,25 @@ class Conv(Kind):
         """Write dx, dw or both; columns of x become those of dx, which are scatter-added."""
         dys, batch = self._by_group(dy), dy.shape[-1]
         if weight_dx is not None:
-            matrices, dx = self._by_group(weight_dx[0]), weight_dx[1]
+            turned, dx = self._by_group(weight_dx[0]).swapaxes(1, 2), weight_dx[1]
             dx.fill(0)
         if x_dw is not None:
             dws = self._by_group(x_dw[1])
             dws.fill(0)
-            # A product of many rows and few columns is faster than its transpose.
-            turned = dws.shape[2] > dws.shape[1]
         x = None if x_dw is None else x_dw[0]
         for block, columns, grid in self._columns(saved, batch, dy.dtype, x):
-            for group, (product, columns_of) in enumerate(zip(dys, columns, strict=True)):
-                part = product[:, block.positions]
-                if x_dw is not None:
-                    dws[group] += (columns_of @ part.T).T if turned else part @ columns_of.T
-                if weight_dx is not None:
-                    np.matmul(matrices[group].T, part, out=columns_of)
+            part = dys[..., block.positions]
+            if x_dw is not None:
+                dws += _outer(part, columns)
             if weight_dx is not None:
+                _multiply(turned, part, columns)
                 near = dx[block.reads]
                 for tap in block.taps:
-                    near[tap.there] += grid[:, tap.number][tap.here]
+                    column = grid[:, tap.number][tap.here]
+                    if self._apart:
+                        near[tap.there] = column
+                    else:
+                        near[tap.there] += column
 
     def _columns(
         self, saved: Saved, batch: int, dtype: Any, x: Array | None
@@ -194,18 +219,29 @@ class Conv(Kind):
         long = max((prod(block.shape) for block in plan), default=0) + APART
         # All convolutions request the same size, so they share the memory.
         memory = saved.array((max(rows * long, CACHE // itemsize),), dtype)
+        around = max((prod(block.covers) for block in plan if block.padded), default=0)
+        padded = None if x is None else saved.array((self.inputs * around * batch,), dtype)
         for block in plan:
             positions = prod(block.shape)
             columns = memory[: rows * long].reshape(rows, long)[:, :positions]
             grid = columns.reshape(self.inputs, self.many, *block.shape)
             if x is not None:
-                near = x[block.reads]
-                for tap in block.taps:
-                    column = grid[:, tap.number]
-                    column[tap.here] = near[tap.there]
-                    for border in tap.border:
-                        column[border] = 0
+                self._copy_windows(x, block, padded, grid)
             yield block, columns.reshape(self.groups, rows // self.groups, positions), grid
+
+    def _copy_windows(self, x: Array, block: _Block, memory: Array, grid: Array) -> None:
+        """Copy what each tap reads of x, or of its copy with zeros around where windows reach into the padding."""
+        source = x[block.reads]
+        if block.padded:
+            shape = (self.inputs, *block.covers, x.shape[-1])
+            source = memory[: prod(shape)].reshape(shape)
+            source.fill(0)
+            source[block.inside] = x[block.reads]
+        channel, *steps, sample = source.strides
+        moves = [stride * step for stride, step in zip(self.window["stride"], steps, strict=True)]
+        strides = (channel, *steps, *moves, sample)
+        into = grid.reshape(self.inputs, *self.window["kernel"], *block.shape)
+        into[...] = as_strided(source, into.shape, strides, writeable=False)
 
     def _plan(self, batch: int, itemsize: int) -> list[_Block]:
         """Return the blocks for a batch size, cached."""
@@ -216,32 +252,35 @@ class Conv(Kind):
             for block in blocks(self.output, max(0, row) // max(1, batch)):
                 extents = tuple(part.stop - part.start for part in block)
                 stop = done + prod(extents) * batch
-                reads, outside = self._reads(block)
+                reads, covers, outside = self._reads(block)
                 space = tuple(part.stop - part.start for part in reads)
                 if (extents, space, outside) not in known:
                     window = {**self.window, "padding": outside}
                     known[extents, space, outside] = taps(space, whole(extents), window)
                 found = known[extents, space, outside]
-                where = (slice(None), *reads)
-                plan.append(_Block(slice(done, stop), (*extents, batch), where, found))
+                inside = tuple(slice(pad, pad + n) for pad, n in zip(outside, space, strict=True))
+                where, inside = (slice(None), *reads), (slice(None), *inside)
+                shape = (*extents, batch)
+                plan.append(_Block(slice(done, stop), shape, where, covers, inside, found))
                 done = stop
         return self._plans[batch]
 
-    def _reads(self, block: tuple[slice, ...]) -> tuple[tuple[slice, ...], tuple[int, ...]]:
-        """Return the inputs that a block of outputs needs, and the padding before them."""
-        reads, outside = [], []
+    def _reads(self, block: tuple[slice, ...]) -> tuple[tuple[Any, ...], ...]:
+        """Return what a block of outputs reads, the extents that its windows cover, and the padding before."""
+        reads, covers, outside = [], [], []
         options = (self.window[name] for name in ("kernel", "stride", "padding"))
         for part, extent, width, stride, padding in zip(block, self.space, *options, strict=True):
-            first = part.start * stride - padding
+            first, last = part.start * stride - padding, (part.stop - 1) * stride - padding + width
             start = max(0, first)
-            stop = min(extent, (part.stop - 1) * stride - padding + width)
-            reads.append(slice(start, max(start, stop)))
+            reads.append(slice(start, max(start, min(extent, last))))
+            covers.append(last - first)
             outside.append(start - first)
-        return tuple(reads), tuple(outside)
+        return tuple(reads), tuple(covers), tuple(outside)
 
     def _by_group(self, tensor: Array) -> Array:
-        """Return a view as (groups, outputs / groups, all else)."""
-        return tensor.reshape(self.groups, self.outputs // self.groups, -1)
+        """Return a view as (groups, channels of a group, all else)."""
+        size = tensor.size // max(1, len(tensor))
+        return tensor.reshape(self.groups, len(tensor) // self.groups, size)
 
 
 def _is_minimal(layer: Layer) -> bool:
@@ -250,6 +289,41 @@ def _is_minimal(layer: Layer) -> bool:
     fits = {*window["kernel"]} == {3} and {*window["stride"], window["groups"]} == {1}
     channels = min(layer.input_shape[0], layer.output_shape[0])
     return fits and channels >= DEEP and prod(layer.input_shape) >= LARGE
+
+
+def _is_pointwise(layer: Layer) -> bool:
+    """Return whether each output reads one input, so that the input is its own matrix of columns."""
+    return {*layer.attributes["kernel"], *layer.attributes["stride"]} == {1}
+
+
+def _multiply(left: Array, right: Array, out: Array) -> None:
+    """Write left right, of stacked matrices."""
+    size = prod(left.shape[1:])
+    for part, product in zip(_parts(right, size), _parts(out, size), strict=True):
+        np.matmul(left[:, None], part, out=product)
+
+
+def _outer(left: Array, right: Array) -> Array:
+    """Return left right', of stacked matrices; of many rows and few columns, which is faster than its transpose."""
+    if left.shape[1] < right.shape[1]:
+        return _outer(right, left).swapaxes(1, 2)
+    size = left.shape[1] * right.shape[1]
+    pairs = zip(_parts(left, size), _parts(right, size), strict=True)
+    return np.sum([(a @ b.swapaxes(2, 3)).sum(axis=1) for a, b in pairs], axis=0)
+
+
+def _parts(matrices: Array, size: int) -> list[Array]:
+    """Return the columns in parts, for products of `size` multiplications a column, and the rest of them.
+
+    (stacked, parts, rows, columns); a power of 2, so that parts begin with a cache line. All in one, if that is few.
+    """
+    stacked, rows, columns = matrices.shape
+    most = 1 << (UNPACKED // max(1, size)).bit_length() >> 1
+    if most < FEW or columns <= most:
+        return [matrices[:, None]]
+    whole = columns - columns % most
+    parts = matrices[..., :whole].reshape(stacked, rows, -1, most).swapaxes(1, 2)
+    return [parts, matrices[:, None, :, whole:]]
 
 
 def _in_one_piece(saved: Saved, x: Array) -> Array:

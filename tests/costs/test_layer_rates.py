@@ -54,6 +54,13 @@ def test_a_convolution_moves_its_columns_as_well():
     elements, parameters = layer_rates.moved(read_model(table | {"layers": [conv]}))
     assert elements[0] == 3 * 64 + 4 * 64 + 3 * 9 * 64
     assert parameters[0] == 4 * 3 * 9 + 4
+    for stride, columns in (
+        (1, 0),
+        (2, 3 * 16),
+    ):  # a kernel of one element may read the input itself
+        pointwise = {"kind": "conv", "channels": 4, "kernel": 1, "stride": stride}
+        elements, _ = layer_rates.moved(read_model(table | {"layers": [pointwise]}))
+        assert elements[0] == 3 * 64 + 4 * 64 / stride**2 + columns
 
 
 def test_a_large_convolution_of_kernel_3_moves_tiles_and_multiplies_less():

@@ -100,6 +100,11 @@ CASES = {
         (2, 3, 5, 4),
         {"kind": "conv", "channels": 3, "kernel": [3, 2, 4], "stride": [2, 1, 2], "padding": 1},
     ),
+    "conv, pointwise": model_of((3, 4, 5), {"kind": "conv", "channels": 2, "kernel": 1}),
+    "conv, pointwise, groups": model_of(
+        (4, 3, 5), {"kind": "conv", "channels": 6, "kernel": 1, "groups": 2, "bias": False}
+    ),
+    "conv, apart": model_of((3, 5, 7), {"kind": "conv", "channels": 2, "kernel": 1, "stride": 2}),
     "dense": model_of((5,), {"kind": "dense", "features": 3}),
     "dense, sequence": model_of((4, 5), {"kind": "dense", "features": 3, "bias": False}),
     "dense, tied": model_of((3,), WORDS, {"kind": "dense", "features": 7, "tied": "words"}),
@@ -315,6 +320,15 @@ def test_convolution(name):
 def test_convolution_in_blocks_of_any_size(name, cache, monkeypatch):
     expected = run(CASES[name], 2)
     monkeypatch.setattr(conv, "CACHE", cache)
+    assert_same(run(CASES[name], 2), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("multiplications", [1, 200, 1000])
+@named("conv")
+def test_convolution_in_products_of_any_size(name, multiplications, monkeypatch):
+    expected = run(CASES[name], 2)
+    monkeypatch.setattr(conv, "UNPACKED", multiplications)
+    monkeypatch.setattr(conv, "FEW", 1)
     assert_same(run(CASES[name], 2), expected, atol=1e-12)
 
 
