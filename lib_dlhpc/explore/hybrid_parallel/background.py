@@ -63,6 +63,8 @@ class Background(Bench[S]):
         if setting in self._known:
             self._draw(setting, self._known[setting], True)
         else:
+            if self._newest == 1:  # before anything is shown
+                self._draw(setting, [], False)
             self._thread(target=self._work, args=(setting, self._newest), daemon=True).start()
 
     def complete(self) -> None:

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from lib_dlhpc.costs import scale_of, segments
 from lib_dlhpc.errors import SpecError
@@ -25,6 +25,8 @@ TERA = 1e12
 BUBBLE = 0.15  # share of a step from which it is a wall
 FAST, SLOW = (0xE5, 0xF2, 0xFA), (0x0B, 0x4F, 0x80)  # of the map, light to dark
 LIGHT = 0.55  # from there on letters are white
+LATER = "The best and the published layout are compared when all are computed."
+COMING = ("…", "being computed")  # in a cell, and in full
 
 
 class Publication(NamedTuple):
@@ -88,10 +90,13 @@ def the_map(compute: Compute = aside, thread: Thread = threading.Thread) -> Back
 def map_view(setting: Ways, ways: Sequence[Way], complete: bool) -> View:
     """Return what the layouts of a run show."""
     run = RUNS[setting.run]
-    cells = {"hybrid_map": cells_state(ways, (run.tensor, run.pipeline))}
+    places = [(tensor, pipeline) for tensor in TENSOR for pipeline in run.stages]
+    coming = places[len(ways) :]  # they are computed in this order
+    cells = {"hybrid_map": cells_state(ways, (run.tensor, run.pipeline), coming)}
     if not complete:
-        count = len(TENSOR) * len(run.stages)
-        return View(f"{len(ways)} of {count} layouts are computed ...", charts=cells)
+        words = f"{len(ways)} of {len(places)} layouts are computed ..."
+        bars = {} if ways else {"hybrid_terms": (terms_state({})[0], LATER)}
+        return View(words, charts={**cells, **bars})
     charts = {**cells, "hybrid_terms": compared_view(setting, ways)}
     return View(map_words(setting, ways), map_wall(setting, ways), charts)
 
@@ -170,8 +175,10 @@ def published_of(setting: Ways, ways: Sequence[Way]) -> Way:
     return next(way for way in ways if way[:2] == (run.tensor, run.pipeline))
 
 
-def cells_state(ways: Sequence[Way], published: tuple[int, int]) -> State:
-    """Return the chart "hybrid_map". published: tensor, pipeline."""
+def cells_state(
+    ways: Sequence[Way], published: tuple[int, int], coming: Sequence[tuple[int, int]] = ()
+) -> State:
+    """Return the chart "hybrid_map". published: tensor, pipeline; coming: the same of each way not computed yet."""
     best = best_of(ways)
     fitting = [way.seconds for way in ways if way.fits]
     low, high = min(fitting, default=1.0), max(fitting, default=1.0)
@@ -180,26 +187,23 @@ def cells_state(ways: Sequence[Way], published: tuple[int, int]) -> State:
         shade = (way.seconds - low) / max(high - low, 1e-9) if way.fits else 0.0
         mixed = (round(a + shade * (b - a)) for a, b in zip(FAST, SLOW, strict=True))
         marks = ["best"] * (way == best) + ["published"] * (way[:2] == published)
-        words, details = _cell_words(way)
+        said = _cell_words(way)
         cells.append(
             {
-                "tensor": way.tensor,
-                "pipeline": way.pipeline,
+                **_cell(way.tensor, way.pipeline, *said, ", ".join(marks)),
                 "data": way.data or "",
                 "fits": way.fits,
                 "legal": not way.illegal,
-                "words": words,
-                "short": words.split()[0],
-                "details": f"tensor {way.tensor}, pipeline {way.pipeline}: {details}",
-                "mark": ", ".join(marks),
                 "color": f"#{bytes(mixed).hex()}",
                 "ink": "white" if shade > LIGHT else "black",
             }
         )
+    for place in coming:
+        cells.append(_cell(*place, *COMING, "published" * (place == published)))
     data = {"cells": columns(cells)}
     if best is None:
         nothing = "Nothing fits: take more GPUs, or recompute activations."
-        return data, nothing if ways else "Being computed."
+        return data, nothing if ways else f"{len(coming)} layouts, being computed."
     order = "(tensor, pipeline, data)"
     was = [
         f"; published was {_layout(way)} {order}, {_cell_words(way)[1]}"
@@ -210,6 +214,23 @@ def cells_state(ways: Sequence[Way], published: tuple[int, int]) -> State:
         f"{len(fitting)} of {len(ways)} layouts fit. The fastest is {_layout(best)} {order},"
         f" {seconds(best.seconds)} per step{''.join(was)}."
     )
+
+
+def _cell(tensor: int, pipeline: int, words: str, details: str, mark: str) -> dict[str, Any]:
+    """Return a cell of a layout that has no time."""
+    return {
+        "tensor": tensor,
+        "pipeline": pipeline,
+        "data": "",
+        "fits": False,
+        "legal": False,
+        "words": words,
+        "short": words.split()[0],
+        "details": f"tensor {tensor}, pipeline {pipeline}: {details}",
+        "mark": mark,
+        "color": "",
+        "ink": "black",
+    }
 
 
 def _cell_words(way: Way) -> tuple[str, str]:

@@ -216,6 +216,35 @@ def test_what_does_not_fit_is_never_the_best():
     assert data["cells"]["mark"] == ["best", "published", ""]
 
 
+class Never:
+    """A thread that has not begun."""
+
+    def __init__(self, **_: Any) -> None: ...
+
+    def start(self) -> None: ...
+
+
+def test_the_map_shows_its_layouts_and_says_so_before_the_first_is_computed():
+    page = ways.the_map(some, Never)
+    run = ways.RUNS[ways.FIRST]
+    count = len(ways.TENSOR) * len(run.stages)
+    cells = page.charts["hybrid_map"].data["cells"]
+    assert cells["words"] == ["…"] * count
+    assert [*zip(cells["tensor"], cells["pipeline"], strict=True)][-1] == (16, run.stages[-1])
+    marked = [cells["details"][i] for i, mark in enumerate(cells["mark"]) if mark]
+    assert marked == ["tensor 8, pipeline 12: being computed"]
+    assert f"0 of {count} layouts are computed" in shown(page)
+    assert page.charts["hybrid_terms"].summary == ways.LATER
+
+
+def test_a_map_in_progress_has_each_layout_once():
+    first, *_ = found = [way for way, _ in zip(some(SMALL), range(7), strict=False)]
+    cells = ways.map_view(SMALL, found, False).charts["hybrid_map"][0]["cells"]
+    places = [*zip(cells["tensor"], cells["pipeline"], strict=True)]
+    assert len({*places}) == len(places) == len(ways.TENSOR) * len(ways.RUNS[SMALL.run].stages)
+    assert sum(cells["fits"]) == len(found) and first[:2] == places[0]
+
+
 # the deep network -----------------------------------------------------------------------------------
 
 
