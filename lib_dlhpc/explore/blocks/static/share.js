@@ -17,6 +17,7 @@ function render({ model, el }) {
     if (!own(fragment) || fragment === model.get("link")) return;
     model.set("arrived", fragment);
     model.save_changes();
+    el.closest("details")?.setAttribute("open", "");
     requestAnimationFrame(() => (el.closest(".dlhpc-figures, .dlhpc-card, .dlhpc-page") ?? el).scrollIntoView({ block: "start" }));
   };
   let resting = 0;

@@ -1,5 +1,6 @@
 // What a page does beside its widgets: rows of text and figure, contents, theme, progress, a lost kernel.
 
+import { sections } from "./sections.js";
 import "./theme.js";
 
 const { baseUrl, kernelId } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
@@ -212,3 +213,4 @@ cells.parentElement.append(...document.querySelectorAll(".dlhpc-next")); // Voil
 contents();
 terms();
 formulas();
+if (document.body.dataset.page) sections(cells);

@@ -1,0 +1,90 @@
+"""A module on a phone is a path of folded sections: nothing is lost, and all come back as they were left."""
+
+import pytest
+from axe import findings, low_contrast
+from lesson_page import LessonPage, has, is_as_wide_as_its_window, tells
+
+pytestmark = pytest.mark.browser
+
+NOTEBOOK = "05_hybrid_parallel.ipynb"
+QUESTIONS = 32
+SECTION, SUMMARY = ".dlhpc-section", ".dlhpc-section > summary"
+SCREEN = 844  # px
+OPEN = f"[...document.querySelectorAll('{SECTION}')].map((each, i) => each.open ? i : -1).filter(i => i >= 0)"
+
+
+@pytest.fixture(scope="module")
+def page(server, open_lasting_page, eventually):
+    """A module that is opened on a phone."""
+    address = f"{server[0]}voila/render/{NOTEBOOK}"
+    page = LessonPage(open_lasting_page(address, width=390))
+    page.set_viewport_size({"width": 390, "height": SCREEN})
+    has(page.locator(".dlhpc-question"), QUESTIONS)
+    return page
+
+
+def test_it_opens_as_a_list_of_headings_that_say_what_is_in_them(page, eventually):
+    headings = page.get_by_role("heading", level=2)
+    names = [text.removesuffix("¶") for text in headings.all_inner_texts()]
+    assert names[0] == "What was published?" and names[-1] == "What surprised you"
+    assert len(names) == page.locator(SUMMARY).count() == 10
+    assert page.evaluate(OPEN) == []
+    tells(page.locator(SUMMARY).first, "2 to answer")
+    height = page.evaluate("document.documentElement.scrollHeight")
+    assert height < 4 * SCREEN, f"{height} px before anything is opened"
+
+
+def test_one_chart_waits_for_a_guess_and_the_controls_come_with_the_result(page, eventually):
+    card = page.locator(".dlhpc-page").first
+    eventually(lambda: card.locator(".dlhpc-plot:visible").count() == 1, what="one chart")
+    assert not card.locator(".dlhpc-controls").is_visible()
+    page.commit(0, "10")
+    eventually(lambda: card.locator(".dlhpc-plot:visible").count() == 3, what="all charts")
+    assert card.locator(".dlhpc-controls").is_visible()
+
+
+def test_a_tap_opens_a_section_and_answers_are_counted(page, eventually):
+    page.locator(SUMMARY).first.click()
+    eventually(lambda: page.evaluate(OPEN) == [0])
+    section = page.locator(SECTION).first
+    tells(section, "Oyama et al. 2019")
+    question = section.locator(".dlhpc-question").first
+    for option in question.get_by_role("button").all():
+        option.click()
+    eventually(lambda: question.get_attribute("data-final") is not None, what="its answer")
+    page.locator(SUMMARY).first.click()
+    tells(page.locator(SUMMARY).first, "1 of 2 done")
+
+
+def test_a_link_to_a_heading_opens_its_section(page, eventually):
+    page.locator(".contents summary").click()
+    page.locator(".contents a", has_text="Stages, slabs, or both?").click()
+    eventually(lambda: page.evaluate(OPEN) == [2])
+    has(page.locator(SECTION).nth(2).locator(".dlhpc-question:visible"), 4)
+
+
+def test_a_page_that_is_loaded_again_has_the_same_sections_open(page, eventually):
+    page.evaluate("history.replaceState(null, '', location.pathname)")
+    page.reload()
+    has(page.locator(".dlhpc-question"), QUESTIONS)
+    eventually(lambda: page.evaluate(OPEN) == [2])
+
+
+def test_it_is_for_everybody(page, eventually):
+    page.evaluate(
+        f"document.querySelectorAll('{SECTION}').forEach(each => {{ each.open = true; }})"
+    )
+    is_as_wide_as_its_window(page, 390)
+    for scheme, look in (("dark", low_contrast), ("light", findings)):
+        page.emulate_media(color_scheme=scheme)
+        eventually(lambda look=look: look(page) == [], lambda look=look: str(look(page)))
+
+
+def test_a_wider_window_has_all_open_without_folds(page, eventually):
+    page.evaluate(
+        f"document.querySelectorAll('{SECTION}').forEach(each => {{ each.open = false; }})"
+    )
+    page.set_viewport_size({"width": 1280, "height": 900})
+    eventually(lambda: len(page.evaluate(OPEN)) == 10)
+    has(page.locator(f"{SUMMARY}:visible"), 0)
+    has(page.locator(".dlhpc-text h2:visible"), 10)
