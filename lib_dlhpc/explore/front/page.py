@@ -106,12 +106,12 @@ def card(module: course.Module) -> str:
     labs = "".join(
         f'<span class="lab">Lab: {escape(course.LABS[lab].title)}</span>' for lab in module.labs
     )
-    steps = {each.number: str(step) for step, each in enumerate(course.PATH, 1)}
-    first = sorted((steps[number] for number in module.needs), key=int)
+    parts = {each.number: str(part) for part, each in enumerate(course.PATH, 1)}
+    first = sorted((parts[number] for number in module.needs), key=int)
     needs = f" · after {', '.join(first)}" if first else ""
     return (
         f'<a class="module" href="{RENDER}{module.file}" data-number="{module.number}">{PICTURES[module.number]()}'
-        f'<span class="text"><small>Step {steps[module.number]}{needs} · {module.minutes}&nbsp;min</small>'
+        f'<span class="text"><small>Part {parts[module.number]}{needs} · {module.minutes}&nbsp;min</small>'
         f"<b>{escape(module.title)}</b>"
         f'<span class="asks">{escape(module.question)}</span><span class="done" hidden></span></span>{labs}</a>'
     )
