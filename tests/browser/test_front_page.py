@@ -44,6 +44,37 @@ def test_each_control_moves_picture_and_numbers(page, eventually, control):
     eventually(lambda: page.evaluate(look) == before)
 
 
+def test_a_step_is_seen_at_any_of_its_moments(page, eventually):
+    moment, words = page.get_by_role("slider", name="Moment of the step"), page.locator("#then")
+    tells(words, "Drag to any moment")
+    moment.press("Home")
+    tells(words, "At 0 ms: all ranks compute.")
+    moment.press("End")
+    moment.press("PageDown")  # a tenth before the end: the slowest still computes, others do not
+    tells(words, "of 8 ranks", "Waiting has cost")
+    waiting = int(words.inner_text().split()[6])
+    has(page.locator("#step .soft.strong"), waiting)
+    moment.press("End")
+    has(page.locator("#step .soft.strong"), 0)
+    tells(words, "Drag to any moment")
+
+
+def test_a_step_is_played_slowly_until_it_is_stopped(page, eventually):
+    button, words = page.locator("#play"), page.locator("#then")
+    eventually(lambda: button.inner_text() == "▶ Slow motion")
+    button.click()
+    tells(words, "At ")
+    button.click()
+    eventually(lambda: button.inner_text() == "▶ Slow motion")
+    tells(words, "At ")
+    page.get_by_role("slider", name="Network").press("ArrowLeft")  # another step is shown whole
+    tells(words, "Drag to any moment")
+    page.get_by_role("slider", name="Network").press("ArrowRight")
+    page.emulate_media(reduced_motion="reduce")
+    eventually(lambda: not button.is_visible(), what="no motion for those who want none")
+    page.emulate_media(reduced_motion="no-preference")
+
+
 def test_every_link_leads_to_a_page(page):
     """Notebooks, which would start a kernel each, are files of modules/: see tests/explore."""
     links = "[...document.links].map(each => each.href.split('#')[0])"

@@ -19,6 +19,10 @@ function hatch(svg) {
   return `url(#${svg.id}-idle)`;
 }
 
+const SLOWER = 25; // slow motion over the step itself
+let drawn = null; // the step on the page: its figures, ranks and scale, what hides its later part, and where that begins
+let playing = 0;
+
 const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)}%`;
 
 function step(now, animate) {
@@ -50,13 +54,62 @@ function step(now, animate) {
     }
     bar(now.slowest, now.end, "var(--dl-gradient)");
   });
+  const veil = draw(svg, "rect", { y: 16, height: height - 46, fill: "var(--dl-card)", opacity: 0.86 });
   const line = x(now.slowest);
   draw(svg, "line", { x1: line, x2: line, y1: 16, y2: top + ranks.length * row, stroke: "var(--dl-ink)", "stroke-width": 2 });
   draw(svg, "text", { x: line - 6, y: 13, "text-anchor": "end", class: "strong" }, now.gpus > 1 && now.waiting > 0 ? "everyone waits for the slowest rank" : "backward ends");
   const end = top + ranks.length * row + 16;
   const every = [10, 20, 50, 100, 200, 500].find((size) => now.end / size <= (phone ? 3.5 : 7)) ?? 1000;
   for (let time = 0; time <= now.end; time += every) draw(svg, "text", { x: x(time), y: end, "text-anchor": "middle", class: "soft" }, `${time} ms`);
+  const cursor = draw(svg, "line", { y1: 16, y2: end - 14, stroke: "var(--dl-accent)", "stroke-width": 2 });
+  drawn = { now, ranks, x, left, veil, cursor, right: width - right, names };
+  moment(now.end);
   return ranks.length;
+}
+
+// What the ranks shown do at a time, and how much of their time waiting has cost until then.
+function doing({ now, ranks }, time) {
+  const all = ranks.length, waiting = ranks.filter((one) => time >= one.backward).length;
+  const lost = ranks.reduce((sum, one) => sum + Math.max(0, Math.min(time, now.slowest) - one.backward), 0);
+  const so = `Waiting has cost ${lost.toFixed(0)} ms of GPU time.`;
+  if (time >= now.end) return "Drag to any moment of this step: who waits for whom?";
+  const at = `At ${time.toFixed(0)} ms`;
+  if (time >= now.slowest) return `${at}: all ranks finish the allreduce. ${so}`;
+  if (!waiting) return `${at}: all ranks compute.`;
+  return `${at}: of ${all} ranks ${waiting} ${waiting === 1 ? "waits" : "wait"}. ${so}`;
+}
+
+// Show the step up to a time.
+function moment(time) {
+  const { now, ranks, x, veil, cursor, right, names } = drawn, whole = time >= now.end;
+  veil.setAttribute("x", x(time));
+  veil.setAttribute("width", whole ? 0 : Math.max(0, right - x(time) + 2));
+  cursor.setAttribute("visibility", whole ? "hidden" : "visible");
+  for (const end of ["x1", "x2"]) cursor.setAttribute(end, x(time));
+  names.forEach((name, i) => name.classList.toggle("strong", !whole && time >= ranks[i].backward && time < now.slowest));
+  at("moment").value = at("moment").max * time / now.end;
+  at("then").textContent = doing(drawn, time);
+  at("moment").setAttribute("aria-valuetext", whole ? "the whole step" : `${time.toFixed(0)} milliseconds`);
+}
+
+function stop() {
+  cancelAnimationFrame(playing);
+  playing = 0;
+  at("play").textContent = "▶ Slow motion";
+}
+
+function play() {
+  if (playing) return stop();
+  const from = performance.now();
+  const frame = (when) => {
+    const time = Math.max(0, when - from) / SLOWER;
+    moment(Math.min(time, drawn.now.end));
+    if (time >= drawn.now.end) stop();
+    else playing = requestAnimationFrame(frame);
+  };
+  at("play").textContent = "■ Stop";
+  playing = requestAnimationFrame(frame);
+  return undefined;
 }
 
 // 16 x 16 squares: what of all GPUs computes, waits, or stands in the exposed part of the allreduce.
@@ -75,6 +128,7 @@ function grid(now) {
 }
 
 function show(animate) {
+  stop();
   const [n, g] = [Number(at("gpus").value), Number(at("network").value)];
   const now = data.steps[n][g];
   const number = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 100 ? 1 : 0 });
@@ -162,6 +216,18 @@ for (const [id, most, value] of [["gpus", data.steps.length - 1, data.start[0]],
   at(id).value = value;
   at(id).addEventListener("input", () => show(false));
 }
+at("play").addEventListener("click", play);
+at("moment").addEventListener("input", () => {
+  stop();
+  moment(drawn.now.end * at("moment").value / at("moment").max);
+});
+// A mouse over the chart is a moment, too; a finger scrolls the page.
+at("step").addEventListener("pointermove", ({ pointerType, offsetX }) => {
+  if (pointerType !== "mouse" || playing) return;
+  const share = (offsetX - drawn.left) / (drawn.x(drawn.now.end) - drawn.left);
+  moment(drawn.now.end * Math.min(Math.max(share, 0), 1));
+});
+at("step").addEventListener("pointerleave", () => { if (!playing) moment(drawn.now.end); });
 show(true);
 proof();
 let last = innerWidth;
