@@ -13,7 +13,7 @@ draw: Cases = globals().get("draw", PAGE)
 
 ALPHA, RATE = draw.any([5e-6, 3e-6, 4e-6, 8e-6]), draw.any([12.5e9, 25e9, 50e9])
 BETA = 1 / RATE
-LINK = f"Links have a latency of {show(ALPHA, 's')} and a bandwidth of {show(RATE, 'B/s')}; adding is free."
+LINK = f"Links have a latency of {show(ALPHA, 's')} and a bandwidth of {show(RATE, 'B/s')}; reduction is free."
 
 
 def seconds(algorithm: str, ranks: int, size: float) -> float:
@@ -59,7 +59,7 @@ PROBLEMS = [
     ),
     Problem(
         "Out of a node",
-        f"{NODES} nodes of {DEVICES} devices that share a NIC allreduce with recursive doubling. How often does the"
+        f"{NODES} nodes of {DEVICES} devices that share a NIC allreduce with recursive doubling. How many times does the"
         " buffer leave each node?",
         buffers_out("recursive_doubling", NODES, DEVICES),
         Step(f"Rounds between nodes: lg {NODES}", log2(NODES)),

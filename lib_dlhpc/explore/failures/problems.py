@@ -78,7 +78,7 @@ PROBLEMS = [
     ),
     Problem(
         "One spare",
-        f"{TRAIN} nodes train, or none; each fails once in {OFTEN} days and is then in repair for"
+        f"A run needs all of its {TRAIN} nodes; each fails once in {OFTEN} days and is then in repair for"
         f" {count(REPAIR, 'day')}. One"
         " more node stands by. Failed nodes are in repair independently of each other, so a run without spare waits"
         " for the share a^(S+1) / (S+1)! over the sum of a^k / k!, k from 0 to S + 1 (Erlang's B), with a nodes in"
@@ -109,8 +109,8 @@ PROBLEMS = [
     ),
     Problem(
         "When to check",
-        f"All nodes together compute a wrong state once in {WRONG} days, and nothing stops. A check of"
-        f" {show(CHECK, 's')} finds it; then all training since the last check is repeated. Which interval between"
+        f"All nodes together produce a silent error once in {WRONG} days. A check of"
+        f" {show(CHECK, 's')} detects it; then all training since the last check is repeated. Which interval between"
         " checks loses the least, to first order?",
         float(first_order_check(CHECK, WRONG * DAY)),
         Step(

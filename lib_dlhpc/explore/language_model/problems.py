@@ -71,7 +71,7 @@ PROBLEMS = [
     Problem(
         "A bubble",
         f"{STAGES} equal stages, 1F1B, {MICROBATCHES} microbatches; a stage takes {FORWARD:g} s forward and"
-        f" {BACKWARD:g} s backward. Messages are free. What share of the step is bubble?",
+        f" {BACKWARD:g} s backward. Messages take no time. What share of the step is bubble?",
         100 * (1 - work / float(pipeline)),
         Step("Work of a stage", work, "s"),
         Step(
@@ -84,7 +84,7 @@ PROBLEMS = [
         f"{weights / 1e9:.1f} billion weights in {UNITS} units on {GPUS:,} GPUs. The 8 GPUs of a node split each layer;"
         f" {replicas:,} replicas shard all state (ZeRO 3, bf16). A GPU's NIC carries {link / 1e9:.0f} GB/s, a message"
         f" has a latency of {latency * 1e6:.0f} us, and rings exchange each unit. Sums are free, and a replica has one"
-        " microbatch. How long are the exchanges of a step?",
+        " microbatch. How long does the communication of a step take?",
         float(gathered.latency + gathered.bandwidth),
         Step("Exchanges of a unit: gathered twice, reduced once", 3),
         Step("Latency: 3 exchanges, units, replicas - 1", 3 * UNITS * hops * latency, "s"),
