@@ -257,7 +257,7 @@ QUESTIONS = [
         "The activations and the pooling, with little arithmetic",
         {
             "The dense layers, which have the most weights": "Memory-bound layers are the large ones.",
-            "The convolutions, which perform the most FLOP of all": "The layer that computes the most reads the most.",
+            "The convolutions, which perform by far the most FLOP of all": "The layer that computes the most reads the most.",
             "All of them, since the network is small for a core": "A small network is memory-bound, not launch-bound.",
         },
         f"They are {', '.join(streamed)}: arithmetic intensity decides, not size. A dense layer uses"

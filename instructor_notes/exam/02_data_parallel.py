@@ -311,7 +311,7 @@ QUESTIONS = [
         f" {runs['synchronous'].gradients:.1f}. Which one do you take?",
         "That depends on slow workers and on the learning rate",
         {
-            "Asynchronous, it never waits": "Asynchronous is faster, so it is better.",
+            "Asynchronous: its workers never wait for the slowest one": "Asynchronous is faster, so it is better.",
             "Synchronous, since stale gradients never converge": "Stale gradients do not converge.",
             "Whichever computes more gradients per second": "More gradients are more learning.",
         },

@@ -289,7 +289,7 @@ QUESTIONS = [
         {
             "That the sum is right": "If all replicas agree, the sum is right.",
             "That each contribution arrived exactly once": "A contribution that arrives twice shows as a disagreement.",
-            "That no message was lost": "A lost message leaves one rank behind.",
+            "That no message was lost on its way to another rank": "A lost message leaves one rank behind.",
         },
         "All ranks can agree on a sum in which a contribution is missing or counted twice: prove it, or compare with"
         " one rank.",

@@ -265,7 +265,7 @@ QUESTIONS = [
         "The time; losses equal those of one rank, up to rounding",
         {
             "The losses and the time": "Oversubscribed ranks give wrong results.",
-            "Neither, ranks take turns": "A wait for a core costs nothing.",
+            "Neither: ranks take turns on a core, which costs nothing": "A wait for a core costs nothing.",
             "The losses, since messages arrive in another order": "The order of arrival changes a sum of two parts.",
         },
         "A program that is right is right on any number of cores; its waits are not those of a cluster.",

@@ -203,7 +203,7 @@ def chunks(draw: Draw) -> Question:
         " (90% are shorter). What does chunked prefill change?",
         f"The pause, to {show(pieces.pause, 's')}; a first token comes later",
         {
-            "The first token and the pause get shorter": "Chunked prefill makes everything faster.",
+            "Both the pause and the time to the first token get shorter": "Chunked prefill makes everything faster.",
             "Nothing, the same work is done": "Order does not matter if the work is the same.",
             "The first token comes sooner, the pause stays": "A piece of a prompt is done sooner than a whole.",
         },
@@ -307,11 +307,11 @@ QUESTIONS = [
         "empty places",
         "With static batching 1 of 10 users waits a second for a first token, though the GPU decodes a quarter of the"
         " largest batch on average. Why?",
-        "Places of short answers stay empty until the longest ends",
+        "Slots of finished answers stay empty until the longest ends",
         {
             "The batch was full when it began, so all were served": "A full batch means that nobody waits.",
             "The GPU is too slow for the rate": "A request that waits, waits for arithmetic.",
-            "Prompts are read one after another": "The prompt decides what a user waits.",
+            "Prompts are prefilled one by one, before any answer can start": "The prompt decides what a user waits.",
         },
         "Continuous batching fills a place after the step in which it became empty, on the same GPU.",
     ),

@@ -107,7 +107,7 @@ def test_walls_say_why(page, eventually):
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page, eventually):
     page.get_by_role("button", name="Tensor: each GPU has less to compute").click()
     eventually(lambda: page.get_by_text("It allreduces in every layer.").count() == 1)
-    page.get_by_role("button", name="Data", exact=True).click()
+    page.get_by_role("button", name="Data: replicas allreduce gradients", exact=True).click()
     eventually(lambda: page.get_by_text("Yes: one allreduce per step").count() == 1)
 
 

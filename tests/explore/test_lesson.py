@@ -237,8 +237,8 @@ def test_the_place_of_an_answer_tells_nothing():
     assert max(map(places.count, set(places))) < 0.5 * len(places)
 
 
-def test_the_length_of_an_answer_tells_little():
-    """Of three answers each is the longest, or the shortest, in a third of the checks by chance."""
+def test_the_length_of_an_answer_tells_nothing():
+    """Of three answers each is the longest, or the shortest, in a third of the checks by chance; ties count."""
     longest, shortest, checks = [], [], 0
     for name in LESSONS:
         lesson = import_module(name).lesson
@@ -247,10 +247,11 @@ def test_the_length_of_an_answer_tells_little():
                 checks += 1
                 right = len(lesson.filled(text["right"]))
                 wrong = [len(lesson.filled(a)) for a, _ in text["answers"] if a != text["right"]]
-                longest += [f"{name} {key}"] * (right > max(wrong))
-                shortest += [f"{name} {key}"] * (right < min(wrong))
+                longest += [f"{name} {key}"] * (right >= max(wrong))
+                shortest += [f"{name} {key}"] * (right <= min(wrong))
+                assert right <= 1.3 * max(wrong), (name, key)
     assert checks > 40 and len(longest) <= checks / 3, longest
-    assert len(shortest) <= checks / 2, shortest
+    assert len(shortest) <= checks / 3, shortest
 
 
 FOLDERS = [
