@@ -86,7 +86,7 @@ def memory(model, layout):
 
 
 def seconds(model, machine, layout):
-    """Return an estimate of a step: arithmetic, bubble, and what is not hidden of the exchanges."""
+    """Return an estimate of a step by term: arithmetic, bubble, and what is exposed of the exchanges."""
     t, c, p, m = layout.tensor, layout.context, layout.pipeline, layout.microbatches
     full, tokens = layout.recompute == "full", model.sequence / c
     compute = model.flop / (t * c * p) / machine.rate
@@ -96,9 +96,15 @@ def seconds(model, machine, layout):
     if t * c > machine.per_node:
         kv = model.hidden // model.heads * model.kv_heads / t
         ring = 3 * layout.blocks * 4 * kv * tokens * (c - 1) / machine.nic
-    microbatch = compute * (4 / 3 if full else 1) + tensor + ring
+    work = compute * (4 / 3 if full else 1)
     stages = 8 * tokens / t * model.hidden / machine.nic if p > 1 else 0.0
-    return (m + p - 1) * microbatch + m * stages + exchange(model, machine, layout, compute)
+    return {
+        "computing": m * work,
+        "bubble": (p - 1) * (work + tensor + ring),
+        "tensor exchanges": m * tensor,
+        "weights and gradients": exchange(model, machine, layout, compute),
+        "stages and context": m * (stages + ring),
+    }
 
 
 def exchange(model, machine, layout, compute):
@@ -118,7 +124,7 @@ def choose(model, machine, layouts):
     """Return the fastest layout that fits, by the estimates above."""
     room = machine.memory - machine.reserve
     fit = [each for each in layouts if sum(memory(model, each).values()) <= room]
-    return min(fit, key=lambda each: seconds(model, machine, each))
+    return min(fit, key=lambda each: sum(seconds(model, machine, each).values()))
 
 
 # mistake -> (function, [(text, what stands there instead), ...], the law that must break, its words)
@@ -530,6 +536,108 @@ MISTAKES = {
         "Memory: activations",
         "keeps only the input of a block",
     ),
+    "recomputation is free": (
+        "seconds",
+        [("work = compute * (4 / 3 if full else 1)", "work = compute")],
+        "Time: computing",
+        "repeats the forward pass",
+    ),
+    "one microbatch is computed": (
+        "seconds",
+        [('"computing": m * work', '"computing": work')],
+        "Time: computing",
+        "is for one sequence",
+    ),
+    "no split of the arithmetic": (
+        "seconds",
+        [("model.flop / (t * c * p)", "model.flop")],
+        "Time: computing",
+        "share the arithmetic of a microbatch",
+    ),
+    "context ranks compute all": (
+        "seconds",
+        [("model.flop / (t * c * p)", "model.flop / (t * p)")],
+        "Time: computing",
+        "share the arithmetic of a microbatch",
+    ),
+    "the bubble in the computing": (
+        "seconds",
+        [('"computing": m * work', '"computing": (m + p - 1) * work')],
+        "Time: computing",
+        "The bubble is a term of its own",
+    ),
+    "a bubble of p": (
+        "seconds",
+        [("(p - 1) * (work", "p * (p > 1) * (work")],
+        "Time: bubble",
+        "p - 1 microbatches, not p",
+    ),
+    "no bubble": (
+        "seconds",
+        [("(p - 1) * (work", "0 * (work")],
+        "Time: bubble",
+        "waits while the pipeline fills",
+    ),
+    "a bubble for each microbatch": (
+        "seconds",
+        [("(p - 1) * (work", "m * (p - 1) * (work")],
+        "Time: bubble",
+        "however many there are",
+    ),
+    "no exchanges of recomputation": (
+        "seconds",
+        [("(14 if full else 10)", "10")],
+        "Time: tensor",
+        "ten, and fourteen",
+    ),
+    "all tokens travel": (
+        "seconds",
+        [("model.hidden * (t - 1) / t", "model.hidden * (t > 1)")],
+        "Time: tensor",
+        "(t - 1)/t of them travel",
+    ),
+    "tensor groups on the NIC": (
+        "seconds",
+        [("sent / machine.nvlink", "sent / machine.nic")],
+        "Time: tensor",
+        "inside a node",
+    ),
+    "one microbatch exchanges": (
+        "seconds",
+        [('"tensor exchanges": m * tensor', '"tensor exchanges": tensor')],
+        "Time: tensor",
+        "Each of the replica's microbatches",
+    ),
+    "one NIC for the ranks of a node": (
+        "exchange",
+        [("min(machine.nvlink, near * machine.nic)", "machine.nic")],
+        "Time: weights and gradients",
+        "use their NICs together",
+    ),
+    "ZeRO 3 once per step": (
+        "exchange",
+        [("return layout.microbatches * (forward + backward)", "return forward + backward")],
+        "Time: weights and gradients",
+        "in each microbatch",
+    ),
+    "a gather that is hidden": (
+        "exchange",
+        [("once - compute * 2 / 3) + once", "once - compute * 2 / 3)")],
+        "Time: weights and gradients",
+        "which nothing hides",
+    ),
+    "replicas exchange nothing": (
+        "exchange",
+        [("    once = 2 *", "    once = 0 *")],
+        "Time: weights and gradients",
+        "Replicas exchange",
+    ),
+    "no terms": (
+        "seconds",
+        [("    return {", "    return 1.0 or {")],
+        "Time: bubble",
+        "with the terms 'computing', 'bubble'",
+    ),
     "whatever is fast": (
         "choose",
         [("sum(memory(model, each).values()) <= room", "True")],
@@ -538,7 +646,7 @@ MISTAKES = {
     ),
     "what fits best": (
         "choose",
-        [("seconds(model, machine, each)", "sum(memory(model, each).values())")],
+        [("seconds(model, machine, each)", "memory(model, each)")],
         "Target: a step",
         "The largest difference",
     ),

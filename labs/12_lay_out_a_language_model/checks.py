@@ -1,7 +1,8 @@
 """Checks of lab 12: are weights in shards and a sequence on a ring those of one rank, and is the layout a fast one?
 
 In the notebook:   check_step(step, NAME), check_ring(zigzag, ring_attention, NAME), run(NAME),
-                   check_memory(memory, NAME), check_layout(choose, NAME), on_ranks(NAME, all five)
+                   check_memory(memory, NAME), check_seconds(seconds, NAME), check_layout(choose, NAME),
+                   on_ranks(NAME, all six)
 In a terminal:     python checks.py step.py "your name"                  emulated ranks, and the layout
                    mpiexec -n 4 python checks.py step.py "your name"     shards and ring on real ranks; also 2 or 3
 """
@@ -27,6 +28,7 @@ from lib_dlhpc.labs.lay_out_a_language_model.sharded_laws import (
     moved_off,
     weights_off,
 )
+from lib_dlhpc.labs.lay_out_a_language_model.step_laws import seconds_findings
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.program import arguments, emulated_first, end_together, end_with, handed_in
 from lib_dlhpc.spec.units import format_quantity as show_quantity
@@ -40,7 +42,7 @@ MOVED = "Target of the shards: no more bytes than have to move"
 ZIGZAG = "Zig-zag: every token once, and equal work"
 RING = "Ring attention: the outputs of one rank"
 HOPS = "Target of the ring: each block once to a neighbor in each hop"
-NAMES = ("step", "zigzag", "ring_attention", "memory", "choose")
+NAMES = ("step", "zigzag", "ring_attention", "memory", "seconds", "choose")
 AS_ABOVE = "Checked as soon as the one above holds."
 
 
@@ -132,10 +134,11 @@ def run_of(name):
 
 def findings(given, name):
     """Return what holds for all that is handed in: functions by their names in NAMES."""
-    step, zigzag, ring_attention, memory, choose = (given[each] for each in NAMES)
+    step, zigzag, ring_attention, memory, seconds, choose = (given[each] for each in NAMES)
     real = [*step_findings(step, name), *ring_findings(zigzag, ring_attention, name)]
     own = run_of(name)
-    return [*real, *memory_findings(memory, own), *layout_findings(choose, own)]
+    paper = [*memory_findings(memory, own), *seconds_findings(seconds, own)]
+    return [*real, *paper, *layout_findings(choose, own)]
 
 
 def check_step(step, name):
@@ -151,6 +154,11 @@ def check_ring(zigzag, ring_attention, name):
 def check_memory(memory, name):
     """Return the findings on the bytes of a device for the page."""
     return show(memory_findings(memory, run_of(name)), "Your bytes on a device")
+
+
+def check_seconds(seconds, name):
+    """Return the findings on the time of a step for the page."""
+    return show(seconds_findings(seconds, run_of(name)), "Your time of a step")
 
 
 def check_layout(choose, name):

@@ -14,13 +14,17 @@ Slips = Iterable[tuple[str, float]]  # the hint at a mistake, and the value that
 
 
 class Case(NamedTuple):
-    """A formula's arguments, what is right, what mistakes give, and words for a value that no mistake gives."""
+    """A formula's arguments, what is right, what mistakes give, and words for a value that no mistake gives.
+
+    least: what a value may be off in any case, in its own unit.
+    """
 
     about: str
     arguments: tuple[Any, ...]
     right: float
     slips: Slips
     hint: str = ""
+    least: float = 0.0
 
 
 def value_of(function: Callable[..., Any], *arguments: Any) -> float:
@@ -63,12 +67,12 @@ def compared(
     unit: str = "",
 ) -> Finding:
     """Return whether a formula gives what is right, to `near`; else what it looks like. unit: of what it gives."""
-    for about, arguments, right, slips, hint in cases:
+    for about, arguments, right, slips, hint, least in cases:
         try:
             found = value_of(function, *arguments)
         except LabError as error:
             return broken(law, f"{about}: {error}")
-        if abs(found - right) > near * right:
+        if abs(found - right) > max(near * right, least):
             like = [slip for slip in slips if abs(found - slip[1]) <= near / 2 * abs(slip[1])]
             # Two mistakes may come to nearly the same: the one that was made is the nearest.
             nearest = min(like, key=lambda slip: abs(found - slip[1]), default=(hint, right))[0]

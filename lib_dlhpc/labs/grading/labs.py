@@ -182,7 +182,7 @@ FILES = (
 )
 SERVE = ("cache", "step", "schedule", "forecast", "choose")
 PREDICT = ("fit_messages", "fit_products", "terms", "band", "cause", "repaired")
-LAY_OUT = ("step", "zigzag", "ring_attention", "memory", "choose")
+LAY_OUT = ("step", "zigzag", "ring_attention", "memory", "seconds", "choose")
 READ = (
     *("account", "late_senders", "collective_waits", "culprit"),
     *("critical_path", "dominates", "what_if"),
@@ -210,9 +210,9 @@ LABS = {
     ),
     "08_survive": Lab(SURVIVE, 10, FILES, _survives, _but_choice, files=True),
     "09_predict_your_cluster": Lab(PREDICT, 7, (), _all),
-    "10_race_the_planner": Lab(("planner", "bet"), 5, (), _all, _all),
+    "10_race_the_planner": Lab(("estimate", "planner", "bet"), 7, (), _all, _all),
     "11_serve_the_model": Lab(SERVE, 15, (), _all, _all),
-    "12_lay_out_a_language_model": Lab(LAY_OUT, 12, (MPI,), _all, _all),
+    "12_lay_out_a_language_model": Lab(LAY_OUT, 16, (MPI,), _all, _all),
     "13_read_a_trace": Lab(READ, 13, (), _all, _all),
     "14_fuse_attention": Lab(FUSE, 14, (), _all, _all),
     "15_size_and_fit": Lab(SIZE, 7, (), _all, _all),

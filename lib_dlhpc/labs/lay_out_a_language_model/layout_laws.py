@@ -181,7 +181,7 @@ def _stage_slips(
         yield words, right - 2 * table
         yield "Embedding and head are not tied: each has its own table.", right - table
         return
-    others = each * (task.model.layers - one.blocks) * _block(task)
+    others = each * (task.model.layers - one.blocks) * block_weights(task)
     yield "A stage has some of the blocks.", right + others
     yield "The head is on the last stage, the embedding on the first.", right + table
     yield "The first stage has the embedding as well.", right - table
@@ -205,7 +205,7 @@ def _kv(task: LayoutTask) -> int:
     return task.model.hidden // task.model.heads * task.model.kv_heads
 
 
-def _block(task: LayoutTask) -> float:
+def block_weights(task: LayoutTask) -> float:
     """Return the weights of a block's products."""
     model = task.model
     attention = 2 * model.hidden * (model.hidden + _kv(task))
