@@ -254,10 +254,10 @@ QUESTIONS = [
         "LeNet-5 with 64 samples on a laptop's core, which reaches"
         f" {show(core.peak['fp32'] * core.efficiency, 'FLOP/s')} in matmuls and reads"
         f" {show(core.memory_bandwidth, 'B/s')} from memory. Which of its layers are memory-bound?",
-        "The activations and the pooling, with little arithmetic",
+        "The activations and the pooling, with few FLOP",
         {
             "The dense layers, which have the most weights": "Memory-bound layers are the large ones.",
-            "The convolutions, which perform by far the most FLOP of all": "The layer that computes the most reads the most.",
+            "The convolutions, which perform by far the most FLOP": "The layer that computes the most reads the most.",
             "All of them, since the network is small for a core": "A small network is memory-bound, not launch-bound.",
         },
         f"They are {', '.join(streamed)}: arithmetic intensity decides, not size. A dense layer uses"

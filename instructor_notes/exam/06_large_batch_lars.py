@@ -215,7 +215,7 @@ QUESTIONS = [
         "In float32, one rank and four ranks end a percent apart on the same global batch. What comes first?",
         "Run both in float64, and compare the curves",
         {
-            "Look for a bug in the allreduce of the gradients": "Four ranks reached a different accuracy, so something is wrong.",
+            "Look for a bug in the exchange first": "Four ranks reached a different accuracy, so something is wrong.",
             "Lower the learning rate until they agree": "What agrees is right.",
             "Nothing, a percent is always noise": "Every difference is rounding.",
         },

@@ -59,8 +59,8 @@ PROBLEMS = [
     ),
     Problem(
         "Out of a node",
-        f"{NODES} nodes of {DEVICES} devices that share a NIC allreduce with recursive doubling. How many times does the"
-        " buffer leave each node?",
+        f"{NODES} nodes of {DEVICES} devices that share a NIC allreduce with recursive doubling. How many times does"
+        " the buffer leave each node?",
         buffers_out("recursive_doubling", NODES, DEVICES),
         Step(f"Rounds between nodes: lg {NODES}", log2(NODES)),
         Step("Devices that send the whole buffer in each round", DEVICES),
