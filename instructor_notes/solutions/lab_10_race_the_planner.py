@@ -4,7 +4,7 @@ FIRST = 8  # predictions in the order of the estimate; the rest go to neighbors 
 
 
 def estimate(experiment, layout):
-    """Return the objective of a layout but for a factor, and B of memory: closed forms, no prediction."""
+    """Return the objective of a layout but for a factor, and B of memory by term: closed forms, no prediction."""
     machine, device, size = experiment.machine, experiment.machine.device, experiment.model.options
     tensor, stages, count = (layout[name] for name in ("tensor", "pipeline", "microbatches"))
     replicas, zero, full = layout["data"], layout["zero"], layout["recompute"] == "full"
@@ -32,14 +32,15 @@ def estimate(experiment, layout):
     kept = blocks * min(stages, count) * (block if full else inside) + full * inside
     each = ((2, 3), (2, 2), (12, 1))  # B of weights, gradients, state; the level that shards them
     state = held * sum(size / (replicas if zero >= level else 1) for size, level in each)
+    memory = {"state": state, "activations": kept}
     if "power_limit" not in layout:
-        return step, state + kept
+        return step, memory
 
     limit = layout["power_limit"] or device.busy_power
     longer = compute * (((limit / device.busy_power - 0.3) / 0.7) ** -0.25 - 1)
     standing = device.idle_power + machine.node_power / machine.devices_per_node
     above = (limit - device.idle_power) * (compute + longer)
-    return standing * (step + longer) + above, state + kept
+    return standing * (step + longer) + above, memory
 
 
 def differ(one, other):
@@ -50,7 +51,8 @@ def differ(one, other):
 def planner(experiment, layouts, predict, budget):
     """Return the best layout that `budget` predictions find."""
     room, rows = experiment.machine.device.memory, range(len(layouts))
-    estimates = [estimate(experiment, layout) for layout in layouts]
+    guesses = [estimate(experiment, layout) for layout in layouts]
+    estimates = [(value, sum(memory.values())) for value, memory in guesses]
     seen = {}
 
     def kind(row):
@@ -87,6 +89,69 @@ def bet():
 
 # mistake -> (function, text, what stands there instead, the law that must break, its words)
 MISTAKES = {
+    "no activations": (
+        "estimate",
+        "kept = blocks",
+        "kept = 0 * blocks",
+        "Your estimate of activations",
+        "microbatches in flight",
+    ),
+    "all microbatches in flight": (
+        "estimate",
+        "min(stages, count) * (block",
+        "count * (block",
+        "Your estimate of activations",
+        "microbatches in flight",
+    ),
+    "recomputation frees nothing": (
+        "estimate",
+        "(block if full else inside)",
+        "inside",
+        "Your estimate of activations",
+        "what recomputation leaves",
+    ),
+    "ZeRO shards nothing": (
+        "estimate",
+        "(replicas if zero >= level else 1)",
+        "1",
+        "Your estimate of state",
+        "ZeRO divide",
+    ),
+    "stages have all weights": (
+        "estimate",
+        "state = held *",
+        "state = held * stages *",
+        "Your estimate of state",
+        "pipeline and ZeRO divide",
+    ),
+    "no optimizer": (
+        "estimate",
+        "(12, 1))",
+        "(0, 1))",
+        "Your estimate of state",
+        "times the ledger's",
+    ),
+    "the same for all": (
+        "estimate",
+        "step = (compute",
+        "step, compute = 1.0, 0 * (compute",
+        "Your estimate of the objective",
+        "Rank correlations",
+    ),
+    "nothing is exposed, nothing waits": (
+        "estimate",
+        "* fill + exposed",
+        "* 1",
+        "Your estimate of the objective",
+        "takes much of a step",
+    ),
+    "no terms": (
+        "estimate",
+        'memory = {"state": state, "activations": kept}',
+        "memory = state + kept",
+        "Your estimate of state",
+        "with the terms 'state', 'activations'",
+    ),
     "one prediction too many": (
         "planner",
         "len(seen) < min(budget, len(layouts))",

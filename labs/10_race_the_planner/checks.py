@@ -1,8 +1,8 @@
-"""Checks of lab 10: does the planner find a good layout with few predictions, and what do two plans take here?
+"""Checks of lab 10: is the estimate sound, does the planner find a good layout, and what do two plans take here?
 
-In the notebook:   tracks(NAME), race(planner, NAME), check_planner(planner, NAME), hand_in(planner, bet, NAME),
-                   on_ranks(planner, bet, NAME)
-In a terminal:     python checks.py step.py "your name"                  all five, no clock
+In the notebook:   tracks(NAME), check_estimate(estimate, NAME), check_planner(planner, NAME), race(planner, NAME),
+                   on_ranks(estimate, planner, bet, NAME), hand_in(estimate, planner, bet, NAME)
+In a terminal:     python checks.py step.py "your name"                  all eight, no clock
                    mpiexec -n 4 python checks.py step.py "your name"     two plans, measured; also with 2
 """
 
@@ -14,6 +14,7 @@ from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.findings import seed_of
 from lib_dlhpc.labs.mistakes import Endless, LabError
 from lib_dlhpc.labs.program import Unusable, arguments, end_together, end_with, handed_in
+from lib_dlhpc.labs.race_the_planner.estimate_laws import estimate_findings
 from lib_dlhpc.labs.race_the_planner.laws import planner_findings
 from lib_dlhpc.labs.race_the_planner.race import BUDGET, attempt, greedy, race_lines
 from lib_dlhpc.labs.race_the_planner.real_plans import (
@@ -27,7 +28,7 @@ from lib_dlhpc.labs.race_the_planner.tracks import tracks_of
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 HERE = Path(__file__).parent
-NAMES = ("planner", "bet")
+NAMES = ("estimate", "planner", "bet")
 
 
 def tracks(name):
@@ -64,6 +65,11 @@ def race(planner, name):
     return on_page(f'<div role="status">{table}<p>{below}</p></div>')
 
 
+def check_estimate(estimate, name):
+    """Return the findings on the estimate on the shown tracks for the page."""
+    return show(estimate_findings(estimate, tracks_of(seed_of(name))), "Your estimate")
+
+
 def check_planner(planner, name):
     """Return the findings on the shown tracks for the page."""
     return show(planner_findings(planner, tracks_of(seed_of(name))), "Your planner")
@@ -72,20 +78,22 @@ def check_planner(planner, name):
 def findings(given, name):
     """Return what holds for all that is handed in, hidden tracks included."""
     seed = seed_of(name)
-    return planner_findings(given["planner"], tracks_of(seed), tracks_of(seed, hidden=True))
+    shown, hidden = tracks_of(seed), tracks_of(seed, hidden=True)
+    paper = estimate_findings(given["estimate"], shown)
+    return [*paper, *planner_findings(given["planner"], shown, hidden)]
 
 
-def hand_in(planner, bet, name):
+def hand_in(estimate, planner, bet, name):
     """Save the cells as step.py and say what of all holds."""
-    return save_and_check(HERE, NAMES, findings, name, (planner, bet))
+    return save_and_check(HERE, NAMES, findings, name, (estimate, planner, bet))
 
 
-def on_ranks(planner, bet, name, ranks=4):
+def on_ranks(estimate, planner, bet, name, ranks=4):
     """Save the cells as step.py and run both plans on MPI ranks of this machine."""
     rows = _rows({"planner": planner, "bet": bet}, ranks)  # before anything is started
     if isinstance(rows, str):
         return say(rows)
-    return save_and_run(HERE, name, (planner, bet), ranks)
+    return save_and_run(HERE, name, (estimate, planner, bet), ranks)
 
 
 def main():

@@ -3,6 +3,7 @@
 import inspect
 import random
 
+import numpy as np
 import pytest
 from lab_answers import found, run_cell
 
@@ -10,6 +11,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.race_the_planner import race
+from lib_dlhpc.labs.race_the_planner.estimate_laws import correlation, estimate_findings
 from lib_dlhpc.labs.race_the_planner.laws import HALF, KEEPS, LEGAL, SHOWN, TARGET, planner_findings
 from lib_dlhpc.labs.race_the_planner.real_plans import here, picks
 
@@ -26,7 +28,7 @@ def shown(own):
 
 
 def changed(solved, function="", *changes):
-    """The planner of the solution, text of a function replaced, as from a cell."""
+    """Estimate and planner of the solution, text of a function replaced, as from cells."""
     scope = dict(vars(solved))
     for name in CELLS:
         source = inspect.getsource(getattr(solved, name))
@@ -34,12 +36,12 @@ def changed(solved, function="", *changes):
             assert source.count(old) == 1, old
             source = source.replace(old, new)
         run_cell(source, scope)
-    return scope["planner"]
+    return scope["estimate"], scope["planner"]
 
 
 def test_the_solution_holds_on_hidden_tracks_too(own, solved):
     findings = own.findings(vars(solved), NAME)
-    assert passed(findings) and len(findings) == 5, as_text(findings)
+    assert passed(findings) and len(findings) == 8, as_text(findings)
 
 
 def test_the_starter_fails_with_a_useful_message(own, starter, shown):
@@ -48,11 +50,33 @@ def test_the_starter_fails_with_a_useful_message(own, starter, shown):
     finding = found(findings, SHOWN)
     assert finding.right is False and "predicted nothing but tensor = 1" in finding.words
     assert found(findings, TARGET).right is None
+    knows_nothing = run_cell(starter(LAB, "def estimate("), {})["estimate"]
+    for finding in estimate_findings(knows_nothing, shown):
+        assert finding.right is False and "0.00" in finding.words, finding
+
+
+def test_a_planner_that_reaches_the_target_does_not_excuse_its_estimate(solved, shown):
+    def estimate(experiment, layout):
+        value, sizes = solved.estimate(experiment, layout)
+        return -value, {term: 1 / size for term, size in sizes.items()}
+
+    assert passed(planner_findings(solved.planner, shown[:2], shown[2:]))
+    assert not any(each.right for each in estimate_findings(estimate, shown))
+
+
+def test_a_rank_correlation_is_that_of_the_order():
+    one, other = np.array([1.0, 2.0, 2.0, 9.0]), np.array([1.0, 4.0, 4.0, 5.0])
+    assert correlation(one, other) == pytest.approx(1) == -correlation(one, -other)
+    assert correlation(one, np.ones(4)) == 0
 
 
 def test_each_mistake_is_named(solved, shown):
     for mistake, (where, old, new, law, words) in solved.MISTAKES.items():
-        findings = planner_findings(changed(solved, where, (old, new)), shown)
+        estimate, planner = changed(solved, where, (old, new))
+        by_estimate = law.startswith("Your estimate")
+        findings = (
+            estimate_findings(estimate, shown) if by_estimate else planner_findings(planner, shown)
+        )
         finding = found(findings, law)
         assert finding.right is False and words in finding.words, (mistake, as_text(findings))
 
@@ -125,7 +149,7 @@ def test_a_lucky_seed_does_not_last(shown):
 
 
 def test_the_quickest_layouts_do_not_fit(own, solved):
-    findings = own.findings({"planner": quick(solved)}, NAME)
+    findings = own.findings({"estimate": solved.estimate, "planner": quick(solved)}, NAME)
     assert not passed(findings), as_text(findings)
 
 

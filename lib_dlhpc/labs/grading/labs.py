@@ -162,7 +162,7 @@ def _in_torch(names: tuple[str, ...], laws: int) -> Lab:
     return Lab(names, laws, TORCH, judge, judge, TORCH_FILE, torch=True)
 
 
-FIT = ("state", "activations", "seconds", "choice", "small", "small_peak")
+FIT = ("state", "activations", "seconds", "estimate", "choice", "small", "small_peak")
 SPLIT = ("filters_forward", "filters_backward", "rows_forward", "rows_backward", "answers")
 SURVIVE = ("expected_time", "best_interval", "choice", "save", "resume")
 REPAIR = ("rate", "prepare", "batches")
@@ -204,13 +204,13 @@ LABS = {
         _but_target(_pipeline),
     ),
     "05_split_convolution": Lab(SPLIT, 8, (MPI,), _all, _cuts),
-    "06_fit_the_model": Lab(FIT, 9, (), _all, _but_small),
+    "06_fit_the_model": Lab(FIT, 12, (), _all, _but_small),
     "07_repair_the_input": Lab(
         REPAIR, 11, FILES, _repairs, _repairs, files=True, streams=("batches",)
     ),
     "08_survive": Lab(SURVIVE, 10, FILES, _survives, _but_choice, files=True),
     "09_predict_your_cluster": Lab(PREDICT, 7, (), _all),
-    "10_race_the_planner": Lab(("estimate", "planner", "bet"), 7, (), _all, _all),
+    "10_race_the_planner": Lab(("estimate", "planner", "bet"), 8, (), _all, _all),
     "11_serve_the_model": Lab(SERVE, 15, (), _all, _all),
     "12_lay_out_a_language_model": Lab(LAY_OUT, 16, (MPI,), _all, _all),
     "13_read_a_trace": Lab(READ, 13, (), _all, _all),

@@ -19,7 +19,10 @@ from lib_dlhpc.labs.step_costs import step_costs
 COMPUTING, BUBBLE = "computing", "bubble"
 TENSOR, DATA = "tensor exchanges", "weights and gradients"
 NEAR = {COMPUTING: 0.10, BUBBLE: 0.25, TENSOR: 0.15, DATA: 0.30}  # of the term, as predicted
-LAWS = {term: f"Time: {term}, to {near:.0%}" for term, near in NEAR.items()}
+ARITHMETIC, FILLING, TENSORS, REPLICAS = (
+    f"Time: {term}, to {near:.0%}" for term, near in NEAR.items()
+)
+LAWS = dict(zip(NEAR, (ARITHMETIC, FILLING, TENSORS, REPLICAS), strict=True))
 COSTS = {  # the terms of a prediction that belong to one of a learner's
     COMPUTING: ("computing", "recomputation"),
     BUBBLE: ("pipeline bubble",),

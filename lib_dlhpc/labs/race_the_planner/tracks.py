@@ -115,6 +115,11 @@ class Track:
         """B of the fullest device of each layout."""
         return tuple(float(peak(self.experiment_of(row)).total) for row in range(len(self.layouts)))
 
+    def ledger(self, row: int) -> dict[str, float]:
+        """Return B of the fullest device of a layout by term."""
+        terms = peak(self.experiment_of(row)).terms
+        return {name: float(each) for name, each in terms.items()}
+
     @cached_property
     def values(self) -> tuple[float, ...]:
         """The objective of each layout; infinite where it does not fit."""
