@@ -9,7 +9,7 @@ def train_here(setting: Setting, train: Train) -> Came:
 train_here()                controls, the buttons, and what came out: a Bench
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, NamedTuple
@@ -23,13 +23,27 @@ from lib_dlhpc.explore.blocks.panel import AtClick, Panel, at_click
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, start
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.store import load
 
 PAUSE = 0.1  # s between two looks at a run
+ALONE_FIRST = "One rank is at work, to calibrate and to compare with ..."
+ALONE_MISSING = "Train on one rank as well: its rate is what the prediction starts from."
+CALIBRATES = ["calibrates", ""]  # in the place of predicted_cells, of one rank
 
 Begin = Callable[[Experiment, int], Job | BatchJob]  # starts the ranks of a run
+
+
+class Ran(NamedTuple):
+    """A run: samples/s, losses on batches and on test samples, s of a step by term."""
+
+    rate: float
+    loss: float
+    test_loss: float = 0.0
+    terms: Mapping[str, float] = {}
 
 
 class Came(NamedTuple):
@@ -51,6 +65,22 @@ class Train:
     def known(self) -> dict[Any, Any]:
         """What clicks found so far."""
         return self.panel.known
+
+    def beside_one_rank(self, setting: Any, experiment: Callable[[Any], Experiment]) -> Timeline:
+        """Train as the setting says, after its `alone` unless that is known; both are then known, as Ran."""
+        if setting.alone not in self.known:
+            self.once(setting.alone, experiment, ALONE_FIRST)
+        return self.once(setting, experiment)
+
+    def once(
+        self, setting: Any, experiment: Callable[[Any], Experiment], words: str = ""
+    ) -> Timeline:
+        """Train as a setting says, and keep what came out as a Ran."""
+        out, timeline = self(experiment(setting), words)
+        self.known[setting] = Ran(
+            out["samples"] / out["seconds"], out["loss"], out["test_loss"], out["terms"]
+        )
+        return timeline
 
     def __call__(self, experiment: Experiment, words: str = "") -> tuple[dict[str, Any], Timeline]:
         """Train, and say the words meanwhile, or how many ranks are at work."""
@@ -119,6 +149,17 @@ def with_rate(experiment: Experiment, rate: float) -> Experiment:
     batch = experiment.global_batch
     known = {"calibration.rate": rate, "calibration.devices": 1, "calibration.batch": batch}
     return experiment.set(known)
+
+
+def times_as_fast(experiment: Experiment, alone: Experiment) -> float:
+    """Return how many times as fast as one rank a run is predicted to be, on the catalog's laptop."""
+    return float(predict(experiment).throughput / predict(alone).throughput)
+
+
+def predicted_cells(experiment: Experiment, rate: float, measured: float) -> list[str]:
+    """Return the samples/s that the rate of one rank predicts, and the error, for a table of runs."""
+    found = float(predict(with_rate(experiment, rate)).throughput)
+    return [show(found, "samples/s"), f"{found / measured - 1:+z.0%}"]
 
 
 def ranks_in_words(count: int) -> str:

@@ -9,20 +9,13 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.explore.blocks import live_run
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, amount
-from lib_dlhpc.explore.blocks.live_run import (
-    Came,
-    Train,
-    between,
-    on_ranks,
-    ranks_in_words,
-    with_rate,
-)
+from lib_dlhpc.explore.blocks.live_run import Came, Train, on_ranks, ranks_in_words
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.data_parallel.buckets import WHEN
-from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
@@ -94,31 +87,29 @@ def experiment(setting: Setting) -> Experiment:
 def one_step(timeline: Timeline, number: int = SHOWN) -> Timeline:
     """Return one step of each rank, from its forward to the next, from 0 s on: the last one if there are fewer."""
     forward = timeline.where("compute", "forward")
-    return between(timeline, lambda own: np.append(timeline.start[own & forward], np.inf), number)
+    return live_run.between(
+        timeline, lambda own: np.append(timeline.start[own & forward], np.inf), number
+    )
 
 
 def result_html(setting: Setting, measured: Mapping[str, float], rates: Rates) -> str:
     """Return the terms of this run three ways and all rates so far beside predictions, and why they differ."""
     known = next((rate for each, rate in rates.items() if each.ranks == 1), None)
     if known is None:
-        return verdict_html(
-            "Train on one rank as well: its rate is what the prediction starts from."
-        )
+        return verdict_html(live_run.ALONE_MISSING)
     lines = [["ranks", "bucket", "exchange", "measured", "predicted", "error"]]
     for each in sorted(rates):
         rate = show(rates[each], "samples/s")
         if each.ranks == 1:
-            lines.append(["1", "", "", rate, "calibrates", ""])
+            lines.append(["1", "", "", rate, *live_run.CALIBRATES])
             continue
-        predicted = float(predict(with_rate(experiment(each), known)).throughput)
         run = [str(each.ranks), show(each.bucket, "B"), IN_WORDS[each.overlap]]
-        error = f"{predicted / rates[each] - 1:+z.0%}"
-        lines.append([*run, rate, show(predicted, "samples/s"), error])
-    ways = three_ways(with_rate(experiment(setting), known), measured)
+        cells = live_run.predicted_cells(experiment(each), known, rates[each])
+        lines.append([*run, rate, *cells])
+    ways = three_ways(live_run.with_rate(experiment(setting), known), measured)
     return terms_html(ways) + table_html(lines) + verdict_html(WHY)
 
 
 def times_as_fast(ranks: int) -> float:
     """Return how many times as fast as one rank so many are predicted to be, on the catalog's laptop."""
-    one, all_ranks = (predict(experiment(Setting(count))).throughput for count in (1, ranks))
-    return float(all_ranks / one)
+    return live_run.times_as_fast(experiment(Setting(ranks)), experiment(Setting(1)))

@@ -4,17 +4,9 @@ One rank runs first: its rate is all that calibrates the prediction, and its los
 layouts.
 """
 
-from typing import NamedTuple
-
+from lib_dlhpc.explore.blocks import live_run
 from lib_dlhpc.explore.blocks.bench import View
-from lib_dlhpc.explore.blocks.live_run import (
-    Came,
-    Train,
-    on_ranks,
-    one_step,
-    ranks_in_words,
-    with_rate,
-)
+from lib_dlhpc.explore.blocks.live_run import Came, Ran, Train, on_ranks, one_step, ranks_in_words
 from lib_dlhpc.explore.blocks.panels import problem_html, table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
@@ -47,40 +39,18 @@ SMALL = (
 )
 
 
-class Ran(NamedTuple):
-    """A run: samples/s, losses on batches and on test samples, s of a step by term."""
-
-    rate: float
-    loss: float
-    test_loss: float
-    terms: dict[str, float]
-
-
 @on_ranks(Setting(), lambda setting: asked_view(setting, cores()), fine="", refused=problem_of)
 def split_here(setting: Setting, train: Train) -> Came:
     """Look for which lane is idle, and for which rank it waits; then the last digits of the losses."""
-    if setting.alone not in train.known:
-        train_once(
-            setting.alone, train, "One rank is at work, to calibrate and to compare with ..."
-        )
-    timeline = train_once(setting, train)
+    timeline = train.beside_one_rank(setting, experiment)
     ran, alone = train.known[setting], train.known[setting.alone]
     result = result_html(setting, ran, alone, timeline)
     return Came(one_step(timeline, SHOWN), equal_html(setting, ran, alone), result)
 
 
-def train_once(setting: Setting, train: Train, words: str = "") -> Timeline:
-    """Train, and keep what came out."""
-    out, timeline = train(experiment(setting), words)
-    rate = out["samples"] / out["seconds"]
-    train.known[setting] = Ran(rate, out["loss"], out["test_loss"], out["terms"])
-    return timeline
-
-
 def times_as_fast(setting: Setting) -> float:
     """Return how many times as fast as one rank so many are predicted to be, on the catalog's laptop."""
-    one, many = (predict(experiment(each)).throughput for each in (setting.alone, setting))
-    return float(many / one)
+    return live_run.times_as_fast(experiment(setting), experiment(setting.alone))
 
 
 def asked_view(setting: Setting, there: int) -> View:
@@ -114,7 +84,7 @@ def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:
 
 def result_html(setting: Setting, ran: Ran, alone: Ran, timeline: Timeline) -> str:
     """Return the terms of a step three ways, idle time by cause, and why they differ."""
-    there = with_rate(experiment(setting), alone.rate)
+    there = live_run.with_rate(experiment(setting), alone.rate)
     steps = max(1, round(int(timeline.where("compute", "update").sum()) / timeline.ranks))
     predicted = predict(there)
     parts = parts_of(predicted)

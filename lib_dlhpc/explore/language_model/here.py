@@ -6,22 +6,14 @@ One rank runs first: its rate is all that calibrates the predictions, and its lo
 from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
+from lib_dlhpc.explore.blocks import live_run
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
-from lib_dlhpc.explore.blocks.live_run import (
-    Came,
-    Train,
-    on_ranks,
-    one_step,
-    ranks_in_words,
-    with_rate,
-)
+from lib_dlhpc.explore.blocks.live_run import Came, Ran, Train, on_ranks, one_step, ranks_in_words
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
-from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.timeline import Timeline
 
 LAYOUTS: dict[str, dict[str, Any]] = {  # {}: a count of ranks
     "replicas (DDP)": {},
@@ -58,13 +50,6 @@ class Setting(NamedTuple):
         return Setting(next(iter(LAYOUTS)), 1, self.batch)
 
 
-class Ran(NamedTuple):
-    """A run: samples/s and the mean loss of the last epoch."""
-
-    rate: float
-    loss: float
-
-
 def asked_words(setting: Setting) -> str:
     """Say what a click would train."""
     return (
@@ -77,21 +62,9 @@ def asked_words(setting: Setting) -> str:
 @on_ranks(Setting(), asked_words)
 def layouts_here(setting: Setting, train: Train) -> Came:
     """Look for which layout has the most messages in a step; and the loss, which no layout may change."""
-    known = train.known
-    if setting.alone not in known:
-        train_once(
-            setting.alone, train, "One rank is at work, to calibrate and to compare with ..."
-        )
-    out, timeline = train_once(setting, train)
-    said = came_out(known[setting], known[setting.alone])
-    return Came(one_step(timeline, SHOWN), said, result_html(setting, out["terms"], known))
-
-
-def train_once(setting: Setting, train: Train, words: str = "") -> tuple[dict[str, Any], Timeline]:
-    """Train, and keep what came out."""
-    out, timeline = train(experiment(setting), words)
-    train.known[setting] = Ran(out["samples"] / out["seconds"], out["loss"])
-    return out, timeline
+    timeline, known = train.beside_one_rank(setting, experiment), train.known
+    said, terms = came_out(known[setting], known[setting.alone]), known[setting].terms
+    return Came(one_step(timeline, SHOWN), said, result_html(setting, terms, known))
 
 
 def experiment(setting: Setting) -> Experiment:
@@ -120,8 +93,7 @@ def experiment(setting: Setting) -> Experiment:
 
 def times_as_fast(setting: Setting) -> float:
     """Return how many times as fast as one rank a layout is predicted to be, on the catalog's laptop."""
-    one, many = (predict(experiment(each)).throughput for each in (setting.alone, setting))
-    return float(many / one)
+    return live_run.times_as_fast(experiment(setting), experiment(setting.alone))
 
 
 def came_out(ran: Ran, alone: Ran) -> str:
@@ -139,15 +111,13 @@ def result_html(
 ) -> str:
     """Return the terms of this run three ways, all runs of its batch, and why they differ."""
     rate = known[setting.alone].rate
-    ways = three_ways(with_rate(experiment(setting), rate), measured)
+    ways = three_ways(live_run.with_rate(experiment(setting), rate), measured)
     lines = [["divided", "ranks", "measured", "predicted", "error"]]
     for each, ran in known.items():
         if each.batch != setting.batch:
             continue
-        found = float(predict(with_rate(experiment(each), rate)).throughput)
-        error = [show(found, "samples/s"), f"{found / ran.rate - 1:+z.0%}"]
-        name = each.layout
+        name, cells = each.layout, live_run.predicted_cells(experiment(each), rate, ran.rate)
         if each == setting.alone:
-            name, error = "nothing", ["calibrates", ""]
-        lines.append([name, str(each.ranks), show(ran.rate, "samples/s"), *error])
+            name, cells = "nothing", live_run.CALIBRATES
+        lines.append([name, str(each.ranks), show(ran.rate, "samples/s"), *cells])
     return terms_html(ways) + table_html(lines) + verdict_html(WHY)

@@ -7,15 +7,9 @@ compared with.
 from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
+from lib_dlhpc.explore.blocks import live_run
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
-from lib_dlhpc.explore.blocks.live_run import (
-    Came,
-    Train,
-    on_ranks,
-    one_step,
-    ranks_in_words,
-    with_rate,
-)
+from lib_dlhpc.explore.blocks.live_run import Came, Ran, Train, on_ranks, one_step, ranks_in_words
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
@@ -56,13 +50,6 @@ class Setting(NamedTuple):
 ALONE = Setting("data", 1, 1)  # one rank is one rank, whatever the other controls say
 
 
-class Ran(NamedTuple):
-    """A run: samples/s, and the mean loss of the last epoch."""
-
-    rate: float
-    loss: float
-
-
 Runs = dict[Setting, Ran]
 
 
@@ -84,10 +71,10 @@ def asked_words(setting: Setting) -> str:
 @on_ranks(Setting(), asked_words)
 def split_here(setting: Setting, train: Train) -> Came:
     """Look for who is idle and why; and the loss, which must not depend on the split."""
-    outcome, timeline = train(experiment(setting))
-    ran, runs = Ran(outcome["samples"] / outcome["seconds"], outcome["loss"]), train.known
-    runs[ALONE if setting.ranks == 1 else setting] = ran
-    said, result = came_out(setting, ran, runs), result_html(setting, outcome["terms"], runs)
+    own = ALONE if setting.ranks == 1 else setting
+    timeline, runs = train.once(own, experiment), train.known
+    ran = runs[own]
+    said, result = came_out(setting, ran, runs), result_html(setting, ran.terms, runs)
     return Came(one_step(timeline, SHOWN), verdict_html(said), result)
 
 
@@ -130,17 +117,14 @@ def came_out(setting: Setting, ran: Ran, runs: Runs) -> str:
 def result_html(setting: Setting, measured: Mapping[str, float], runs: Runs) -> str:
     """Return the terms of this run three ways with errors, all runs so far, and why they differ."""
     if ALONE not in runs:
-        return verdict_html(
-            "Train on one rank as well: its rate is what the prediction starts from."
-        )
+        return verdict_html(live_run.ALONE_MISSING)
     rate = runs[ALONE].rate
-    ways = three_ways(with_rate(experiment(setting), rate), measured)
+    ways = three_ways(live_run.with_rate(experiment(setting), rate), measured)
     lines = [["split", "ranks", "microbatches", "measured", "predicted", "error"]]
     for each, ran in sorted(runs.items()):
-        found = float(predict(with_rate(experiment(each), rate)).throughput)
         said = [WAYS[each.way], str(each.ranks), str(each.microbatches)]
-        error = [show(found, "samples/s"), f"{found / ran.rate - 1:+z.0%}"]
+        cells = live_run.predicted_cells(experiment(each), rate, ran.rate)
         if each == ALONE:
-            said, error = ["nothing", "1", ""], ["calibrates", ""]
-        lines.append([*said, show(ran.rate, "samples/s"), *error])
+            said, cells = ["nothing", "1", ""], live_run.CALIBRATES
+        lines.append([*said, show(ran.rate, "samples/s"), *cells])
     return terms_html(ways) + table_html(lines) + verdict_html(WHY)
