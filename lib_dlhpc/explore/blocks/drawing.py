@@ -97,9 +97,9 @@ def lines_of(line: str, x: str, y: str, **look: Any) -> Made:
     return drawing(lines={"line": line, "x": x, "y": y}, **look)
 
 
-def parts_of(row: str, part: str, size: str, **look: Any) -> Made:
-    """Make bars with shares of parts (bars.py) a Drawing; headings: what bars, parts and sizes are."""
-    return drawing(parts={"row": row, "part": part, "size": size, "share": "share"}, **look)
+def parts_of(row: str, part: str, size: str, share: str = "share", **look: Any) -> Made:
+    """Make bars with shares of parts (bars.py) a Drawing; headings: what bars, parts, sizes and shares are."""
+    return drawing(parts={"row": row, "part": part, "size": size, "share": share}, **look)
 
 
 def drawings_of(room: ModuleType) -> dict[str, Drawing]:

@@ -25,10 +25,11 @@ LINES = {
 }
 DECADES = [10**k for k in range(10)]
 DOTS = [2, 3]
+PUBLISHED = {"words": "published", "error": "error of the prediction"}
 LOSSES = [10.0**k * d for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)]
 
 
-@drawing(right=130, lines={"line": "exchange", "x": "bucket (B)", "y": "step (s)"})
+@kit.lines_of("exchange", "bucket (B)", "step (s)", right=130)
 def bucket_sizes() -> Layers:
     """How large should a bucket be?"""
     x = kit.x_axis("x:Q", "bucket", SI.format("B"), log=10, grid=False, values=DECADES)
@@ -80,7 +81,7 @@ def slowest() -> Layers:
     )
 
 
-@drawing(height=220, left=64, right=130, lines={"line": "training", "x": "time (s)", "y": "loss"})
+@kit.lines_of("training", "time (s)", "loss", height=220, left=64, right=130)
 def race() -> Layers:
     """Who learns fastest?"""
     x = kit.x_axis("x:Q", "time", SI.format("s"), grid=False, scale={"zero": True})
@@ -102,13 +103,7 @@ def staleness() -> Layers:
     return bars.mark_bar(color=SERIES[1]), mean.mark_text(align="right", fontWeight="bold")
 
 
-@drawing(
-    height=200,
-    left=64,
-    right=70,
-    lines={"line": "scaling", "x": "GPUs", "y": "of one node"},
-    published={"words": "published", "error": "error of the prediction"},
-)
+@kit.lines_of("scaling", "GPUs", "of one node", height=200, left=64, right=70, published=PUBLISHED)
 def gpu_share() -> Layers:
     """How efficient is each GPU? (diamonds: published)"""
     x, scale = kit.by_two("GPUs"), {"domain": [0, 1.15]}
@@ -120,7 +115,7 @@ def gpu_share() -> Layers:
     return kit.marker(x), *lines, stars, *kit.values_beside(x, y)
 
 
-@drawing(left=64, right=70, lines={"line": "scaling", "x": "GPUs", "y": "images per second"})
+@kit.lines_of("scaling", "GPUs", "images per second", left=64, right=70)
 def images_a_second() -> Layers:
     """How fast is the whole run?"""
     x, look = kit.by_two("GPUs"), {"values": DECADES, "scale": {"padding": 10}}

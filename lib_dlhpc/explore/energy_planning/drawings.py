@@ -58,7 +58,7 @@ def _costs(styles: Mapping[str, Any]) -> Layers:
     )
 
 
-@kit.parts_of("run", "cause", "energy", height=112, left=74, right=76, top=8)
+@kit.parts_of("run", "cause", "energy", height=112, right=76, top=8)
 def energy_causes() -> Layers:
     """Where does the energy go?"""
     return kit.stacked_bars("energy to the target", "Wh", CAUSES, 70)
@@ -67,7 +67,6 @@ def energy_causes() -> Layers:
 @drawing(
     height=240,
     left=70,
-    right=24,
     top=24,
     passes={
         "stage": "stage",
@@ -96,7 +95,7 @@ def energy_slack() -> Layers:
     )
 
 
-@drawing(height=210, left=80, right=24, top=20, lines={"line": "power", "x": "s", "y": "W"})
+@kit.lines_of("power", "s", "W", height=210, left=80, top=20)
 def energy_swings() -> Layers:
     """What does the facility draw? (dashed: as it is; solid: smoothed)"""
     x = kit.x_axis("x:Q", "time", SI.format("s"), grid=False)

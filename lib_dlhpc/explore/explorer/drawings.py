@@ -18,13 +18,7 @@ TIMES = (
 )
 
 
-@drawing(
-    height=96,
-    left=46,
-    top=8,
-    bottom=42,
-    parts={"row": "", "part": "part", "size": "time", "share": "share of the step"},
-)
+@kit.parts_of("", "part", "time", "share of the step", height=96, left=46, top=8, bottom=42)
 def explorer_step() -> Layers:
     """Where the time of one step goes"""
     hint = data("hint").mark_text(align="left", dx=6, opacity=0.75)

@@ -23,6 +23,7 @@ CHECK_LINES = {
     "failures": (SERIES[6], [1, 3], "diamond"),
     "all losses": ("currentColor", [1, 0], "circle"),
 }
+SPARE_NODES = {"words": "spare nodes"}
 SPARE_LINES = {
     "fewer replicas go on": (SERIES[0], [1, 0], "circle"),
     "all wait": (SERIES[1], [6, 3], "square"),
@@ -91,13 +92,8 @@ def failures_checks() -> Layers:
     return losses("training between two checks", CHECK_LINES)
 
 
-@drawing(
-    height=190,
-    left=62,
-    right=150,
-    top=30,
-    lines={"line": "", "x": "spare nodes", "y": "goodput of all nodes"},
-    marks={"words": "spare nodes"},
+@kit.lines_of(
+    "", "spare nodes", "goodput of all nodes", left=62, right=150, top=30, marks=SPARE_NODES
 )
 def failures_spares() -> Layers:
     """How many spare nodes? (goodput of all nodes, spares included)"""

@@ -12,18 +12,18 @@ from lib_dlhpc.explore.hybrid_parallel.charts import HATCHED, HELD, TERMS
 from lib_dlhpc.explore.hybrid_parallel.domain import NODES, RACK, RANKS
 from lib_dlhpc.results.palette import SERIES
 
-PARTS, SIZES = {"row": "", "part": "part", "size": "time", "share": "share"}, {"size": "size"}
+PUBLISHED = {"words": "published"}
 RATES = [10.0**k * d for k in range(-2, 6) for d in (1, 2, 5)]
 SHORT = "bandwidth('x') > 46 ? datum.words : datum.short"
 
 
-@drawing(left=178, right=70, parts=PARTS)
+@kit.parts_of("", "part", "time", left=178, right=70)
 def hybrid_terms() -> Layers:
     """Where does the time of a step go?"""
     return _bars("time of one step", "s", TERMS)
 
 
-@drawing(left=178, top=24, right=86, parts=PARTS | SIZES)
+@kit.parts_of("", "part", "size", left=178, top=24, right=86)
 def hybrid_memory() -> Layers:
     """Does it fit on a device?"""
     *beyond, edge = kit.wall(x="capacity:Q", x2="end:Q")
@@ -51,12 +51,8 @@ def _bars(title: str, unit: str, inks: Mapping[str, str]) -> Layers:
     )
 
 
-@drawing(
-    height=200,
-    left=64,
-    right=70,
-    lines={"line": "scaling", "x": "GPUs", "y": "samples per second"},
-    published={"words": "published"},
+@kit.lines_of(
+    "scaling", "GPUs", "samples per second", height=200, left=64, right=70, published=PUBLISHED
 )
 def hybrid_scaling() -> Layers:
     """How far does it scale? (diamond: published, and used to calibrate)"""
@@ -68,7 +64,7 @@ def hybrid_scaling() -> Layers:
     return kit.marker(x), *lines, diamond, *kit.values_beside(x, y)
 
 
-@drawing(height=200, left=64, right=96, lines={"line": "", "x": "ranks", "y": "exposed, of a step"})
+@kit.lines_of("", "ranks", "exposed, of a step", height=200, left=64, right=96)
 def hybrid_domain() -> Layers:
     """How much of a step waits for the exchange of a group?"""
     x = kit.x_axis("x:Q", "ranks of a group", kit.WHOLE, log=2, values=list(RANKS), grid=False)

@@ -12,13 +12,7 @@ SHARES = [d * 10.0**k for k in range(-4, 1) for d in (1, 2, 5)]
 SHARE = "format(datum.value, '.2~%')"
 
 
-@drawing(
-    height=112,
-    left=98,
-    right=130,
-    top=22,
-    parts={"row": "run", "part": "cause", "size": "time", "share": "share"},
-)
+@kit.parts_of("run", "cause", "time", height=112, left=98, right=130, top=22)
 def llm_step() -> Layers:
     """Where does the time of a step go? (hatched: recomputation, bubble)"""
     *bars, words = kit.stacked_bars("time of a step", "s", CAUSES, 94, HATCHED)
@@ -40,9 +34,7 @@ def llm_bubbles() -> Layers:
     return drawn, kit.hatched(bars), kit.words_beside(bars, "words:N")
 
 
-@drawing(
-    height=240, right=80, top=16, lines={"line": "exchange", "x": "tokens", "y": "share of a step"}
-)
+@kit.lines_of("exchange", "tokens", "share of a step", height=240, right=80, top=16)
 def llm_context() -> Layers:
     """What does a step wait for, and from which length on is it hidden?"""
     x = kit.x_axis("x:Q", "tokens of a sequence", kit.WHOLE, log=2, values=LENGTHS, grid=False)
@@ -56,13 +48,7 @@ def llm_context() -> Layers:
     )
 
 
-@drawing(
-    height=170,
-    left=134,
-    right=76,
-    top=8,
-    parts={"row": "GPUs", "part": "part", "size": "time", "share": "share"},
-)
+@kit.parts_of("GPUs", "part", "time", height=170, left=134, right=76, top=8)
 def llm_rollout() -> Layers:
     """What do GPUs do in an iteration? (hatched: nothing)"""
     return kit.stacked_bars("time of an iteration", "s", PARTS, 130, EMPTY, tickCount=5)
@@ -71,7 +57,6 @@ def llm_rollout() -> Layers:
 @drawing(
     height=150,
     left=80,
-    right=24,
     top=8,
     all={"x": "until (s)", "y": "not ended, all GPUs"},
     pool={"x": "until (s)", "y": "not ended, pool"},

@@ -91,7 +91,7 @@ def rate_schedule() -> Layers:
     return [line.mark_area(line=edge, color=BLUE, fillOpacity=0.12)]
 
 
-@drawing(height=210, left=64, right=190, lines={"line": "run", "x": "epoch", "y": "test accuracy"})
+@kit.lines_of("run", "epoch", "test accuracy", height=210, left=64, right=190)
 def live_runs() -> Layers:
     """What do your runs learn?"""
     x = kit.x_axis("x:Q", "epoch", grid=False)

@@ -133,23 +133,13 @@ def one_step_sums() -> Layers:
     return measured(_sizes("size of an array"), _amounts("bytes moved per second", "B/s"), low=True)
 
 
-@drawing(
-    height=110,
-    left=104,
-    right=90,
-    parts={"row": "", "part": "class", "size": "time", "share": "share of the step"},
-)
+@kit.parts_of("", "class", "time", "share of the step", height=110, left=104, right=90)
 def one_step_kernels() -> Layers:
     """Which kernels take the time of a step?"""
     return kit.stacked_bars("time of one step", "s", OPERATORS, 100, [LAUNCHES], tickCount=4)
 
 
-@drawing(
-    height=110,
-    left=104,
-    right=90,
-    parts={"row": "", "part": "class", "size": "bytes", "share": "share of the step"},
-)
+@kit.parts_of("", "class", "bytes", "share of the step", height=110, left=104, right=90)
 def one_step_traffic() -> Layers:
     """Which kernels move the bytes of a step?"""
     inks = {name: ink for name, ink in OPERATORS.items() if name != LAUNCHES}

@@ -141,7 +141,6 @@ def serving_latency() -> Layers:
 @drawing(
     height=150,
     left=80,
-    right=24,
     top=20,
     running={"x": "from (s)", "y": "in the batch"},
     queued={"x": "from (s)", "y": "in the queue"},
