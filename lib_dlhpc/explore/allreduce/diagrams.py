@@ -88,15 +88,11 @@ def shared() -> kit.Diagram:
 
 def emulated() -> kit.Diagram:
     """Return ranks in network namespaces of one machine, each behind a slow link."""
-    nodes = {
-        f"rank {rank}": kit.Node(
-            0.13 + 0.247 * rank, 0.22, f"rank {rank}\nin its own namespace", wide=0.23, high=0.34
-        )
-        for rank in range(FEW)
-    }
-    nodes["bridge"] = kit.Node(0.5, 0.86, "Linux, one machine", kit.ORANGE, 0.5)
+    texts = (f"rank {rank}\nin its own namespace" for rank in range(FEW))
+    ranks = kit.across(texts, 0.22, wide=0.23, high=0.34)
+    bridge = {"bridge": kit.Node(0.5, 0.86, "Linux, one machine", kit.ORANGE, 0.5)}
     words = [kit.Shape(0, 0.68, 0.24, 0.3, f"each link: {SLOW}")]
-    return kit.linked(nodes, [(f"rank {rank}", "bridge") for rank in range(FEW)], words, both=True)
+    return kit.linked(ranks | bridge, [(rank, "bridge") for rank in ranks], words, both=True)
 
 
 def textbook() -> kit.Diagram:

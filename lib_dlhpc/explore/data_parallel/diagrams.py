@@ -1,5 +1,7 @@
 """Diagrams of the slides of module 02: buckets, the slowest rank, servers, sites, weak and strong scaling."""
 
+from itertools import product
+
 import numpy as np
 
 from lib_dlhpc.costs import buckets
@@ -54,32 +56,21 @@ def slowest() -> kit.Diagram:
 
 def servers() -> kit.Diagram:
     """Return workers that push gradients to servers and pull weights from them."""
-    many, count = 4, Race().servers
-    nodes = {
-        f"worker {k}": kit.Node(
-            0.13 + 0.247 * k, 0.82, f"worker {k}\nown images", wide=0.22, high=0.26
-        )
-        for k in range(many)
-    }
-    nodes |= {
+    count = Race().servers
+    workers = kit.across((f"worker {k}\nown images" for k in range(4)), 0.82, wide=0.22, high=0.26)
+    held = {
         f"server {k}": kit.Node(
             0.3 + 0.4 * k, 0.2, f"server {k}\n1/{count} of the weights", kit.ORANGE, 0.32, 0.26
         )
         for k in range(count)
     }
-    links = [(f"worker {k}", f"server {j}") for k in range(many) for j in range(count)]
-    return kit.linked(nodes, links, both=True)
+    return kit.linked(workers | held, list(product(workers, held)), both=True)
 
 
 def far() -> kit.Diagram:
     """Return workers that average their weights once in many local steps; not to scale: the wait is asked for."""
     count = sites.ALONE[2]
-    bars = list[kit.Bar]()
-    for begin in (0.0, 1.5):
-        bars += [
-            kit.Bar(begin, begin + 1, f"{count} local steps"),
-            kit.Bar(begin + 1, begin + 1.5, "?", kit.ORANGE),
-        ]
+    bars = kit.in_turn([(f"{count} local steps", 1.0, kit.BLUE), ("?", 0.5, kit.ORANGE)] * 2)
     rows = [kit.Lane(f"site {k}", bars) for k in (1, 2, sites.SITES)]
     return kit.lanes(rows, "time, not to scale; orange: exchange")
 

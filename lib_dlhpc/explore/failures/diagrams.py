@@ -13,7 +13,6 @@ TRAIN, SAVE, RESTART, LOST, COPY, CHECK = 4.0, 1.4, 1.9, 2.0, 0.25, 1.0  # not t
 
 def failed() -> kit.Diagram:
     """Return a run that saves its state, fails, and repeats what it has lost."""
-    bars, now = list[kit.Bar](), 0.0
     parts = (
         ("train", TRAIN, kit.BLUE),
         ("save", SAVE, kit.ORANGE),
@@ -23,36 +22,20 @@ def failed() -> kit.Diagram:
         ("train", TRAIN - LOST, kit.BLUE),
         ("save", SAVE, kit.ORANGE),
     )
-    for name, takes, fill in parts:
-        bars.append(kit.Bar(now, now + takes, name, fill))
-        now += takes
-    fails = TRAIN + SAVE + LOST
-    return kit.lanes(
-        [kit.Lane("all GPUs", bars)], "time, not to scale", (fails, "one GPU fails"), side=0.13
-    )
+    row, fails = kit.Lane("all GPUs", kit.in_turn(parts)), TRAIN + SAVE + LOST
+    return kit.lanes([row], "time, not to scale", (fails, "one GPU fails"), side=0.13)
 
 
 def stalls() -> kit.Diagram:
     """Return how long training stalls for a synchronous and for an asynchronous checkpoint."""
     write, step = 2 * SAVE, 1.6
+    train, written = ("train", step, kit.BLUE), ("write", write, kit.ORANGE)
+    copied = ("", COPY, kit.RED)
+    rest = ("train", step + write - COPY, kit.BLUE)
     rows = [
-        kit.Lane(
-            "synchronous",
-            [
-                kit.Bar(0, step, "train"),
-                kit.Bar(step, step + write, "write", kit.ORANGE),
-                kit.Bar(step + write, 2 * step + write, "train"),
-            ],
-        ),
-        kit.Lane(
-            "asynchronous",
-            [
-                kit.Bar(0, step, "train"),
-                kit.Bar(step, step + COPY, "", kit.RED),
-                kit.Bar(step + COPY, 2 * step + write, "train"),
-            ],
-        ),
-        kit.Lane("behind it", [kit.Bar(step + COPY, step + COPY + write, "write", kit.ORANGE)]),
+        kit.Lane("synchronous", kit.in_turn([train, written, train])),
+        kit.Lane("asynchronous", kit.in_turn([train, copied, rest])),
+        kit.Lane("behind it", kit.in_turn([written], begin=step + COPY)),
     ]
     return kit.lanes(
         rows,
@@ -84,7 +67,6 @@ def versions() -> kit.Diagram:
 
 def spoiled() -> kit.Diagram:
     """Return a run that saves a wrong state until a check finds it, and repeats what it has trained since the last."""
-    bars, now = list[kit.Bar](), 0.0
     parts = (
         ("check", CHECK, kit.VIOLET),
         ("right", CHECK, kit.BLUE),
@@ -92,11 +74,8 @@ def spoiled() -> kit.Diagram:
         ("check", CHECK, kit.VIOLET),
         ("repeat all of it", 2 * CHECK, kit.GREEN),
     )
-    for name, takes, fill in parts:
-        bars.append(kit.Bar(now, now + takes, name, fill))
-        now += takes
-    strikes, words = 2 * CHECK, "one GPU computes wrong"
-    return kit.lanes([kit.Lane("all GPUs", bars)], "time, not to scale", (strikes, words), side=0.1)
+    row, strikes = kit.Lane("all GPUs", kit.in_turn(parts)), (2 * CHECK, "one GPU computes wrong")
+    return kit.lanes([row], "time, not to scale", strikes, side=0.1)
 
 
 def written() -> kit.Diagram:

@@ -1,12 +1,14 @@
 """Diagrams of the slides of module 05: what each kind divides, GPT-3 on its nodes, sixteen devices, a rack."""
 
+from itertools import pairwise
+
 from lib_dlhpc.explore.blocks.bench import amount
 from lib_dlhpc.explore.hybrid_parallel import domain
 from lib_dlhpc.explore.hybrid_parallel import map as layouts
 from lib_dlhpc.explore.hybrid_parallel.deep import Deep
 from lib_dlhpc.explore.hybrid_parallel.runs import Setting as Split
 from lib_dlhpc.explore.hybrid_parallel.runs import experiment as run_of
-from lib_dlhpc.explore.slides.diagram import GREEN, ORANGE, Diagram, Node, Row, Shape, held, linked
+from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.explore.slides.parts import of_steps
 from lib_dlhpc.layout import Place, group, rank_at, sizes
 from lib_dlhpc.prediction import predict
@@ -20,16 +22,16 @@ KINDS = {
 }
 
 
-def slabs() -> Diagram:
+def slabs() -> kit.Diagram:
     """Return what each kind of parallelism divides, and what that costs."""
     rows = [
-        Row("divides", [divides for divides, _ in KINDS.values()]),
-        Row("costs", [costs for _, costs in KINDS.values()], ORANGE),
+        kit.Row("divides", [divides for divides, _ in KINDS.values()]),
+        kit.Row("costs", [costs for _, costs in KINDS.values()], kit.ORANGE),
     ]
-    return held(list(KINDS), rows)
+    return kit.held(list(KINDS), rows)
 
 
-def gpt3() -> Diagram:
+def gpt3() -> kit.Diagram:
     """Return the ranks of GPT-3 by stage and replica: each cell is a node, whose GPUs split layers."""
     run = layouts.experiment_of(layouts.Ways(), TENSOR, STAGES)
     size = sizes(run)
@@ -40,41 +42,40 @@ def gpt3() -> Diagram:
         for stage in shown:
             own = group(run, rank_at(run, Place(stage, replica, 0, 0)), "tensor")
             cells.append(f"ranks {own[0]} to {own[-1]}")
-        rows.append(Row(f"replica {replica}", [*cells[:2], "…", cells[2]]))
-    return held(
+        rows.append(kit.Row(f"replica {replica}", [*cells[:2], "…", cells[2]]))
+    return kit.held(
         ("stage 0", "stage 1", "…", f"stage {STAGES - 1}"), rows, "activations from stage to stage"
     )
 
 
-def apart() -> Diagram:
+def apart() -> kit.Diagram:
     """Return tensor ranks in one node, and the same ranks in nodes of their own."""
-    nodes, links = dict[str, Node](), list[tuple[str, str]]()
-    for k in range(4):
-        nodes[f"near {k}"] = Node(0.13 + 0.247 * k, 0.22, f"GPU {k}", wide=0.18, high=0.14)
-        nodes[f"far {k}"] = Node(0.13 + 0.247 * k, 0.62, f"GPU {k}\nNIC", ORANGE, 0.18, 0.23)
-        links.append((f"far {k}", "network"))
-        links += [(f"near {k - 1}", f"near {k}")] if k else []
-    nodes["network"] = Node(0.5, 0.93, "network", GREEN, 0.4, 0.13)
+    near = kit.across((f"GPU {k}" for k in range(4)), 0.22, wide=0.18, high=0.14)
+    far = kit.across((f"GPU {k}\nNIC" for k in range(4)), 0.62, kit.ORANGE, wide=0.18, high=0.23)
+    network = {"network": kit.Node(0.5, 0.93, "network", kit.GREEN, 0.4, 0.13)}
+    links = [*pairwise(near), *((gpu, "network") for gpu in far)]
     words = [
-        Shape(0, 0, 1, 0.1, f"{PER_NODE} tensor ranks in one node (four shown): NVLink"),
-        Shape(0, 0.4, 1, 0.1, "or each in a node of its own"),
+        kit.Shape(0, 0, 1, 0.1, f"{PER_NODE} tensor ranks in one node (four shown): NVLink"),
+        kit.Shape(0, 0.4, 1, 0.1, "or each in a node of its own"),
     ]
-    return linked(nodes, links, words, both=True)
+    return kit.linked(near | far | network, links, words, both=True)
 
 
-def sixteen() -> Diagram:
+def sixteen() -> kit.Diagram:
     """Return what a device of a replica holds in three layouts of sixteen."""
     shared = Deep().shared
     side = 4
     rows = [
-        Row("layers", (f"1/{shared}", "all", f"1/{side}")),
-        Row("rows of the image", ("all", f"1/{shared}", f"1/{side}"), GREEN),
-        Row("sends", ("activations to the next stage", "halos, in each layer", "both"), ORANGE),
+        kit.Row("layers", (f"1/{shared}", "all", f"1/{side}")),
+        kit.Row("rows of the image", ("all", f"1/{shared}", f"1/{side}"), kit.GREEN),
+        kit.Row(
+            "sends", ("activations to the next stage", "halos, in each layer", "both"), kit.ORANGE
+        ),
     ]
-    return held((f"{shared} stages", f"{shared} slabs", f"{side} × {side}"), rows)
+    return kit.held((f"{shared} stages", f"{shared} slabs", f"{side} × {side}"), rows)
 
 
-def domains() -> Diagram:
+def domains() -> kit.Diagram:
     """Return a group of ranks on nodes of eight, and in one rack, with the bandwidths of the links."""
     own = domain.Setting()
     node, rack = (domain.experiment(own, where).machine for where in (domain.NODES, domain.RACK))
@@ -82,22 +83,21 @@ def domains() -> Diagram:
         f"{amount('B/s')(link.bandwidth * link.efficiency)} per GPU"
         for link in (node.intra_node, node.inter_node, rack.intra_node)
     )
-    nodes, links = dict[str, Node](), list[tuple[str, str]]()
-    for k, name in enumerate(("node 0", "node 1", "…", f"node {own.ranks // PER_NODE - 1}")):
-        nodes[name] = Node(0.13 + 0.247 * k, 0.22, f"{name}\n8 GPUs", wide=0.2, high=0.24)
-        links.append((name, "network"))
-    nodes["network"] = Node(0.5, 0.5, f"NICs: {outside}", ORANGE, 0.9, 0.12)
-    nodes["rack"] = Node(
-        0.5, 0.87, f"{own.ranks} GPUs of a rack\nNVLink: {joined}", GREEN, 0.9, 0.25
+    names = ("node 0", "node 1", "…", f"node {own.ranks // PER_NODE - 1}")
+    nodes = kit.across((f"{name}\n8 GPUs" for name in names), 0.22, high=0.24)
+    links = [(each, "network") for each in nodes]
+    nodes["network"] = kit.Node(0.5, 0.5, f"NICs: {outside}", kit.ORANGE, 0.9, 0.12)
+    nodes["rack"] = kit.Node(
+        0.5, 0.87, f"{own.ranks} GPUs of a rack\nNVLink: {joined}", kit.GREEN, 0.9, 0.25
     )
     words = [
-        Shape(0, 0, 1, 0.09, f"nodes of 8: NVLink inside, {inside}"),
-        Shape(0, 0.64, 1, 0.09, "GB200 NVL72: one domain"),
+        kit.Shape(0, 0, 1, 0.09, f"nodes of 8: NVLink inside, {inside}"),
+        kit.Shape(0, 0.64, 1, 0.09, "GB200 NVL72: one domain"),
     ]
-    return linked(nodes, links, words, both=True)
+    return kit.linked(nodes, links, words, both=True)
 
 
-def eight() -> Diagram:
+def eight() -> kit.Diagram:
     """Return a step of a small GPT on one rank, and on eight as 2 × 2 × 2."""
     split = Split("words", 2, 2, 2, 4)
     steps = {"1 rank": split.alone, "8 ranks": split}

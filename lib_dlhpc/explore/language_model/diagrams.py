@@ -1,23 +1,10 @@
 """Diagrams of the slides of module 12: kinds of parallelism, a pipeline, a ring, experts, rollouts, 4 bits."""
 
+from itertools import product
+
 from lib_dlhpc.explore.language_model import experts, here, rollouts
 from lib_dlhpc.explore.language_model.layout import Setting, experiment
-from lib_dlhpc.explore.slides.diagram import (
-    GREEN,
-    ORANGE,
-    VIOLET,
-    Bar,
-    Diagram,
-    Lane,
-    Node,
-    Row,
-    Shape,
-    circle,
-    held,
-    lanes,
-    linked,
-    passes,
-)
+from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.explore.slides.parts import of_steps, stacked
 from lib_dlhpc.layers import expected_places
 from lib_dlhpc.layout import own_tokens, sizes, stride
@@ -39,7 +26,7 @@ SEQUENCES, TOKENS, GPUS = 1536, 8192, 256  # of a step of both
 PER_NODE, LENGTH, RANKS, STAGES, MICROBATCHES = 8, 131_072, 4, 4, 6
 
 
-def kinds() -> Diagram:
+def kinds() -> kit.Diagram:
     """Return what each of the four kinds divides, over how many ranks, and how far apart these are."""
     run, own = experiment(Setting()), Setting()
     size = sizes(run)
@@ -57,26 +44,28 @@ def kinds() -> Diagram:
         for kind in ("tensor", "pipeline", "data")
     }
     rows = [
-        Row("divides", list(KINDS.values())),
-        Row("Llama 3, 8,192 tokens", [f"{ranks[kind]}" for kind in KINDS], GREEN),
-        Row("its ranks are", [where.get(kind, "for long sequences") for kind in KINDS], ORANGE),
+        kit.Row("divides", list(KINDS.values())),
+        kit.Row("Llama 3, 8,192 tokens", [f"{ranks[kind]}" for kind in KINDS], kit.GREEN),
+        kit.Row(
+            "its ranks are", [where.get(kind, "for long sequences") for kind in KINDS], kit.ORANGE
+        ),
     ]
-    return held(list(KINDS), rows)
+    return kit.held(list(KINDS), rows)
 
 
 def _nodes(count: int) -> str:
     return f"{count} node{'s' * (count > 1)} apart"
 
 
-def idle() -> Diagram:
+def idle() -> kit.Diagram:
     """Return 1F1B on four stages: white is bubble."""
     spans = timetable(PIPELINES["1f1b"](STAGES, MICROBATCHES))
-    return lanes(
-        passes(spans), f"time; {MICROBATCHES} microbatches, blue: forward, green: backward"
+    return kit.lanes(
+        kit.passes(spans), f"time; {MICROBATCHES} microbatches, blue: forward, green: backward"
     )
 
 
-def ring() -> Diagram:
+def ring() -> kit.Diagram:
     """Return the tokens of four ranks that share a sequence, and where keys and values travel."""
     names = []
     for rank in range(RANKS):
@@ -85,29 +74,18 @@ def ring() -> Diagram:
         names.append(f"rank {rank}: {early[0] // part + 1} and {late[0] // part + 1}")
     links = [(names[rank], names[(rank + 1) % RANKS]) for rank in range(RANKS)]
     said = f"each has two of {2 * RANKS} parts; keys and values travel"
-    words = [Shape(0.36, 0.29, 0.28, 0.38, said)]
-    return linked(circle(names, across=0.72, wide=0.25), links, words)
+    words = [kit.Shape(0.36, 0.29, 0.28, 0.38, said)]
+    return kit.linked(kit.circle(names, across=0.72, wide=0.25), links, words)
 
 
-def travel() -> Diagram:
+def travel() -> kit.Diagram:
     """Return the all-to-all between ranks with tokens and ranks with experts."""
     many, each = experts.Setting().experts, 256 // experts.Setting().experts
-    nodes, shown = dict[str, Node](), (0, 1, 2, many - 1)
-    for k, rank in enumerate(shown):
-        nodes[f"t{k}"] = Node(
-            0.13 + 0.247 * k, 0.14, f"rank {rank}\nits tokens", wide=0.2, high=0.26
-        )
-        first = rank * each
-        nodes[f"e{k}"] = Node(
-            0.13 + 0.247 * k,
-            0.84,
-            f"rank {rank}: experts\n{first} to {first + each - 1}",
-            VIOLET,
-            0.235,
-            0.3,
-        )
-    links = [(f"t{a}", f"e{b}") for a in range(len(shown)) for b in range(len(shown))]
-    return linked(nodes, links, both=True)
+    shown = (0, 1, 2, many - 1)
+    own = [f"rank {rank}: experts\n{rank * each} to {(rank + 1) * each - 1}" for rank in shown]
+    tokens = kit.across((f"rank {rank}\nits tokens" for rank in shown), 0.14, high=0.26)
+    held_by = kit.across(own, 0.84, kit.VIOLET, wide=0.235, high=0.3)
+    return kit.linked(tokens | held_by, list(product(tokens, held_by)), both=True)
 
 
 def copies_sent() -> dict[str, float]:
@@ -128,22 +106,24 @@ def copies_sent() -> dict[str, float]:
     }
 
 
-def copied() -> Diagram:
+def copied() -> kit.Diagram:
     """Return the copies of a token as lengths."""
     own, sent = experts.Setting(), copies_sent()
     rows = [
-        Lane(f"{name}\n{many:.1f}", [Bar(0, many, "", fill)])
-        for (name, many), fill in zip(sent.items(), (ORANGE, VIOLET, GREEN), strict=True)
+        kit.Lane(f"{name}\n{many:.1f}", [kit.Bar(0, many, "", fill)])
+        for (name, many), fill in zip(
+            sent.items(), (kit.ORANGE, kit.VIOLET, kit.GREEN), strict=True
+        )
     ]
     words = "; ".join(f"{name}: {many:.1f} copies" for name, many in sent.items())
     axis = f"copies of a token, {own.experts} ranks in {own.experts // PER_NODE} nodes"
-    return lanes(rows, axis)._replace(words=f"{words}; {axis}")
+    return kit.lanes(rows, axis)._replace(words=f"{words}; {axis}")
 
 
-def bits() -> Diagram:
+def bits() -> kit.Diagram:
     """Return the bits of a value in three formats, with its share of a scale."""
     rows = {name: {"value": each, "scale": scale} for name, (each, scale) in BITS.items()}
-    return stacked(rows, {"value": GREEN, "scale": ORANGE}, "bit", "bits of a value")
+    return stacked(rows, {"value": kit.GREEN, "scale": kit.ORANGE}, "bit", "bits of a value")
 
 
 def four_bits() -> dict[str, dict[str, float]]:
@@ -163,35 +143,40 @@ def four_bits() -> dict[str, dict[str, float]]:
     }
 
 
-def gained() -> Diagram:
+def gained() -> kit.Diagram:
     """Return these steps as lengths."""
     axis = "time of a step of Llama 3.1 405B on 256 GB200"
-    return stacked(four_bits(), {"step": GREEN, "bf16, casts": ORANGE}, "s", axis, side=0.26)
+    return stacked(
+        four_bits(), {"step": kit.GREEN, "bf16, casts": kit.ORANGE}, "s", axis, side=0.26
+    )
 
 
-def iterations() -> Diagram:
+def iterations() -> kit.Diagram:
     """Return two iterations in turn on all GPUs, and one step behind on two pools."""
     one, late = rollouts.together(rollouts.Setting()), rollouts.behind(rollouts.Setting())
-    turns = list[Bar]()
-    for k in range(2):
-        begin = k * one.seconds
-        learn = begin + one.generation.seconds
-        turns += [
-            Bar(begin, learn, f"generate {k + 1}", GREEN),
-            Bar(learn, begin + one.seconds, f"train {k + 1}", ORANGE),
-        ]
-    made = [
-        Bar(k * late.seconds, (k + 1) * late.seconds, f"generate {k + 1}", GREEN) for k in range(2)
+    made = one.generation.seconds
+    turns = kit.in_turn(
+        part
+        for k in (1, 2)
+        for part in (
+            (f"generate {k}", made, kit.GREEN),
+            (f"train {k}", one.seconds - made, kit.ORANGE),
+        )
+    )
+    write = kit.in_turn((f"generate {k}", late.seconds, kit.GREEN) for k in (1, 2))
+    learn = [
+        kit.Bar(k * late.seconds, k * late.seconds + late.training, f"train {k}", kit.ORANGE)
+        for k in (1, 2)
     ]
-    learned = [
-        Bar(at * late.seconds, at * late.seconds + late.training, f"train {at}", ORANGE)
-        for at in (1, 2)
+    rows = [
+        kit.Lane("all 16 GPUs", turns),
+        kit.Lane("8 generate", write),
+        kit.Lane("8 train", learn),
     ]
-    rows = [Lane("all 16 GPUs", turns), Lane("8 generate", made), Lane("8 train", learned)]
-    return lanes(rows, "time; as predicted", side=0.2)
+    return kit.lanes(rows, "time; as predicted", side=0.2)
 
 
-def small_ring() -> Diagram:
+def small_ring() -> kit.Diagram:
     """Return a step of a small Llama on one rank, and on four that share each sequence in a ring."""
     own = here.Setting()
     steps = {"1 rank": own.alone, f"ring of {own.ranks}": own}

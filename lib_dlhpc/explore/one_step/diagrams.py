@@ -3,63 +3,51 @@
 from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.explore.one_step import here, kernels, passes
 from lib_dlhpc.explore.one_step.machines import example, precision_of
-from lib_dlhpc.explore.slides.diagram import (
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    Bar,
-    Diagram,
-    Lane,
-    Node,
-    Shape,
-    lanes,
-    linked,
-)
+from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.explore.slides.parts import stacked
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.units import format_plain as plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 
-def roof() -> Diagram:
+def roof() -> kit.Diagram:
     """Return the FLOP/s within reach of layers with more and more FLOP for each byte, below the peak."""
     device = example().device
     peak = float(peak_rate(device, precision_of(device)))
     bandwidth = float(device.memory_bandwidth)
     ridge = peak / bandwidth
     rows = [
-        Lane(
+        kit.Lane(
             f"{plain(at)} FLOP/B",
-            [Bar(0, min(peak, at * bandwidth), show(min(peak, at * bandwidth), "FLOP/s"))],
+            [kit.Bar(0, min(peak, at * bandwidth), show(min(peak, at * bandwidth), "FLOP/s"))],
         )
         for at in (ridge / 4, ridge / 2, ridge, 2 * ridge)
     ]
-    return lanes(rows, "FLOP/s within reach", (peak, f"peak: {show(peak, 'FLOP/s')}"))
+    return kit.lanes(rows, "FLOP/s within reach", (peak, f"peak: {show(peak, 'FLOP/s')}"))
 
 
-def machine() -> Diagram:
+def machine() -> kit.Diagram:
     """Return two cores with what was measured of them and of the message between them."""
     own = example()
     device, link = own.device, own.intra_node
     peak = show(float(peak_rate(device, precision_of(device))), "FLOP/s")
     core = f"peak {peak}"
     nodes = {
-        "core 0": Node(0.17, 0.25, f"core 0\n{core}", wide=0.34, high=0.28),
-        "core 1": Node(0.83, 0.25, f"core 1\n{core}", wide=0.34, high=0.28),
-        "memory": Node(0.5, 0.85, "memory", ORANGE, 0.3),
+        "core 0": kit.Node(0.17, 0.25, f"core 0\n{core}", wide=0.34, high=0.28),
+        "core 1": kit.Node(0.83, 0.25, f"core 1\n{core}", wide=0.34, high=0.28),
+        "memory": kit.Node(0.5, 0.85, "memory", kit.ORANGE, 0.3),
     }
     words = [
-        Shape(0.35, 0.02, 0.3, 0.2, f"latency {show(float(link.latency), 's')}"),
-        Shape(0.35, 0.27, 0.3, 0.2, f"then {show(float(link.bandwidth), 'B/s')}"),
-        Shape(0.36, 0.5, 0.28, 0.22, f"{show(float(device.memory_bandwidth), 'B/s')} a core"),
+        kit.Shape(0.35, 0.02, 0.3, 0.2, f"latency {show(float(link.latency), 's')}"),
+        kit.Shape(0.35, 0.27, 0.3, 0.2, f"then {show(float(link.bandwidth), 'B/s')}"),
+        kit.Shape(0.36, 0.5, 0.28, 0.22, f"{show(float(device.memory_bandwidth), 'B/s')} a core"),
     ]
-    return linked(
+    return kit.linked(
         nodes, [("core 0", "core 1"), ("core 0", "memory"), ("core 1", "memory")], words, both=True
     )
 
 
-def launches() -> Diagram:
+def launches() -> kit.Diagram:
     """Return what launches, arithmetic with memory, and the allreduce take of a step on the catalog's laptop."""
     own = here.experiment(here.Setting())
     step, free = predict(own), predict(own.set({"machine.device.launch": 0.0}))
@@ -69,15 +57,15 @@ def launches() -> Diagram:
         "arithmetic, memory": float(step.compute) - launched,
         "allreduce": float(step.exposed_communication),
     }
-    inks = {"launches": GRAY, "arithmetic, memory": BLUE, "allreduce": ORANGE}
+    inks = {"launches": kit.GRAY, "arithmetic, memory": kit.BLUE, "allreduce": kit.ORANGE}
     return stacked({"a step": parts}, inks, "s", "time")
 
 
-def fusion() -> Diagram:
+def fusion() -> kit.Diagram:
     """Return the bytes of GPT-2's norms and elementwise layers, one kernel each, and fused with their neighbors."""
     setting = kernels.Setting(attention="on")
     light = ("normalization", "elementwise")
-    inks = dict(zip(light, (ORANGE, GREEN), strict=True))
+    inks = dict(zip(light, (kit.ORANGE, kit.GREEN), strict=True))
     rows = {
         words: {name: kernels.operators(own)[name].moved for name in light}
         for words, own in (
@@ -88,12 +76,12 @@ def fusion() -> Diagram:
     return stacked(rows, inks, "B", "bytes to and from memory")
 
 
-def blocks() -> Diagram:
+def blocks() -> kit.Diagram:
     """Return the bytes that eight passes move through memory, over the whole array and block by block."""
     own = passes.Setting()
     through = {"whole array": 2.0 * own.passes * own.array, "block by block": 2.0 * own.array}
-    rows = [Lane(name, [Bar(0, size, show(size, "B"))]) for name, size in through.items()]
-    return lanes(rows, "bytes through memory")
+    rows = [kit.Lane(name, [kit.Bar(0, size, show(size, "B"))]) for name, size in through.items()]
+    return kit.lanes(rows, "bytes through memory")
 
 
 DIAGRAMS = {

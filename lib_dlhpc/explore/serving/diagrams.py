@@ -16,17 +16,12 @@ TOKENS, CACHES, EIGHT, PRINTED = 6, 3, 8, "not to scale"
 
 def two_phases() -> kit.Diagram:
     """Return the passes of a prompt and of the first tokens of its answer."""
-    steps = [kit.Bar(3 + k, 4 + k, f"{k + 2}.", kit.GREEN) for k in range(TOKENS)]
+    steps = [(f"{k + 2}.", 1.0, kit.GREEN) for k in range(TOKENS)]
+    reads = [("weights", 3.0, kit.ORANGE), *[("all", 1.0, kit.ORANGE)] * TOKENS]
     rows = [
         kit.Lane("prefill", [kit.Bar(0, 3, f"{Phases().prompt:,} tokens")]),
-        kit.Lane("decode", steps),
-        kit.Lane(
-            "reads",
-            [
-                kit.Bar(0, 3, "weights", kit.ORANGE),
-                *(kit.Bar(3 + k, 4 + k, "all", kit.ORANGE) for k in range(TOKENS)),
-            ],
-        ),
+        kit.Lane("decode", kit.in_turn(steps, begin=3.0)),
+        kit.Lane("reads", kit.in_turn(reads)),
     ]
     return kit.lanes(rows, f"time, {PRINTED}; decode: one token per pass", side=0.14)
 
@@ -37,24 +32,14 @@ def filled() -> kit.Diagram:
     own = fit(setting, heads_of(setting))
     weights = own.memory["weights"]
     rest = own.memory["activations"] + own.memory["driver and workspace"]
-    begin = weights + rest
-    caches = [
-        kit.Bar(begin + k * own.sequence, begin + (k + 1) * own.sequence, "", kit.GREEN)
-        for k in range(CACHES)
+    parts = [
+        (f"weights {show(weights, 'B')}", weights, kit.ORANGE),
+        ("", rest, kit.GRAY),
+        *[("", own.sequence, kit.GREEN)] * CACHES,
     ]
-    bars = [
-        kit.Bar(0, weights, f"weights {show(weights, 'B')}", kit.ORANGE),
-        kit.Bar(weights, begin, "", kit.GRAY),
-        *caches,
-    ]
-    total = float(own.prices.device.memory)
-    cache = f"cache of a sequence: {show(own.sequence, 'B')}"
-    return kit.lanes(
-        [kit.Lane("memory", bars)],
-        f"green: {cache}",
-        (total, f"full: {show(total, 'B')}"),
-        side=0.14,
-    )
+    row, total = kit.Lane("memory", kit.in_turn(parts)), float(own.prices.device.memory)
+    key = f"green: cache of a sequence: {show(own.sequence, 'B')}"
+    return kit.lanes([row], key, (total, f"full: {show(total, 'B')}"), side=0.14)
 
 
 def batched() -> kit.Diagram:
@@ -134,19 +119,11 @@ def ahead() -> kit.Diagram:
     setting = drafts.Setting()
     draft, verify = (float(each.total) for each in drafts.step(setting))
     each, plain = draft / setting.drafts, float(drafts.plain(1).total)
+    large = (f"verify {setting.drafts}, add 1", verify, kit.GREEN)
     rows = [
-        kit.Lane(
-            "draft model",
-            [kit.Bar(k * each, (k + 1) * each, "", kit.VIOLET) for k in range(setting.drafts)],
-        ),
-        kit.Lane(
-            "large model",
-            [kit.Bar(draft, draft + verify, f"verify {setting.drafts}, add 1", kit.GREEN)],
-        ),
-        kit.Lane(
-            "without drafts",
-            [kit.Bar(k * plain, (k + 1) * plain, "1 token", kit.BLUE) for k in range(2)],
-        ),
+        kit.Lane("draft model", kit.in_turn([("", each, kit.VIOLET)] * setting.drafts)),
+        kit.Lane("large model", kit.in_turn([large], begin=draft)),
+        kit.Lane("without drafts", kit.in_turn([("1 token", plain, kit.BLUE)] * 2)),
     ]
     return kit.lanes(rows, f"time; {setting.drafts} drafts for one sequence", side=0.24)
 

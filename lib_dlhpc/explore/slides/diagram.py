@@ -8,7 +8,7 @@ A module has its own in diagrams.py, as DIAGRAMS: from the heading of a section,
 computes the diagram. What is in it comes from the library: layouts, schedules, ledgers, simulations.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import cos, log, pi, sin
 from typing import NamedTuple
 
@@ -225,6 +225,22 @@ def passes(spans: Sequence[Span], prefix: str = "stage", numbered: bool = True) 
         )
         for rank in range(ranks)
     ]
+
+
+def in_turn(parts: Iterable[tuple[str, float, str]], begin: float = 0.0) -> list[Bar]:
+    """Return bars that lie end to end. parts: the text, length and fill of each."""
+    bars = list[Bar]()
+    for text, length, fill in parts:
+        bars.append(Bar(begin, begin + length, text, fill))
+        begin += length
+    return bars
+
+
+def across(
+    texts: Iterable[str], y: float, fill: str = BLUE, wide: float = 0.2, high: float = 0.16
+) -> dict[str, Node]:
+    """Return four boxes beside each other, by their texts."""
+    return {text: Node(0.13 + 0.247 * k, y, text, fill, wide, high) for k, text in enumerate(texts)}
 
 
 def scatter(
