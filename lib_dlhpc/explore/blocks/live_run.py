@@ -25,6 +25,7 @@ from lib_dlhpc.launch.jobs import ENDS, BatchJob
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.store import load
@@ -85,7 +86,7 @@ class Train:
     def __call__(self, experiment: Experiment, words: str = "") -> tuple[dict[str, Any], Timeline]:
         """Train, and say the words meanwhile, or how many ranks are at work."""
         panel, ranks = self.panel, experiment.devices
-        at_work = words or f"{ranks_in_words(ranks)} at work ..."
+        at_work = words or f"{count(ranks, 'rank')} at work ..."
         panel.say(at_work)
         job = self.begin(experiment, ranks)
         kept = Folder("run", job.folder)  # no longer than this page's kernel
@@ -160,8 +161,3 @@ def predicted_cells(experiment: Experiment, rate: float, measured: float) -> lis
     """Return the samples/s that the rate of one rank predicts, and the error, for a table of runs."""
     found = float(predict(with_rate(experiment, rate)).throughput)
     return [show(found, "samples/s"), f"{found / measured - 1:+z.0%}"]
-
-
-def ranks_in_words(count: int) -> str:
-    """Return "1 rank", "2 ranks" ..."""
-    return f"{count} rank{'s' if count > 1 else ''}"

@@ -13,6 +13,7 @@ from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.explore.slides.parts import of_steps, stacked
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import price, schedule
+from lib_dlhpc.spec.units import count
 
 SIZE, ELEMENT, RATE = (
     25e6,
@@ -78,10 +79,10 @@ def far() -> kit.Diagram:
 def alone() -> kit.Diagram:
     """Return the mean time of a step by the number of local steps."""
     link, rows = sites.LINKS[1], {}
-    for count in sites.ALONE[1:]:
-        step = sites.apart(count, link)
+    for steps in sites.ALONE[1:]:
+        step = sites.apart(steps, link)
         waits = float(step.exposed["data"])
-        name = f"{count} local steps"
+        name = f"{steps} local steps"
         rows[name] = {"computes": float(step.step_time) - waits, "waits": waits}
     inks = {"computes": kit.BLUE, "waits": kit.ORANGE}
     return stacked(rows, inks, "s", f"mean time of a step, {link} between sites")
@@ -111,7 +112,7 @@ def rounds() -> kit.Diagram:
             "latency": sum(float(cost.latency) for cost in costs),
             "bytes": sum(float(cost.bandwidth) for cost in costs),
         }
-        rows[f"{len(sizes)} bucket{'s' * (len(sizes) > 1)}"] = parts
+        rows[count(len(sizes), "bucket")] = parts
     inks = {"latency": kit.ORANGE, "bytes": kit.GREEN}
     return stacked(rows, inks, "s", "ring of 4 ranks, 10 µs, 5 GB/s")
 
@@ -119,8 +120,7 @@ def rounds() -> kit.Diagram:
 def four() -> kit.Diagram:
     """Return a step of one rank, and of four that split its batch."""
     steps = {
-        f"{count} rank{'s' * (count > 1)}": predict(live.experiment(live.Setting(count)))
-        for count in (1, FOUR)
+        count(ranks, "rank"): predict(live.experiment(live.Setting(ranks))) for ranks in (1, FOUR)
     }
     return of_steps(steps)
 

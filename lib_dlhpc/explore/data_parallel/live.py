@@ -11,12 +11,13 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks import live_run
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, amount
-from lib_dlhpc.explore.blocks.live_run import Came, Train, on_ranks, ranks_in_words
+from lib_dlhpc.explore.blocks.live_run import Came, Train, on_ranks
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.data_parallel.buckets import WHEN
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
 
@@ -61,7 +62,7 @@ def train_here(setting: Setting, train: Train) -> Came:
     rates: Rates = train.known
     rates[setting] = outcome["samples"] / outcome["seconds"]
     said = (
-        f"<b>{show(rates[setting], 'samples/s')}</b> on {ranks_in_words(setting.ranks)}; test accuracy"
+        f"<b>{show(rates[setting], 'samples/s')}</b> on {count(setting.ranks, 'rank')}; test accuracy"
         f" {outcome['accuracy']:.1%} after {EPOCHS} epochs, as on any other number of ranks."
     )
     result = result_html(setting, outcome["terms"], rates)

@@ -5,7 +5,7 @@ from math import ceil
 from typing import Annotated, NamedTuple
 
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
-from lib_dlhpc.explore.blocks.live_run import Came, Train, on_ranks, one_step, ranks_in_words
+from lib_dlhpc.explore.blocks.live_run import Came, Train, on_ranks, one_step
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.launch.energy import counters, run_energy
@@ -61,7 +61,7 @@ def asked_words(setting: Setting) -> str:
     times = " and ".join(show(float(predict(plan).time_to_train), "s") for plan in plans)
     return (
         f"To {TARGET:.0%} of the test samples the law expects for {'; '.join(said)}. They will train {takes},"
-        f" from seed {setting.seed}: {times} on the catalog's laptop, {ranks_in_words(setting.ranks)}."
+        f" from seed {setting.seed}: {times} on the catalog's laptop, {count(setting.ranks, 'rank')}."
     )
 
 

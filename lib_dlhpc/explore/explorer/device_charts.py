@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, spread_labels
-from lib_dlhpc.spec.units import format_energy, format_plain, format_quantity
+from lib_dlhpc.spec.units import count, format_energy, format_plain, format_quantity
 
 HIDDEN, EXPOSED = "all hidden (bound)", "nothing hidden (bound)"
 LINES = {  # color and dash
@@ -91,7 +91,7 @@ def totals_state(
         ends.append({"devices": x[-1], "place": relative[-1], "words": words})
     shown = {"curves": columns(curves), "ends": columns(ends)}
     shown["ends"]["place"] = spread_labels(shown["ends"]["place"], shown["curves"]["relative"])
-    words = f"{now:,.0f} device{'s' * (now != 1)}"
+    words = count(now, "device")
     data: Data = {**shown, "now": {"devices": [now], "words": [words]}}
     return data, f"On {words}: {', '.join(spoken)}."
 

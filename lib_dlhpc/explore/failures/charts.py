@@ -5,6 +5,7 @@ from typing import Any
 
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.results.palette import BUBBLE, CHECKPOINT, FORWARD, IDLE, SERIES
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 # Height or hatching distinguish them without color.
@@ -42,8 +43,7 @@ def phases_state(
             for kind in looks
         }
         parts = [f"{kind} {show(seconds, 's')}" for kind, seconds in sums.items() if seconds > 0]
-        plural = "s" * (len(failed) != 1)
-        done.append(f"{run}: {', '.join(parts)}; {len(failed)} failure{plural}")
+        done.append(f"{run}: {', '.join(parts)}; {count(len(failed), 'failure')}")
     tick = next((step for step in TICKS if span <= 7 * step), 7 * TICKS[-1])  # about six of them
     data: Data = {
         "bars": columns(bars),

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from lib_dlhpc.costs import Saving
-from lib_dlhpc.explore.blocks.live_run import ranks_in_words
 from lib_dlhpc.explore.blocks.panel import Panel, at_click
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.workbench import verdict_html
@@ -13,6 +12,7 @@ from lib_dlhpc.explore.failures.charts import phases_state
 from lib_dlhpc.explore.failures.machine import Alone, Setting, Survived
 from lib_dlhpc.prediction.intervals import expected_cycle, young
 from lib_dlhpc.simulation import FailureRuns, Phase, simulate_runs
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 # A laptop's undisturbed run, rounded: what the question before the first click is about.
@@ -77,7 +77,7 @@ def asked_words(setting: Setting) -> str:
     own = machine.experiment(setting)
     steps = -(-own.dataset.samples * 8 // 10 // int(own.global_batch)) * int(own.run.epochs)
     return (
-        f"Some {round(steps, -2)} steps of a small network on digits, on {ranks_in_words(setting.ranks)}; a snapshot"
+        f"Some {round(steps, -2)} steps of a small network on digits, on {count(setting.ranks, 'rank')}; a snapshot"
         f" every {setting.every} steps. Ranks are killed with kill -9, {setting.often:g} times in the time of the"
         f" undisturbed run on average, at most {machine.MOST} times; mpiexec then ends the others, and the run is"
         " started again from its newest snapshot."
@@ -174,11 +174,11 @@ def legs_of(own: Survived) -> list[Phase]:
 def outcome_words(outcome: Outcome) -> str:
     """Say how it ended: failures, time, and whether the weights are the same."""
     own, alone, parts = outcome.own, outcome.alone, outcome.measured
-    count, same = len(own.failures), own.weights == alone.weights
+    same = own.weights == alone.weights
     bits = f"{'bitwise identical to' if same else 'not'} those of the undisturbed run"
-    sign, plural = "✓" if same else "✗", "s" * (count != 1)
+    sign = "✓" if same else "✗"
     return (
-        f"<b>{sign} After {count} failure{plural} it is done, and its weights are {bits}.</b>"
+        f"<b>{sign} After {count(len(own.failures), 'failure')} it is done, and its weights are {bits}.</b>"
         f" It took {show(own.wall, 's')}, undisturbed {show(total_of(alone), 's')}. Lost:"
         f" {show(parts['restart'], 's')} to restarts, {show(parts['repeated work'], 's')} to"
         f" {sum(own.again)} repeated steps. Accuracy {alone.accuracy:.1%}."

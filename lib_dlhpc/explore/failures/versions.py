@@ -13,6 +13,7 @@ from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html
 from lib_dlhpc.explore.failures.network import WIDTHS, Learner, Setting, Trunk
 from lib_dlhpc.explore.failures.tree import VersionTree, tree_rows
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.storage.snapshots import SnapshotStore, Version
 
@@ -115,10 +116,10 @@ def asked_words(trunk: Trunk, chosen: int, setting: Setting) -> str:
     """Say what a click would do."""
     start = trunk.store.version(chosen)
     on = f"on {start.branch}" if trunk.ends_at(start) else "on a new branch"
-    plural = "s" * (setting.epochs != 1)
     return (
         f"A perceptron of {', '.join(map(str, WIDTHS))}, fp32, on digits. A click continues from version"
-        f" {start.number} ({start.short}) {on}: {setting.epochs} epoch{plural}, {setting.what}, rate {setting.rate:g}."
+        f" {start.number} ({start.short}) {on}: {count(setting.epochs, 'epoch')}, {setting.what},"
+        f" rate {setting.rate:g}."
     )
 
 

@@ -6,7 +6,7 @@ layouts.
 
 from lib_dlhpc.explore.blocks import live_run
 from lib_dlhpc.explore.blocks.bench import View
-from lib_dlhpc.explore.blocks.live_run import Came, Ran, Train, on_ranks, one_step, ranks_in_words
+from lib_dlhpc.explore.blocks.live_run import Came, Ran, Train, on_ranks, one_step
 from lib_dlhpc.explore.blocks.panels import problem_html, table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
@@ -55,7 +55,7 @@ def times_as_fast(setting: Setting) -> float:
 
 def asked_view(setting: Setting, there: int) -> View:
     """Say what a click would train, and whether every rank has a core, as the prediction assumes."""
-    ranks, words = ranks_in_words(setting.ranks), asked_words(setting)
+    ranks, words = count(setting.ranks, "rank"), asked_words(setting)
     if problem := problem_of(setting):
         return View(words, problem)
     if setting.ranks <= there:
@@ -77,7 +77,7 @@ def equal_html(setting: Setting, ran: Ran, alone: Ran) -> str:
     if off > SAME:
         return problem_html(f"✕ {mine} is not {its}: difference {off:.1e}.")
     return verdict_html(
-        f"✓ <b>Test loss {mine}</b> on {ranks_in_words(setting.ranks)}, {its} on one: the largest relative difference"
+        f"✓ <b>Test loss {mine}</b> on {count(setting.ranks, 'rank')}, {its} on one: the largest relative difference"
         f" of the losses is {off:.1e}. It is the same run, split; another order of summation changes the last digit."
     )
 
@@ -124,6 +124,6 @@ def why(setting: Setting, there: int, compute: float) -> str:
         return f"{SMALL}."
     least = show(compute * setting.ranks / there, "s")
     return (
-        f"{ranks_in_words(setting.ranks)} share {count(there, 'core')}: their computation takes {least} per step there,"
+        f"{count(setting.ranks, 'rank')} share {count(there, 'core')}: their computation takes {least} per step there,"
         f" and a collective waits for ranks without a core. {SMALL}."
     )

@@ -8,7 +8,6 @@ from typing import Annotated, Any, NamedTuple
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
-from lib_dlhpc.explore.blocks.live_run import ranks_in_words
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count
 
@@ -99,6 +98,6 @@ def asked_words(setting: Setting) -> str:
         count(setting.inside, network.part),
     )
     return (
-        f"<b>{' × '.join(parts)} = {ranks_in_words(setting.ranks)}</b>; {network.batch} samples per step,"
+        f"<b>{' × '.join(parts)} = {count(setting.ranks, 'rank')}</b>; {network.batch} samples per step,"
         f" {many} microbatch{'es' * (many > 1)} per replica; float64."
     )

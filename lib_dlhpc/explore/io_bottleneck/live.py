@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from lib_dlhpc.explore.blocks.live_run import ranks_in_words
 from lib_dlhpc.explore.blocks.panel import Panel, at_click
 from lib_dlhpc.explore.blocks.runner import Cancelled
 from lib_dlhpc.explore.io_bottleneck.charts import measured_state
@@ -26,6 +25,7 @@ from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.launch.mpi import command, environment
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.spec.host import cores
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 MODULE = "lib_dlhpc.explore.io_bottleneck.here"
@@ -44,7 +44,7 @@ def run(setting: Setting, stop: threading.Event, tell: Callable[[str], None]) ->
         words = command(setting.ranks, "-m", MODULE, str(folder), "read")
         tell(f"Writing {FILES:,} files, packing them, measuring what a file takes ...")
         _through(words[3:-1], folder, stop, 1)  # without mpiexec -n RANKS, and without "read"
-        tell(f"{ranks_in_words(setting.ranks)} read them: as files, and out of the store ...")
+        tell(f"{count(setting.ranks, 'rank')} read them: as files, and out of the store ...")
         _through(words, folder, stop, setting.ranks)
         reports = (json.loads((folder / f"{n}.json").read_text("utf-8")) for n in ("tier", "read"))
         return Read(*reports)
@@ -83,7 +83,7 @@ def asked_words(setting: Setting) -> str:
     many = " More ranks than cores: they share them." if setting.ranks > cores() else ""
     return (
         f"{FILES:,} files of {setting.size >> 10} KiB, {show(FILES * setting.size, 'B')}, by"
-        f" {ranks_in_words(setting.ranks)}, once as they are and twice out of a store, of which {elsewhere:.0%} is on"
+        f" {count(setting.ranks, 'rank')}, once as they are and twice out of a store, of which {elsewhere:.0%} is on"
         f" other ranks.{many}"
     )
 

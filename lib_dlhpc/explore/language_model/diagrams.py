@@ -12,6 +12,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.published import row_of, value_of
 from lib_dlhpc.prediction.validate import experiment_of
 from lib_dlhpc.schedules import PIPELINES, timetable
+from lib_dlhpc.spec.units import count
 
 KINDS = {
     "tensor": "each layer",
@@ -40,7 +41,7 @@ def kinds() -> kit.Diagram:
     where = {
         kind: "one node"
         if apart.get(kind, 0) * ranks[kind] <= PER_NODE
-        else _nodes(apart[kind] // PER_NODE)
+        else f"{count(apart[kind] // PER_NODE, 'node')} apart"
         for kind in ("tensor", "pipeline", "data")
     }
     rows = [
@@ -51,10 +52,6 @@ def kinds() -> kit.Diagram:
         ),
     ]
     return kit.held(list(KINDS), rows)
-
-
-def _nodes(count: int) -> str:
-    return f"{count} node{'s' * (count > 1)} apart"
 
 
 def idle() -> kit.Diagram:

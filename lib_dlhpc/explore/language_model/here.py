@@ -8,11 +8,12 @@ from typing import Annotated, Any, NamedTuple
 
 from lib_dlhpc.explore.blocks import live_run
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
-from lib_dlhpc.explore.blocks.live_run import Came, Ran, Train, on_ranks, one_step, ranks_in_words
+from lib_dlhpc.explore.blocks.live_run import Came, Ran, Train, on_ranks, one_step
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 LAYOUTS: dict[str, dict[str, Any]] = {  # {}: a count of ranks
@@ -53,7 +54,7 @@ class Setting(NamedTuple):
 def asked_words(setting: Setting) -> str:
     """Say what a click would train."""
     return (
-        f"{ranks_in_words(setting.ranks)} divide {setting.layout}: {setting.batch} sequences of 16 words a step,"
+        f"{count(setting.ranks, 'rank')} divide {setting.layout}: {setting.batch} sequences of 16 words a step,"
         f" {2 * SAMPLES // setting.batch} steps. On the catalog's laptop {times_as_fast(setting):.2g} times as fast as"
         " one rank."
     )

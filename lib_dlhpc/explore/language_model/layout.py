@@ -11,6 +11,7 @@ from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.published import published
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 GPUS, SEQUENCES, LAYERS = 16_384, 2_048, 128  # embedding and output count as a layer each
@@ -116,7 +117,7 @@ def layout_words(setting: Setting) -> str:
     replicas, each = GPUS // setting.replica, setting.replica * SEQUENCES // GPUS
     return (
         f"<b>{float(own.model_rate) / 1e12:.0f} TFLOP/s per GPU, MFU {float(own.utilization):.1%}.</b>"
-        f" {replicas:,} replicas of {setting.replica} GPUs, {each} sequence{'s' * (each > 1)} each. A step takes"
+        f" {replicas:,} replicas of {setting.replica} GPUs, {count(each, 'sequence')} each. A step takes"
         f" {show(float(own.step_time), 's')}, all 15.6 T tokens {float(own.time_to_train) / DAY:.0f} days."
     )
 

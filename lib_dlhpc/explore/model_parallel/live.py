@@ -9,12 +9,13 @@ from typing import Annotated, NamedTuple
 
 from lib_dlhpc.explore.blocks import live_run
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
-from lib_dlhpc.explore.blocks.live_run import Came, Ran, Train, on_ranks, one_step, ranks_in_words
+from lib_dlhpc.explore.blocks.live_run import Came, Ran, Train, on_ranks, one_step
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 WAYS = {
@@ -103,7 +104,7 @@ def quickest(setting: Setting) -> str:
 
 def came_out(setting: Setting, ran: Ran, runs: Runs) -> str:
     """Say how fast the run was, and how far its loss is from that of one rank."""
-    rate = f"<b>{show(ran.rate, 'samples/s')}</b> on {ranks_in_words(setting.ranks)}; loss {ran.loss:.12f}"
+    rate = f"<b>{show(ran.rate, 'samples/s')}</b> on {count(setting.ranks, 'rank')}; loss {ran.loss:.12f}"
     alone = runs.get(ALONE)
     if alone is None or setting.ranks == 1:
         return f"{rate}."

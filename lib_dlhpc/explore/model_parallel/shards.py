@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 SPLITS = {"paired": "column, then row", "column": "columns twice", "row": "rows twice"}
@@ -74,7 +75,7 @@ def shards_state(split: str, gpus: int, rows: int, width: int) -> State:
     held = ", ".join(f"{name} {HELD[axis]}" for name, axis in zip(sizes, axes, strict=True))
     said = "; ".join(f"{row['said']} between {row['before']} and {row['after']}" for row in sent)
     return data, (
-        f"Split {SPLITS[split]} over {gpus} GPU{'s' * (gpus > 1)}: {held}."
+        f"Split {SPLITS[split]} over {count(gpus, 'GPU')}: {held}."
         f" {f'Messages: {said}' if said else 'No messages'}."
     )
 

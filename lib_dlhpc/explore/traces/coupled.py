@@ -23,6 +23,7 @@ from lib_dlhpc.prediction.coupled import (
     predict_coupled,
 )
 from lib_dlhpc.simulation import simulate_coupled
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.spec.workflow import Costs, Workflow, read_workflow
 from lib_dlhpc.timeline.coupled import mean_terms
@@ -44,7 +45,7 @@ def batches_words(batches: int) -> str:
 
 
 SAMPLE = "How far the simulation goes for one"
-Sampling = partial(Slider, "A sample", SAMPLE, shown=lambda n: f"{n} step{'s' * (n > 1)}")
+Sampling = partial(Slider, "A sample", SAMPLE, shown=lambda n: count(n, "step"))
 Depth = partial(Slider, "Buffer", "Between the two", shown=batches_words)
 VARIES = "Standard deviation of a rank's time for a batch"
 

@@ -10,7 +10,6 @@ from html import escape
 from typing import Annotated, Any, NamedTuple
 
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
-from lib_dlhpc.explore.blocks.live_run import ranks_in_words
 from lib_dlhpc.explore.blocks.panel import Panel, at_click
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.traces.charts import coupled_state
@@ -29,6 +28,7 @@ from lib_dlhpc.explore.traces.live import ways_html
 from lib_dlhpc.explore.traces.process import scratch, through
 from lib_dlhpc.prediction.coupled import predict_coupled
 from lib_dlhpc.spec.host import cores
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.spec.workflow import Workflow, dumps
 
@@ -71,7 +71,7 @@ def asked_words(setting: Setting) -> str:
     return (
         f"{BATCHES} batches of {BATCH} samples, one each {setting.sampling} steps of the simulation; up to"
         f" {batches_words(setting.depth)} in between. First {first}; then, if another placement"
-        f" is predicted to be faster, that one. {ranks_in_words(setting.ranks)}.{many}"
+        f" is predicted to be faster, that one. {count(setting.ranks, 'rank')}.{many}"
     )
 
 
@@ -82,7 +82,7 @@ def couple_here(
     panel: Panel, setting: Setting, coupled: Callable[[Setting, threading.Event], Outcome] = run
 ) -> None:
     """Look for whether the placement that is predicted to be the best has fewer waits here, and is faster."""
-    panel.say(f"Costs are measured, then {ranks_in_words(setting.ranks)} couple ...")
+    panel.say(f"Costs are measured, then {count(setting.ranks, 'rank')} couple ...")
     outcome = coupled(setting, panel.stop)
     panel.show(coupled_state(bars_of(outcome)), result_html(outcome))
     panel.say(outcome_words(outcome))
