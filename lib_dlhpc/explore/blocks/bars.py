@@ -1,9 +1,9 @@
-"""Bars whose parts lie end to end, as columns; drawing.stacked_bars and words_inside draw them."""
+"""Bars whose parts lie end to end, and bars predicted beside bars measured, as columns; drawing.py draws them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from lib_dlhpc.explore.blocks.charts import Data, columns, stacked
+from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity
 
@@ -29,6 +29,20 @@ def stacks(
         said = words.get(row) or format_quantity(wholes[row], unit)
         sums.append({"row": row, "order": order, "stop": wholes[row], "words": said})
     return {"parts": columns(parts), "sums": columns(sums)}
+
+
+def beside_measured(
+    pairs: Mapping[str, tuple[float, float]], value: str, said: Callable[[float], str]
+) -> State:
+    """Return the columns "bars" of amounts predicted and measured, by name. value: what their column is called."""
+    rows: list[dict[str, Any]] = [
+        {"label": f"{name}, {what}", "what": what, value: amount, "words": said(amount)}
+        for name, pair in pairs.items()
+        for what, amount in zip(("predicted", "measured"), pair, strict=True)
+    ]
+    rows = [{**row, "order": order} for order, row in enumerate(rows)]
+    words = "; ".join(f"{row['label']} {row['words']}" for row in rows)
+    return {"bars": columns(rows)}, f"{words}."
 
 
 def bar(

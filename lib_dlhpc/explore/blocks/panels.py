@@ -22,12 +22,8 @@ def notice_html(words: str) -> str:
     return f'<div class="dlhpc-walls notice" role="status"><p>{escape(words)}</p></div>'
 
 
-def explanations_html(explanations: Iterable[Explanation]) -> str:
-    """Return each number as a fold that opens to formula, inputs with sources, and assumptions."""
-    return "".join(_explanation(item) for item in explanations)
-
-
-def _explanation(item: Explanation) -> str:
+def explanation_html(item: Explanation) -> str:
+    """Return a number as a fold that opens to formula, inputs with sources, and assumptions."""
     rows = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td><td>{escape(source)}</td></tr>"
         for name, value, source in item.inputs

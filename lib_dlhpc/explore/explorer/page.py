@@ -11,7 +11,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.address import Address, decode, encode
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.experiment_file import ExperimentFile
-from lib_dlhpc.explore.blocks.panels import explanations_html, notice_html, problem_html
+from lib_dlhpc.explore.blocks.panels import explanation_html, notice_html, problem_html
 from lib_dlhpc.explore.blocks.plain_text import Column, Row
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE
 from lib_dlhpc.explore.explorer import parts
@@ -190,7 +190,8 @@ class Explorer:
             for section in self.sections:
                 section.follow(p, known.bands)
         self.file.text = dumps(p.experiment)
-        self.words["why"].value = explanations_html(explain(p)) if self.every.value else ""
+        shown = explain(p) if self.every.value else []
+        self.words["why"].value = "".join(map(explanation_html, shown))
         newest = (_serial(self.panel.moved), _serial(self.bar.asked))
         self.plan.follow(p, newest, self.choice)
 

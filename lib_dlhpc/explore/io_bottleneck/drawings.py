@@ -49,19 +49,21 @@ def io_limits() -> Layers:
 @drawing(height=120, left=100, right=60, top=12, **BELOW["io_reader"])
 def io_reader() -> Layers:
     """Where does the time of a reader go?"""
-    title, from_0 = "time of one reader for one sample", {"zero": True}
-    x = kit.x_axis("seconds:Q", title, SI.format("s"), tickCount=5, scale=from_0)
-    bars = data("bars", x=x, y=kit.rows_axis("part:N"))
-    return kit.room("x"), bars.mark_bar(color=GREEN), kit.words_beside(bars)
+    return _seconds("time of one reader for one sample", "part:N", GREEN)
 
 
 @drawing(height=120, left=100, right=60, top=12, **BELOW["io_writes"])
 def io_writes() -> Layers:
     """How long does it take to write a checkpoint?"""
-    title, from_0 = "time to write the checkpoint", {"zero": True}
-    x = kit.x_axis("seconds:Q", title, SI.format("s"), tickCount=5, scale=from_0)
-    bars = data("bars", x=x, y=kit.rows_axis("way:N"))
-    return kit.room("x"), bars.mark_bar(color=BLUE), kit.words_beside(bars)
+    return _seconds("time to write the checkpoint", "way:N", BLUE)
+
+
+def _seconds(title: str, rows: str, ink: str) -> Layers:
+    """Bars of seconds, with their words."""
+    scale = {"zero": True}
+    x = kit.x_axis("seconds:Q", title, SI.format("s"), tickCount=5, scale=scale)
+    bars = data("bars", x=x, y=kit.rows_axis(rows))
+    return kit.room("x"), bars.mark_bar(color=ink), kit.words_beside(bars)
 
 
 @drawing(height=220, left=64, right=100, **BELOW["io_cache"])

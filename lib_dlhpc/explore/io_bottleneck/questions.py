@@ -62,11 +62,6 @@ def written(way: int = 0, **changes: Any) -> str:
     return f"{show(writes.seconds(setting)[name], 's')}, by the {writes.limits_of(setting)[name]}"
 
 
-def collected(aggregators: int) -> str:
-    """Say how long aggregators take that collect requests of 4 kB, over all targets."""
-    return written(2, stripe_count=writes.COUNT, transfer=4e3, aggregators=aggregators)
-
-
 def crossing(draw: np.random.Generator) -> Drawn:
     """Return a file system of one learner, and from which KB of a file on bandwidth is its limit."""
     operations, bandwidth = int(draw.integers(2, 13)) * 15, int(draw.integers(1, 21)) * 10
@@ -121,7 +116,10 @@ lesson = Lesson.read(
         "requests": live.requests(1),
         **{f"stripes_{n}": lambda n=n: written(stripe_count=n) for n in (4, 16)},
         "small": lambda: written(stripe_count=16, transfer=4e3),
-        **{f"few_{n}": lambda n=n: collected(n) for n in (1, 16, 32, 64)},
+        **{
+            f"few_{n}": lambda n=n: written(2, stripe_count=16, transfer=4e3, aggregators=n)
+            for n in (1, 16, 32, 64)
+        },
         **{f"files_{n}": lambda n=n: written(1, ranks=n, transfer=4e6) for n in (40, 64)},
     },
     draws={"own_crossing": crossing},

@@ -13,8 +13,9 @@ import numpy as np
 
 from lib_dlhpc.calibration.messages import curve
 from lib_dlhpc.calibration.numbers import TRAFFIC
+from lib_dlhpc.explore.blocks.bars import beside_measured
 from lib_dlhpc.explore.blocks.bench import Slider, amount
-from lib_dlhpc.explore.blocks.charts import State, columns
+from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.panel import Panel, at_click
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.workbench import verdict_html
@@ -135,15 +136,8 @@ def passes_here(mine: Mine, *programs: Any, **options: Any) -> Any:
 
 def passes_state(guess: Times, found: Times) -> State:
     """Return the seconds of both ways, predicted and measured."""
-    rows = [
-        {"label": f"{name}, {what}", "what": what, "seconds": seconds, "words": show(seconds, "s")}
-        for name, both in zip((UNFUSED, BLOCKED), zip(guess, found, strict=True), strict=True)
-        for what, seconds in zip(("predicted", "measured"), both, strict=True)
-    ]
-    rows = [{**row, "order": order} for order, row in enumerate(rows)]
-    return {"bars": columns(rows)}, "; ".join(
-        f"{row['label']} {row['words']}" for row in rows
-    ) + "."
+    pairs = dict(zip((UNFUSED, BLOCKED), zip(guess, found, strict=True), strict=True))
+    return beside_measured(pairs, "seconds", amount("s"))
 
 
 def result_html(setting: Setting, guess: Times, found: Times, mine: Mine) -> str:

@@ -5,8 +5,9 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.explore.blocks.bars import beside_measured
 from lib_dlhpc.explore.blocks.bench import Slider
-from lib_dlhpc.explore.blocks.charts import Data, State, columns
+from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.panel import Panel, at_click
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.workbench import verdict_html
@@ -22,7 +23,6 @@ WIDTHS = (128, 256, 512)
 BATCHES = (2, 4, 8, 16)
 PROMPTS = (8, 32, 128)
 ANSWERS = (8, 16, 32)
-MEASURED, PREDICTED = "measured", "predicted"
 Calibrate = Callable[[Service], Service]
 Run = Callable[[Service], ServiceTrace]
 
@@ -132,14 +132,8 @@ def rates(found: dict[int, Times], batch: int) -> tuple[float, float]:
 
 def here_state(setting: Setting, found: dict[int, Times]) -> State:
     """Return tokens/s alone and in a batch, predicted and measured."""
-    rows: list[dict[str, Any]] = []
-    for batch in (1, setting.batch):
-        for what, rate in zip((PREDICTED, MEASURED), rates(found, batch), strict=True):
-            label = f"{sequences(batch)}, {what}"
-            row = {"label": label, "what": what, "order": len(rows), "rate": rate}
-            rows.append({**row, "words": f"{plain(rate)} tokens/s"})
-    data: Data = {"bars": columns(rows)}
-    return data, "; ".join(f"{row['label']} {row['words']}" for row in rows) + "."
+    pairs = {sequences(batch): rates(found, batch) for batch in (1, setting.batch)}
+    return beside_measured(pairs, "rate", lambda rate: f"{plain(rate)} tokens/s")
 
 
 def words_of(setting: Setting, found: dict[int, Times]) -> str:

@@ -45,11 +45,12 @@ def long_sequences(setting: Setting) -> View:
     seconds, held = ({name: each(setting, name) for name in NAMES} for each in (time_of, bytes_of))
     faster = seconds[FULL] / seconds[HYBRID]
     words = (
-        f"<b>{_upper(setting.shown)} at {setting.tokens:,} tokens takes {show(seconds[FULL], 's')} with full attention"
-        f" and {show(seconds[HYBRID], 's')} with state spaces and {LAYERS // setting.every} full layers,</b>"
+        f"<b>{setting.shown.capitalize()} at {setting.tokens:,} tokens takes {show(seconds[FULL], 's')} with full"
+        f" attention and {show(seconds[HYBRID], 's')} with state spaces and {LAYERS // setting.every} full layers,</b>"
         f" {faster:.3g} times as fast. A sequence leaves {show(held[FULL], 'B')} and {show(held[HYBRID], 'B')}."
     )
-    charts = {"serving_lengths": times_state(setting), "serving_states": states_state(setting)}
+    times = _state(setting, curves(setting, time_of), "s", f"The time of {setting.shown}")
+    charts = {"serving_lengths": times, "serving_states": states_state(setting)}
     return View(words, wall(setting), charts)
 
 
@@ -125,11 +126,6 @@ def curves(setting: Setting, value: Any) -> Curves:
     }
 
 
-def times_state(setting: Setting) -> State:
-    """Return the columns of "serving_lengths"."""
-    return _state(setting, curves(setting, time_of), "s", f"The time of {setting.shown}")
-
-
 def states_state(setting: Setting) -> State:
     """Return the columns of "serving_states": bytes of all sequences, and the room beside the weights."""
 
@@ -159,7 +155,3 @@ def wall(setting: Setting) -> str:
     fits = f"up to {most:,} tokens fit" if most else "none of these lengths fits"
     verb = "does" if len(over) == 1 else "do"
     return f"Memory: {', '.join(over)} {verb} not fit; {over[0]} leaves {held}, {fits}."
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]

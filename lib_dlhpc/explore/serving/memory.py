@@ -89,7 +89,8 @@ def kinds(setting: Setting) -> dict[str, int]:
 @lru_cache(maxsize=256)
 def fit(setting: Setting, heads: int) -> Fit:
     """Return what fits with these heads of keys and values; raises SpecError where the weights do not."""
-    model = setting.network if heads == heads_of(setting) else with_heads(setting.network, heads)
+    own_heads = heads == heads_of(setting)
+    model: Any = setting.network if own_heads else {"name": setting.network, "kv_heads": heads}
     load = {"prompt": setting.tokens, "answer": 1}
     serving: dict[str, Any] = {"devices": setting.gpus, "precision": setting.weights}
     own = service(model, "h100-pod", load, cache_precision=setting.cache, **serving)
@@ -98,7 +99,7 @@ def fit(setting: Setting, heads: int) -> Fit:
     try:
         count = int(room_of(own, prices) // sequence)
     except SpecError:
-        if heads == heads_of(setting):
+        if own_heads:
             raise
         count = 0  # the weights alone are too large with these heads
     memory = {
@@ -108,11 +109,6 @@ def fit(setting: Setting, heads: int) -> Fit:
         "driver and workspace": float(own.machine.device.reserved_memory),
     }
     return Fit(memory, sequence, count, prices)
-
-
-def with_heads(network: str, heads: int) -> dict[str, Any]:
-    """Return a network with this number of heads of keys and values."""
-    return {"name": network, "kv_heads": heads}
 
 
 def memory_state(setting: Setting) -> State:

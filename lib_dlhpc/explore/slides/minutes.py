@@ -17,6 +17,7 @@ WEIGHTS = {
     OPENING: 1.0,
     END: 1.0,
 }  # of a slide's time, beside others' two; each thing to try is one more
+ITALICS, AT_HOME = r"\*(.+?)\*", r"\*([^*]+)\* at home"
 OPTIONAL = "Optional: the 50 minutes leave no time."
 READ = 30  # s of a slide before its experiments begin
 STEP = 10  # s: times are multiples
@@ -66,26 +67,20 @@ def _rows(slides: Sequence[Slide], rows: Sequence[Row]) -> Iterator[int | None]:
         elif slide.kind in (DISCUSS, END) or (slide.kind == CHECK and not slide.section):
             yield len(rows) - 1
         else:
-            named = [n for n, row in enumerate(rows) if n >= place and _names(row, slide.section)]
+            named = [
+                n
+                for n, row in enumerate(rows)
+                if n >= place and _names(row, slide.section, ITALICS)
+            ]
             first = asked or (slide.kind == PREDICT and "guess" not in rows[0].during)
             place = (*named, max(place, int(first)))[0]
             asked = asked or slide.kind == PREDICT
-            yield None if _at_home(rows[place], slide.section) else place
+            yield None if _names(rows[place], slide.section, AT_HOME) else place
 
 
-def _names(row: Row, heading: str) -> bool:
-    """Whether a row has a heading, or how it begins, in italics."""
-    return any(
-        _bare(heading).startswith(_bare(each)) for each in re.findall(r"\*(.+?)\*", row.during)
-    )
-
-
-def _at_home(row: Row, heading: str) -> bool:
-    """Whether a row leaves a section for home."""
-    return any(
-        _bare(heading).startswith(_bare(each))
-        for each in re.findall(r"\*([^*]+)\* at home", row.during)
-    )
+def _names(row: Row, heading: str, pattern: str) -> bool:
+    """Whether a row has a heading, or how it begins, where a pattern says."""
+    return any(_bare(heading).startswith(_bare(each)) for each in re.findall(pattern, row.during))
 
 
 def _bare(heading: str) -> str:
