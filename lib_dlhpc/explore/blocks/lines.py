@@ -9,9 +9,18 @@ from typing import Any
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import Data, columns, spread_labels
+from lib_dlhpc.results.palette import SERIES
 
 Floats = NDArray[Any]
 Curves = Mapping[str, tuple[Floats, Floats]]
+# Color, dash and symbol of lines that are no causes of time: dash and symbol distinguish them without the colors.
+FIRST, SECOND, THIRD, FOURTH = LOOKS = (
+    (SERIES[0], [1, 0], "circle"),
+    (SERIES[1], [6, 3], "square"),
+    (SERIES[2], [2, 2], "triangle-up"),
+    (SERIES[3], [8, 2, 2, 2], "diamond"),
+)
+IDEAL = (SERIES[6], [2, 3], "diamond")
 
 
 def line_columns(curves: Curves) -> Data:

@@ -7,21 +7,19 @@ import altair as alt
 from lib_dlhpc.explore.allreduce.drawings import MEASURED, SECONDS
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import SI, Layers, data, drawing
+from lib_dlhpc.explore.blocks.lines import FIRST, IDEAL, SECOND, THIRD
 from lib_dlhpc.results import palette
 from lib_dlhpc.results.palette import SERIES
 
-# No causes of time, so the series' colors; dash and symbol distinguish the lines without them.
-FIRST = (SERIES[0], [1, 0], "circle")
-SECOND = (SERIES[1], [6, 3], "square")
 LINES = {
     "during backward": FIRST,
     "after backward": SECOND,
     "weak": FIRST,
     "strong": SECOND,
-    "ideal": (SERIES[6], [2, 3], "diamond"),
+    "ideal": IDEAL,
     "synchronous": FIRST,
     "asynchronous": SECOND,
-    "local": (SERIES[2], [2, 2], "triangle-up"),
+    "local": THIRD,
 }
 DECADES = [10**k for k in range(10)]
 DOTS = [2, 3]

@@ -7,6 +7,7 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked
+from lib_dlhpc.explore.blocks.lines import FIRST, SECOND
 from lib_dlhpc.planner import Trained
 from lib_dlhpc.results.palette import BACKWARD, CHECKPOINT, FORWARD, GRADIENTS, SERIES
 from lib_dlhpc.spec.units import format_quantity as show
@@ -19,13 +20,13 @@ CAUSES = {
 }
 LINES = {
     "front": ("currentColor", [1, 0], "circle"),
-    "each power limit": (SERIES[1], [6, 3], "square"),
+    "each power limit": SECOND,
     "each number of GPUs": (SERIES[0], [2, 2], "triangle-up"),
 }
 PASSES = {"forward": FORWARD, "backward": BACKWARD}
 PREDICTED, GUESSED = "predicted utilization", "40% for all sizes"
 SIZE_RANGE = [1.4e8, 2.2e11]  # weights
-SIZES = {PREDICTED: (SERIES[0], [1, 0], "circle"), GUESSED: (SERIES[1], [6, 3], "square")}
+SIZES = {PREDICTED: FIRST, GUESSED: SECOND}
 PLACES: dict[str, dict[str, Any]] = {  # of the words of named runs, px from their marks
     "fastest": {"side": "left", "shift": 10, "dy": 0},
     "knee": {"side": "center", "shift": 0, "dy": 17},

@@ -6,6 +6,7 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
+from lib_dlhpc.explore.blocks.lines import FIRST, SECOND
 from lib_dlhpc.explore.failures.charts import CHECKED, LOST, PHASES, WAYS
 from lib_dlhpc.results.palette import CHECKPOINT, SERIES
 
@@ -17,17 +18,10 @@ LINES = {
     "restarts": (SERIES[6], [1, 3], "diamond"),
     "all losses": ("currentColor", [1, 0], "circle"),
 }
-CHECK_LINES = {
-    "checks": (CHECKPOINT, [6, 3], "square"),
-    "silent errors": (SERIES[1], [2, 2], "triangle-up"),
-    "failures": (SERIES[6], [1, 3], "diamond"),
-    "all losses": ("currentColor", [1, 0], "circle"),
-}
+CHECKS = ("checks", "silent errors", "failures", "all losses")
+CHECK_LINES = dict(zip(CHECKS, LINES.values(), strict=True))
 SPARE_NODES = {"words": "spare nodes"}
-SPARE_LINES = {
-    "fewer replicas go on": (SERIES[0], [1, 0], "circle"),
-    "all wait": (SERIES[1], [6, 3], "square"),
-}
+SPARE_LINES = {"fewer replicas go on": FIRST, "all wait": SECOND}
 # Seconds as people say them: a clock has no SI prefixes above its seconds.
 TIME = (
     "datum.value >= 172800 ? format(datum.value / 86400, '.3~r') + ' days' : "

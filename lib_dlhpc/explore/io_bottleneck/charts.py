@@ -7,19 +7,26 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.explore.blocks.charts import State, columns, marked
-from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at, values_at
-from lib_dlhpc.results.palette import SERIES
+from lib_dlhpc.explore.blocks.lines import (
+    FIRST,
+    IDEAL,
+    SECOND,
+    Curves,
+    line_columns,
+    value_at,
+    values_at,
+)
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
-LINES = {  # no causes of time, so the series' colors; dash and symbol distinguish the lines without them
-    "never waiting": (SERIES[6], [2, 3], "diamond"),
-    "FanStore": (SERIES[0], [1, 0], "circle"),
-    "shared file system": (SERIES[1], [6, 3], "square"),
-    "cached fraction": (SERIES[6], [2, 3], "diamond"),
-    "hit rate": (SERIES[0], [1, 0], "circle"),
-    "read": (SERIES[0], [1, 0], "circle"),
-    "sent": (SERIES[1], [6, 3], "square"),
+LINES = {
+    "never waiting": IDEAL,
+    "FanStore": FIRST,
+    "shared file system": SECOND,
+    "cached fraction": IDEAL,
+    "hit rate": FIRST,
+    "read": FIRST,
+    "sent": SECOND,
 }
 WORDS = {
     "metadata servers": "metadata operations",

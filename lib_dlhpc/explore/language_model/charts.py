@@ -6,7 +6,7 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.charts import Data, State, marked
-from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at
+from lib_dlhpc.explore.blocks.lines import FIRST, SECOND, Curves, line_columns, value_at
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
@@ -33,10 +33,7 @@ EXPOSED = {  # causes, and the purposes of messages
     "stage to stage": "pipeline",
     "gradients, weights": "data",
 }
-LINES = {
-    "ring": (palette.SERIES[0], [1, 0], "circle"),
-    "heads": (palette.SERIES[1], [6, 3], "square"),
-}
+LINES = {"ring": FIRST, "heads": SECOND}
 
 
 def causes(step: Breakdown) -> dict[str, float]:

@@ -4,22 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lib_dlhpc.explore.blocks.charts import State, apart, columns
+from lib_dlhpc.explore.blocks.lines import FIRST, SECOND, THIRD
 from lib_dlhpc.results.palette import SERIES
 
-# No causes of time, so the series' colors; dash and symbol distinguish the lines without them.
 LINES = {
-    "linear scaling": (SERIES[1], [6, 3], "square"),
-    "SGD, rate retuned": (SERIES[0], [1, 0], "circle"),
-    "LARS": (SERIES[2], [2, 2], "triangle-up"),
+    "linear scaling": SECOND,
+    "SGD, rate retuned": FIRST,
+    "LARS": THIRD,
     "LAMB": (SERIES[3], [1, 0], "diamond"),
-    "another rule": (SERIES[0], [1, 0], "circle"),
+    "another rule": FIRST,
     "LARS, 12 epochs": (SERIES[2], [8, 3], "triangle-down"),
     "SGD, 12 epochs": (SERIES[0], [8, 3], "diamond"),
 }
 RUNS = (
-    (SERIES[0], [1, 0], "circle"),
-    (SERIES[1], [6, 3], "square"),
-    (SERIES[2], [2, 2], "triangle-up"),
+    FIRST,
+    SECOND,
+    THIRD,
     (SERIES[3], [8, 3], "diamond"),
     (SERIES[4], [4, 2, 1, 2], "cross"),
     (SERIES[6], [1, 2], "triangle-down"),

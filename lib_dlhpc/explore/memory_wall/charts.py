@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.charts import State, beside, columns, marked, stacked
-from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at, values_at
+from lib_dlhpc.explore.blocks.lines import FIRST, IDEAL, Curves, line_columns, value_at, values_at
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, MemoryTimeline
 from lib_dlhpc.results.palette import SERIES
@@ -24,8 +24,8 @@ KINDS = {  # no causes of time, so the series' colors; the symbol distinguishes 
     "combined": (SERIES[4], "triangle-down"),
 }
 LINES = {
-    "in core": (SERIES[6], [2, 3], "diamond"),
-    "prefetched": (SERIES[0], [1, 0], "circle"),
+    "in core": IDEAL,
+    "prefetched": FIRST,
     "page by page": (SERIES[1], [2, 2], "triangle-up"),
     "recompute": (SERIES[2], [6, 3], "square"),
 }

@@ -7,10 +7,11 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
+from lib_dlhpc.explore.blocks.lines import IDEAL
 from lib_dlhpc.results import palette
 
 Looks = Mapping[str, tuple[str, list[int], str]]  # line -> color, dash, symbol
-BLUE, ORANGE, GREEN, PALE, GRAY = (palette.SERIES[i] for i in (0, 1, 2, 5, 6))
+BLUE, ORANGE, GREEN, PALE = (palette.SERIES[i] for i in (0, 1, 2, 5))
 # No causes of time, so the series' colors; dash and symbol distinguish the lines without them.
 FIRST, SECOND, THIRD, FOURTH = (
     (BLUE, [1, 0], "circle"),
@@ -18,7 +19,6 @@ FIRST, SECOND, THIRD, FOURTH = (
     (ORANGE, [2, 2], "triangle-up"),
     (PALE, [8, 2, 2, 2], "diamond"),
 )
-IDEAL = (GRAY, [2, 3], "diamond")
 PER_MACHINE = {"this machine": FIRST, "one node for all": SECOND, "ideal": IDEAL}
 PER_SPLIT = {"column then row": FIRST, "columns twice": SECOND, "rows twice": THIRD}
 PER_SCHEDULE = {

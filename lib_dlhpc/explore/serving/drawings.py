@@ -6,6 +6,7 @@ import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
+from lib_dlhpc.explore.blocks.lines import LOOKS, THIRD
 from lib_dlhpc.explore.serving.drafts import DRAFT, MODELS, PARTS
 from lib_dlhpc.explore.serving.lengths import LENGTHS as TOKENS
 from lib_dlhpc.explore.serving.lengths import NAMES
@@ -27,23 +28,10 @@ ROUND: dict[str, Any] = {  # a logarithmic axis with round labels, and room for 
     "labelOverlap": True,
     "scale": {"padding": 10},
 }
-PHASES = {"prefill": (SERIES[1], [1, 0], "square"), "decode": (SERIES[0], [6, 3], "circle")}
-ATTENTION = {
-    MULTI: (SERIES[1], [1, 0], "square"),
-    GROUPED: (SERIES[0], [6, 3], "circle"),
-    SHARED: (SERIES[2], [2, 2], "triangle-up"),
-}
-WAYS = {
-    STATIC: (SERIES[1], [1, 0], "square"),
-    CONTINUOUS: (SERIES[0], [6, 3], "circle"),
-    CHUNKED: (SERIES[2], [2, 2], "triangle-up"),
-}
-LOOKS = (
-    (SERIES[0], [1, 0], "circle"),
-    (SERIES[1], [6, 3], "square"),
-    (SERIES[2], [2, 2], "triangle-up"),
-    (SERIES[3], [8, 2, 2, 2], "diamond"),
-)
+OLD, NEW = (SERIES[1], [1, 0], "square"), (SERIES[0], [6, 3], "circle")
+PHASES = {"prefill": OLD, "decode": NEW}
+ATTENTION = {MULTI: OLD, GROUPED: NEW, SHARED: THIRD}
+WAYS = {STATIC: OLD, CONTINUOUS: NEW, CHUNKED: THIRD}
 LENGTHS = dict(zip(NAMES, LOOKS, strict=True))
 REPLICAS = dict(zip(SHAPES.values(), LOOKS, strict=True))
 DRAFTS = dict(zip(MODELS, LOOKS, strict=False))
