@@ -1,16 +1,14 @@
 """The same loader on a folder of files and on a packed store, on ranks of this machine, beside its prediction."""
 
 import json
-import os
 import re
-import subprocess
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 from lib_dlhpc.explore.blocks.panel import Panel, at_click
-from lib_dlhpc.explore.blocks.runner import Cancelled
+from lib_dlhpc.explore.blocks.ranks import to_its_end
 from lib_dlhpc.explore.io_bottleneck.charts import measured_state
 from lib_dlhpc.explore.io_bottleneck.here import FILES
 from lib_dlhpc.explore.io_bottleneck.words import (
@@ -29,7 +27,7 @@ from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 MODULE = "lib_dlhpc.explore.io_bottleneck.here"
-PAUSE, PATIENCE = 0.1, 180.0  # s
+PATIENCE = 180.0  # s
 # How an exception is printed, among mpiexec's own words.
 ERROR = re.compile(r"\w+(Error|Lost|File|There|Folder): ")
 
@@ -53,24 +51,12 @@ def run(setting: Setting, stop: threading.Event, tell: Callable[[str], None]) ->
 def _through(words: list[str], folder: Path, stop: threading.Event, ranks: int) -> None:
     """Run a program to its end, or until it is cancelled, or too late."""
     with open(folder / "log.txt", "wb") as log:
-        process = owned.start(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=environment(ranks),
-            start_new_session=os.name == "posix",
-        )
-    late = time.monotonic() + PATIENCE
-    try:
-        while process.poll() is None:
-            if stop.wait(PAUSE):
-                raise Cancelled
-            if time.monotonic() > late:
-                raise JobError(f"It took more than {PATIENCE:g} s: this machine is busy.")
-    finally:
-        owned.end(process)
-    if process.returncode:
+        options = {"stdout": log, "stderr": log, "env": environment(ranks)}
+        try:
+            code = to_its_end(words, stop, PATIENCE, **options)
+        except TimeoutExpired:
+            raise JobError(f"It took more than {PATIENCE:g} s: this machine is busy.") from None
+    if code:
         files = [*sorted(folder.glob("error-*.txt")), folder / "log.txt"]
         lines = [line for file in files for line in file.read_text("utf-8", "replace").splitlines()]
         said = [*filter(ERROR.match, lines), *filter(str.strip, lines), "no output"]

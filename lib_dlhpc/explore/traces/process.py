@@ -1,20 +1,18 @@
 """A command that a page starts: in a session of its own, ended with all that it started, reported by its last words."""
 
-import os
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import TimeoutExpired
 
-from lib_dlhpc.explore.blocks.runner import Cancelled
+from lib_dlhpc.explore.blocks.ranks import to_its_end
 from lib_dlhpc.launch.mpi import environment
 from lib_dlhpc.lifetime import owned
 
 DLHPC = (sys.executable, "-m", "lib_dlhpc.cli")
-PAUSE, PATIENCE = 0.1, 150.0  # s
+PATIENCE = 150.0  # s
 
 
 class RunError(RuntimeError):
@@ -41,26 +39,12 @@ def through(words: tuple[str, ...], folder: Path, stop: threading.Event) -> str:
     """
     output, log = folder / "output.txt", folder / "log.txt"
     with open(output, "wb") as out, open(log, "wb") as errors:
-        process = owned.start(
-            [*DLHPC, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=errors,
-            env={**environment(), "TMPDIR": str(folder)},
-            start_new_session=os.name == "posix",
-        )
-    try:
-        until = time.monotonic() + PATIENCE
-        while process.poll() is None:
-            if stop.wait(PAUSE):
-                raise Cancelled
-            if time.monotonic() > until:
-                raise RunError(f"It took more than {PATIENCE:g} s: this machine is busy.")
-    except BaseException:
-        owned.end(process)
-        raise
-    owned.ended(process)
-    if process.returncode:
+        options = {"stdout": out, "stderr": errors, "env": {**environment(), "TMPDIR": str(folder)}}
+        try:
+            code = to_its_end([*DLHPC, *words], stop, PATIENCE, **options)
+        except TimeoutExpired:
+            raise RunError(f"It took more than {PATIENCE:g} s: this machine is busy.") from None
+    if code:
         raise RunError(f"It ended with an error: {_last_words(log)}")
     return output.read_text("utf-8", "replace")
 

@@ -16,6 +16,7 @@ from experiment_page import Now, button, click, controls, each_position_shows_it
 from patience import eventually
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.runner import Cancelled
 from lib_dlhpc.explore.traces import here as traces_here
 from lib_dlhpc.explore.traces import process as traces_process
 from lib_dlhpc.explore.traces.coupled import (
@@ -45,7 +46,7 @@ from lib_dlhpc.explore.traces.here import (
 )
 from lib_dlhpc.explore.traces.here import Setting as Planted
 from lib_dlhpc.explore.traces.live import trace_here
-from lib_dlhpc.explore.traces.process import Cancelled, RunError, through
+from lib_dlhpc.explore.traces.process import RunError, through
 from lib_dlhpc.prediction.coupled import predict_coupled
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
 from lib_dlhpc.timeline import from_rows
