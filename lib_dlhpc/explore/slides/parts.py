@@ -5,39 +5,27 @@ stacked({"ring": {"latency": 30e-6, "bytes": 1.2e-3}}, {"latency": ORANGE, "byte
 
 from collections.abc import Mapping
 
-from lib_dlhpc.explore.slides.diagram import (
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    RED,
-    SIDE,
-    VIOLET,
-    Bar,
-    Diagram,
-    Lane,
-    lanes,
-)
+from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.spec.units import format_quantity
 
 # Shares of a diagram: the width of a letter in a bar, and of the bar's edges.
 LETTER, EDGE = 0.021, 0.03
 COLORS = {
-    BLUE: "blue",
-    ORANGE: "orange",
-    GREEN: "green",
-    VIOLET: "violet",
-    RED: "red",
-    GRAY: "gray",
+    kit.BLUE: "blue",
+    kit.ORANGE: "orange",
+    kit.GREEN: "green",
+    kit.VIOLET: "violet",
+    kit.RED: "red",
+    kit.GRAY: "gray",
 }
 TERMS = {  # of a step: what a slide calls them, and their fill
-    "forward": ("forward", BLUE),
-    "backward": ("backward", GREEN),
-    "update": ("update", VIOLET),
-    "waiting for the slowest": ("waits", RED),
-    "exposed communication": ("exchange", ORANGE),
-    "pipeline bubble": ("bubble", GRAY),
+    "forward": ("forward", kit.BLUE),
+    "backward": ("backward", kit.GREEN),
+    "update": ("update", kit.VIOLET),
+    "waiting for the slowest": ("waits", kit.RED),
+    "exposed communication": ("exchange", kit.ORANGE),
+    "pipeline bubble": ("bubble", kit.GRAY),
 }
 LEAST = 0.005  # of the largest amount: a part that is not seen is not named
 
@@ -47,31 +35,31 @@ def stacked(
     inks: Mapping[str, str],
     unit: str,
     axis: str,
-    side: float = SIDE,
-) -> Diagram:
+    side: float = kit.SIDE,
+) -> kit.Diagram:
     """Return a lane for each row, its parts end to end, in `unit`; its sum is below its name."""
     most = max(sum(parts.values()) for parts in rows.values())
-    drawn, unnamed = list[Lane](), dict[str, str]()
+    drawn, unnamed = list[kit.Lane](), dict[str, str]()
     for name, parts in rows.items():
-        at, bars = 0.0, list[Bar]()
+        at, bars = 0.0, list[kit.Bar]()
         for part, amount in parts.items():
             wide = (1 - side) * amount / most
             fits = wide > LETTER * len(part) + EDGE
-            bars.append(Bar(at, at + amount, part if fits else "", inks[part]))
+            bars.append(kit.Bar(at, at + amount, part if fits else "", inks[part]))
             if not fits and amount > LEAST * most:
                 unnamed[part] = COLORS[inks[part]]
             at += amount
-        drawn.append(Lane(f"{name}\n{format_quantity(at, unit)}", bars))
+        drawn.append(kit.Lane(f"{name}\n{format_quantity(at, unit)}", bars))
     key = "".join(f"; {color}: {part}" for part, color in unnamed.items())
     said = [
         f"{name}: "
         + ", ".join(f"{part} {format_quantity(own, unit)}" for part, own in parts.items() if own)
         for name, parts in rows.items()
     ]
-    return lanes(drawn, axis + key, side=side)._replace(words="; ".join([*said, axis]))
+    return kit.lanes(drawn, axis + key, side=side)._replace(words="; ".join([*said, axis]))
 
 
-def of_steps(steps: Mapping[str, Breakdown], side: float = SIDE) -> Diagram:
+def of_steps(steps: Mapping[str, Breakdown], side: float = kit.SIDE) -> kit.Diagram:
     """Return where the time of predicted steps goes, a lane for each."""
     rows = {
         name: {said: float(step.terms[term]) for term, (said, _) in TERMS.items()}
