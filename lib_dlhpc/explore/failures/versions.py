@@ -78,7 +78,6 @@ class Versions(Bench[Setting]):
             self.show()
 
     def begin_anew(self) -> None:
-        """Remove all versions."""
         self.trunk.folder.remove()
         self.trunk, self.runner.said.value = Trunk(), ""
         self.draw()
@@ -86,7 +85,6 @@ class Versions(Bench[Setting]):
         self.compare()
 
     def draw(self) -> None:
-        """Show all versions."""
         self.charts["failures_written"].update(*written_view(self.trunk))
         self.branches.value = branches_html(self.trunk.store.log())
         self.tree.rows = tree_rows(self.trunk)

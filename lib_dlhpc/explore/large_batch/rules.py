@@ -1,9 +1,4 @@
-"""How far can the batch grow? What was published, and stored runs of ours: rules beside each other.
-
-published_error()   the published figure: error on ImageNet against the batch
-how_far()           the experiment: accuracy against the batch for four rules, ten seeds each
-growth_table()      a growing batch in place of a decaying rate
-"""
+"""How far can the batch grow? What was published, and stored runs of ours: rules beside each other."""
 
 import csv
 import re

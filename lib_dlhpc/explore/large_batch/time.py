@@ -1,8 +1,4 @@
-"""Time to accuracy = time of a step × steps: a larger batch makes one longer and the other fewer.
-
-steps_measured()     steps to 90% of a perceptron against the batch, stored runs, and the fit
-time_to_accuracy()   the experiment: ResNet-50 on machines of the catalog, the critical batch a control
-"""
+"""Time to accuracy = time of a step × steps: a larger batch makes one longer and the other fewer."""
 
 from functools import cache
 from typing import Annotated, Any, NamedTuple

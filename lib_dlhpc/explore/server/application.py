@@ -47,7 +47,6 @@ class FrontDoor(JupyterHandler):
         self.more = more
 
     def get(self) -> None:
-        """Send it."""
         self.finish(_front().replace(b"</body>", self.more + b"</body>"))
 
 
@@ -67,7 +66,6 @@ class Teach(JupyterHandler):
         self.root, self.notes, self.in_class = root, notes, in_class
 
     def get(self) -> None:
-        """Send it."""
         shown = notes_of(self.root) if self.notes else {}
         self.finish(teach_page(self.base_url, shown, self.in_class))
 
@@ -76,7 +74,6 @@ class OwnReport(JupyterHandler):
     """What the learner of this machine answered, and what to review."""
 
     def get(self) -> None:
-        """Send it."""
         self.finish(report_page(recording.present()))
 
 

@@ -91,11 +91,9 @@ class Process:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Ask it to end."""
         self.forked.terminate()
 
     def kill(self) -> None:
-        """End it."""
         self.forked.kill()
 
 

@@ -34,7 +34,6 @@ class Markdown(JupyterHandler):
         self.root, self.notes = root, notes
 
     def get(self, part: str, name: str) -> None:
-        """Send it."""
         file = None if part == "notes" and not self.notes else found(self.root, part, name)
         if file is None and f"{part}/{name}" == TRUST:
             self.redirect(f"{self.base_url}#trust")

@@ -1,7 +1,4 @@
-"""A simulation that feeds training: which ranks do what, the buffer between them, and who waits for whom.
-
-couple()    the experiment: who simulates, the cost of a sample, the buffer, variation; all placements
-"""
+"""A simulation that feeds training: which ranks do what, the buffer between them, and who waits for whom."""
 
 from collections.abc import Mapping
 from dataclasses import replace

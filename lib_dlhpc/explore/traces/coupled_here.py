@@ -1,7 +1,4 @@
-"""The coupled workflow on ranks of this machine: as chosen, then as predicted to be the fastest, three ways each.
-
-couple_here()    the experiment: ranks, cost of a sample, buffer, first placement; run, cancel
-"""
+"""The coupled workflow on ranks of this machine: as chosen, then as predicted to be the fastest, three ways each."""
 
 import json
 import threading

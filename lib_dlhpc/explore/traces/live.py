@@ -1,7 +1,4 @@
-"""An unmodified MPI program on the page: a button, its trace with the analysis, and its prediction beside it.
-
-trace_here()    the experiment: who is late, how, by how much; run, cancel; files to take away
-"""
+"""An unmodified MPI program on the page: a button, its trace with the analysis, and its prediction beside it."""
 
 import threading
 from collections.abc import Callable, Mapping

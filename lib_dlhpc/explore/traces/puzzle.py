@@ -1,7 +1,4 @@
-"""Find the planted wait: a trace without its analysis; name the problem and the rank, then the analysis opens.
-
-find_it()    the experiment: number of the puzzle, kind, rank, an answer, and how many were right
-"""
+"""Find the planted wait: a trace without its analysis; name the problem and the rank, then the analysis opens."""
 
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple

@@ -1,7 +1,4 @@
-"""Four ranks and one problem: a program of neighbors, simulated, and its trace.
-
-read_it()    the experiment: which rank is late, by how much, messages, network, one link; the trace beside
-"""
+"""Four ranks and one problem: a program of neighbors, simulated, and its trace."""
 
 from dataclasses import replace
 from functools import lru_cache
