@@ -5,20 +5,10 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
-from lib_dlhpc.explore.large_batch import rules
+from lib_dlhpc.explore.large_batch import rules, time
 from lib_dlhpc.explore.large_batch.live import break_and_repair
 from lib_dlhpc.explore.large_batch.real import RANKS, train_here
 from lib_dlhpc.explore.large_batch.rules import base, longer_step, mean, times_base
-from lib_dlhpc.explore.large_batch.time import (
-    GPUS,
-    WORTH,
-    Cost,
-    saved,
-    seconds_to_accuracy,
-    steps_measured,
-    steps_needed,
-    time_to_accuracy,
-)
 from lib_dlhpc.training.large_batch_results import batches, paired, stored
 
 LARGE = times_base(32)
@@ -36,12 +26,14 @@ def lars_at() -> list[int]:
 
 def pays(critical: int) -> int:
     """Return the most GPUs from which twice as many are worth it."""
-    return max(p for p in GPUS[:-1] if saved(Cost(gpus=p, critical=critical)) >= WORTH)
+    return max(
+        p for p in time.GPUS[:-1] if time.saved(time.Cost(gpus=p, critical=critical)) >= time.WORTH
+    )
 
 
 def halved() -> float:
     """Return how many times as fast half the images of a GPU are, on 2,048 GPUs."""
-    many, few = (seconds_to_accuracy(Cost(gpus=2048, images=n), 2048) for n in (32, 16))
+    many, few = (time.seconds_to_accuracy(time.Cost(gpus=2048, images=n), 2048) for n in (32, 16))
     return float(many / few)
 
 
@@ -68,8 +60,8 @@ lesson = Lesson.read(
         "thirty_two_times": (lambda: 100 * mean("linear", LARGE).mean, break_and_repair),
         "retuned": (lambda: 100 * mean("tuned", LARGE).mean, rules.how_far),
         "all_at_once": (
-            lambda: steps_needed(4000),
-            lambda: ipywidgets.VBox([steps_measured(), time_to_accuracy()]),
+            lambda: time.steps_needed(4000),
+            lambda: ipywidgets.VBox([time.steps_measured(), time.time_to_accuracy()]),
         ),
         "hidden_bug": (lambda: longer_step("lars", RANKS), train_here),
     },
@@ -84,7 +76,7 @@ lesson = Lesson.read(
         "loses": lambda: max(b for b in lars_at() if mean("lars", b).mean < mean("tuned", b).mean),
         "lamb": lambda: lars_over("lamb", LARGE),
         "sure": lambda: "more than" if abs(lars_over("lamb", LARGE)) > rules.NOTABLE else "within",
-        "steps_of_64": lambda: steps_needed(64),
+        "steps_of_64": lambda: time.steps_needed(64),
         "pays_4096": lambda: pays(4096),
         "pays_65536": lambda: pays(65536),
         "halved": halved,

@@ -9,18 +9,8 @@ from typing import Annotated, Any, NamedTuple
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider
 from lib_dlhpc.explore.blocks.panel import Panel, at_click
 from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.explore.traces import coupled
 from lib_dlhpc.explore.traces.charts import coupled_state
-from lib_dlhpc.explore.traces.coupled import (
-    ALL,
-    BATCH,
-    COSTS,
-    SHARED,
-    Depth,
-    Sampling,
-    batches_words,
-)
-from lib_dlhpc.explore.traces.coupled import Setting as Chosen
-from lib_dlhpc.explore.traces.coupled import workflow as described
 from lib_dlhpc.explore.traces.live import ways_html
 from lib_dlhpc.explore.traces.process import scratch, through
 from lib_dlhpc.prediction.coupled import predict_coupled
@@ -30,7 +20,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.spec.workflow import Workflow, dumps
 
 BATCHES = 20
-STARTS = {"one simulates": 1, "all, in turn": SHARED}
+STARTS = {"one simulates": 1, "all, in turn": coupled.SHARED}
 FIRST = Dropdown("Begin with", "The placement that is run first", STARTS)
 ENGINES = ("predicted", "simulated", "measured")
 
@@ -41,14 +31,15 @@ class Setting(NamedTuple):
     """A run. simulating: ranks to begin with, SHARED: all do both."""
 
     ranks: Annotated[int, Slider("Ranks", "Of this machine", (2, 3))] = 2
-    sampling: Annotated[int, Sampling(values=(1, 4, 16))] = 16
-    depth: Annotated[int, Depth(values=(1, 2, 8))] = 2
+    sampling: Annotated[int, coupled.Sampling(values=(1, 4, 16))] = 16
+    depth: Annotated[int, coupled.Depth(values=(1, 2, 8))] = 2
     simulating: Annotated[int, FIRST] = 1
 
 
 def workflow(setting: Setting) -> Workflow:
     """Return what is run; its costs are measured first."""
-    return described(Chosen(setting.simulating, setting.sampling, setting.depth), BATCHES)
+    own = coupled.Setting(setting.simulating, setting.sampling, setting.depth)
+    return coupled.workflow(own, BATCHES)
 
 
 def run(setting: Setting, stop: threading.Event) -> Outcome:
@@ -63,11 +54,11 @@ def run(setting: Setting, stop: threading.Event) -> Outcome:
 
 def asked_words(setting: Setting) -> str:
     """Say what a click would run."""
-    first = "all do both, in turn" if setting.simulating == SHARED else "rank 0 simulates"
+    first = "all do both, in turn" if setting.simulating == coupled.SHARED else "rank 0 simulates"
     many = " More ranks than cores: they share them." if setting.ranks > cores() else ""
     return (
-        f"{BATCHES} batches of {BATCH} samples, one each {setting.sampling} steps of the simulation; up to"
-        f" {batches_words(setting.depth)} in between. First {first}; then, if another placement"
+        f"{BATCHES} batches of {coupled.BATCH} samples, one each {setting.sampling} steps of the simulation; up to"
+        f" {coupled.batches_words(setting.depth)} in between. First {first}; then, if another placement"
         f" is predicted to be faster, that one. {count(setting.ranks, 'rank')}.{many}"
     )
 
@@ -88,7 +79,9 @@ def couple_here(
 def placed(run_of: Mapping[str, Any]) -> str:
     """Return a placement in words."""
     one = run_of["predicted"]
-    return ALL if one["placement"] == "shared" else f"{one['simulating']} + {one['training']}"
+    if one["placement"] == "shared":
+        return coupled.ALL
+    return f"{one['simulating']} + {one['training']}"
 
 
 def runs_of(outcome: Outcome) -> list[Mapping[str, Any]]:
@@ -147,5 +140,5 @@ WHY = (
 
 def waiting_share(setting: Setting) -> float:
     """Return the % of a run that the one training rank waits, with the costs of a laptop's core."""
-    way = predict_coupled(workflow(setting), COSTS, setting.ranks)
+    way = predict_coupled(workflow(setting), coupled.COSTS, setting.ranks)
     return 100 * setting.ranks * way.terms["wait for samples"] / way.seconds
