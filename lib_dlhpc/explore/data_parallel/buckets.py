@@ -28,6 +28,7 @@ WHEN = {"during backward": True, "after backward": False}
 ALLREDUCES = ("hierarchical", "rabenseifner", "ring")
 NOTABLE = 0.05  # share of a step from which exposed communication is a wall
 Allreduce = Annotated[str, Dropdown("Allreduce", "How a bucket is summed", ALLREDUCES)]
+Overlap = Annotated[bool, Dropdown("Exchange", "When the buckets are exchanged", WHEN)]
 Nic = Annotated[float, Slider("NIC", "Of a node", NICS, gigabits)]  # B/s
 
 
@@ -51,7 +52,7 @@ class Step(NamedTuple):
     bucket: Annotated[
         float, Slider("Bucket", "Bytes of gradients in one allreduce", BUCKETS, amount("B"))
     ] = 25e6
-    overlap: Annotated[bool, Dropdown("Exchange", "When the buckets are exchanged", WHEN)] = True
+    overlap: Overlap = True
     allreduce: Allreduce = "hierarchical"
     nic: Nic = 50e9 / 8
 

@@ -15,7 +15,7 @@ from lib_dlhpc.explore.blocks.live_run import Came, Train, on_ranks
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
-from lib_dlhpc.explore.data_parallel.buckets import WHEN
+from lib_dlhpc.explore.data_parallel.buckets import WHEN, Overlap
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
@@ -39,7 +39,7 @@ class Setting(NamedTuple):
     bucket: Annotated[
         float, Dropdown("Bucket", "Gradients in one allreduce", BUCKETS, amount("B"))
     ] = 8e3
-    overlap: Annotated[bool, Dropdown("Exchange", "When the buckets are exchanged", WHEN)] = True
+    overlap: Overlap = True
 
 
 Rates = dict[Setting, float]  # samples/s

@@ -64,16 +64,18 @@ FILES = Slider("File system", "The shared file system, all writers together", RA
 RESTARTS = (0.0, MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 BETWEEN = "Training between two checkpoints"
 UNTIL = "From a failure until the state can be read"
+Mtbf = Annotated[float, Slider("A node fails", "MTBF of a node", MTBFS)]
+Restart = Annotated[float, Slider("Restart", UNTIL, RESTARTS, amount("s"))]
 
 
 class Setting(NamedTuple):
     """A large run. mtbf: s of a node; rate: B/s of the file system; restart, interval: s."""
 
     gpus: Annotated[int, Slider("GPUs", "In nodes of 8; one that fails stops all", GPUS)] = 16384
-    mtbf: Annotated[float, Slider("A node fails", "MTBF of a node", MTBFS)] = LLAMA_MTBF
+    mtbf: Mtbf = LLAMA_MTBF
     model: Annotated[str, NETWORK] = LARGE
     rate: Annotated[float, FILES] = 95e9
-    restart: Annotated[float, Slider("Restart", UNTIL, RESTARTS, amount("s"))] = 10 * MINUTE
+    restart: Restart = 10 * MINUTE
     interval: Annotated[float, Slider("Interval", BETWEEN, INTERVALS, amount("s"))] = 5 * MINUTE
 
 

@@ -20,8 +20,7 @@ from lib_dlhpc.explore.failures.interval import (
     MINUTE,
     MTBFS,
     PER_NODE,
-    RESTARTS,
-    UNTIL,
+    Restart,
 )
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.interval import found as run_of
@@ -72,7 +71,7 @@ class Setting(NamedTuple):
     silent: Annotated[float, Slider("A silent error", ONCE, SILENT)] = LLAMA_SILENT
     mtbf: Annotated[float, Slider("A node fails", "MTBF of a node", FAILS)] = OTHERS
     takes: Annotated[float, Slider("A check takes", STALL, TAKES, amount("s"))] = 10 * MINUTE
-    restart: Annotated[float, Slider("Restart", UNTIL, RESTARTS, amount("s"))] = 10 * MINUTE
+    restart: Restart = 10 * MINUTE
     every: Annotated[float, Slider("Check", "After this training", EVERY, amount("s"))] = 8 * HOUR
 
 

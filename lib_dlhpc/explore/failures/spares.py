@@ -15,10 +15,9 @@ from lib_dlhpc.explore.failures.interval import (
     HOUR,
     LLAMA_MTBF,
     MINUTE,
-    MTBFS,
     PER_NODE,
-    RESTARTS,
-    UNTIL,
+    Mtbf,
+    Restart,
 )
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.interval import found as run_of
@@ -40,9 +39,9 @@ class Setting(NamedTuple):
     """A large run. mtbf: s of a node; repair, restart, stall: s; replica, spares: nodes."""
 
     gpus: Annotated[int, Slider("GPUs", "In nodes of 8, spares not counted", GPUS)] = 16384
-    mtbf: Annotated[float, Slider("A node fails", "MTBF of a node", MTBFS)] = LLAMA_MTBF
+    mtbf: Mtbf = LLAMA_MTBF
     repair: Annotated[float, Slider("Repair", BACK, REPAIRS)] = DAY
-    restart: Annotated[float, Slider("Restart", UNTIL, RESTARTS, amount("s"))] = 10 * MINUTE
+    restart: Restart = 10 * MINUTE
     replica: Annotated[int, Slider("Replica", OWN, REPLICAS, "{} nodes".format)] = 16
     stall: Annotated[float, Slider("Stall", ALL, STALLS, amount("s"))] = 3 * MINUTE
     spares: Annotated[int, Slider("Spares", "Nodes that stand by", SPARES)] = 8

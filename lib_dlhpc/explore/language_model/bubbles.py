@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
-from lib_dlhpc.explore.language_model.layout import LAYERS, RECOMPUTES, base, wall
+from lib_dlhpc.explore.language_model.layout import LAYERS, Recompute, base, wall
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.bubbles import Held, Passes, bubbles
 from lib_dlhpc.simulation import simulate
@@ -29,7 +29,7 @@ class Setting(NamedTuple):
     stages: Annotated[int, Slider("Stages", "A node of 8 GPUs each", (8, 16))] = 16
     microbatches: Annotated[int, Slider("Microbatches", "A sequence each", (8, 16, 32))] = 16
     schedule: Annotated[str, Dropdown("Schedule", "Who computes what when", SCHEDULES)] = ONE
-    recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "none"
+    recompute: Recompute = "none"
 
 
 @on_bench(Setting(), "gantt", "llm_bubbles", fine="It fits.")

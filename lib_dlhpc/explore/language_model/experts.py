@@ -5,8 +5,8 @@ from typing import Annotated, NamedTuple
 
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.language_model.charts import causes, steps_state
-from lib_dlhpc.explore.language_model.layout import RECOMPUTES, wall
-from lib_dlhpc.explore.language_model.sequences import NICS
+from lib_dlhpc.explore.language_model.layout import Recompute, wall
+from lib_dlhpc.explore.language_model.sequences import Nics
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -27,9 +27,9 @@ class Setting(NamedTuple):
     busiest: Annotated[
         float, Slider("Busiest rank", "Its tokens over the mean", (1.0, 1.2, 1.5, 2.0))
     ] = 1.0
-    nics: Annotated[int, Dropdown("Network", "400 Gb/s each", NICS)] = 8
+    nics: Nics = 8
     matmuls: Annotated[str, Dropdown("Matmuls", "Their precision", MATMULS)] = "bf16"
-    recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "full"
+    recompute: Recompute = "full"
 
 
 @on_bench(Setting(), "llm_step", fine="It fits.")

@@ -26,6 +26,7 @@ STATES = {
     "weights too (ZeRO 3, FSDP)": 3,
 }
 RECOMPUTES = {"nothing": "none", "all of a block": "full"}
+Recompute = Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)]
 
 
 class Setting(NamedTuple):
@@ -38,7 +39,7 @@ class Setting(NamedTuple):
     context: Annotated[int, Slider("Context", "Ranks that split a sequence", (1, 2, 4, 8))] = 1
     zero: Annotated[int, Dropdown("Sharded", "Of the state, over replicas", STATES)] = 1
     schedule: Annotated[str, Dropdown("Schedule", "Of the pipeline", SCHEDULES)] = "interleaved"
-    recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "none"
+    recompute: Recompute = "none"
 
     @property
     def replica(self) -> int:

@@ -9,7 +9,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.lines import Curves
 from lib_dlhpc.explore.language_model.charts import context_state
-from lib_dlhpc.explore.language_model.layout import RECOMPUTES, wall
+from lib_dlhpc.explore.language_model.layout import Recompute, wall
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -19,6 +19,7 @@ LENGTHS = tuple(2**k for k in range(13, 18))
 EXCHANGES = {"ring": "ring", "heads (Ulysses)": "heads"}
 HIDDEN = 0.05  # of a step, from which an exchange is said not to be hidden
 NICS = {"a NIC for each GPU": 8, "one NIC per node": 1}
+Nics = Annotated[int, Dropdown("Network", "400 Gb/s each", NICS)]
 
 
 class Setting(NamedTuple):
@@ -27,8 +28,8 @@ class Setting(NamedTuple):
     sequence: Annotated[int, Slider("Sequence", "Tokens", LENGTHS)] = 2**15
     context: Annotated[int, Slider("Context", "Ranks of a sequence", (2, 4, 8, 16, 32))] = 8
     exchange: Annotated[str, Dropdown("Exchange", "Of keys and values", EXCHANGES)] = "ring"
-    nics: Annotated[int, Dropdown("Network", "400 Gb/s each", NICS)] = 8
-    recompute: Annotated[str, Dropdown("Recomputed", "In the backward pass", RECOMPUTES)] = "none"
+    nics: Nics = 8
+    recompute: Recompute = "none"
 
 
 class Found(NamedTuple):

@@ -9,7 +9,7 @@ from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
-from lib_dlhpc.explore.serving.phases import sequences
+from lib_dlhpc.explore.serving.phases import BATCHES, Batch, sequences
 from lib_dlhpc.explore.serving.served import COLORS, TERMS, service
 from lib_dlhpc.results.palette import EXPERTS
 from lib_dlhpc.serving import read_service
@@ -21,7 +21,6 @@ TARGET, GPUS, CONTEXT = "llama3-70b", 4, 1024
 MODELS = {"Llama 3.2 1B": "llama3.2-1b", "Llama 3.2 3B": "llama3.2-3b", "Llama 3 8B": "llama3-8b"}
 DRAFTS = (1, 2, 3, 4, 6, 8)
 ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
-BATCHES = tuple(2**k for k in range(9))
 PLAIN, DRAFTED, DRAFT = "a step a token", "with drafts", "draft model"
 PARTS = {**COLORS, DRAFT: EXPERTS}
 # gpt-fast, README.md at 0f925b5: tokens/s of Llama 2 70B in int4 on an A100, alone and with Llama 2 7B as a draft.
@@ -36,7 +35,7 @@ class Setting(NamedTuple):
     acceptance: Annotated[
         float, Slider("Acceptance", "Of a draft, if those before it are", ACCEPTANCES)
     ] = 0.7
-    batch: Annotated[int, Slider("Batch", "Sequences decoded at once", BATCHES)] = 1
+    batch: Batch = 1
 
 
 @on_bench(Setting(), "serving_drafts", "serving_gain", fine="")

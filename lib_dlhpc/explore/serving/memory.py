@@ -11,7 +11,7 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, columns, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.phases import sequences
-from lib_dlhpc.explore.serving.served import NETWORKS, WEIGHTS, WORDS, bytes_read, service
+from lib_dlhpc.explore.serving.served import WORDS, Network, Weights, bytes_read, service
 from lib_dlhpc.results.palette import BACKWARD, FORWARD, GRADIENTS, IDLE
 from lib_dlhpc.serving.predict import activations_of, room_of
 from lib_dlhpc.serving.price import Prices
@@ -35,9 +35,9 @@ FEW = 8  # sequences: fewer hardly share the reading of the weights
 class Setting(NamedTuple):
     """A replica on H100. gpus: tensor-parallel ranks; tokens: of each sequence, prompt and answer."""
 
-    network: Annotated[str, Dropdown("Network", "What answers", NETWORKS)] = "llama3-8b"
+    network: Network = "llama3-8b"
     gpus: Annotated[int, Slider("GPUs", "H100, tensor parallel", GPUS)] = 1
-    weights: Annotated[str, Dropdown("Weights", "Bytes of each", WEIGHTS)] = "bf16"
+    weights: Weights = "bf16"
     cache: Annotated[str, Dropdown("Cache", "Bytes of each number", CACHES)] = "bf16"
     tokens: Annotated[int, Slider("Tokens", "Of a sequence", TOKENS)] = 4096
 

@@ -10,9 +10,9 @@ from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.explore.serving.served import (
     COLORS,
     GPUS,
-    NETWORKS,
     TERMS,
-    WEIGHTS,
+    Network,
+    Weights,
     bytes_read,
     service,
 )
@@ -23,6 +23,7 @@ from lib_dlhpc.spec.units import format_plain as plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 BATCHES = tuple(2**k for k in range(9))
+Batch = Annotated[int, Slider("Batch", "Sequences decoded at once", BATCHES)]
 PROMPTS = tuple(2**k for k in range(7, 16))
 ANSWER = 256  # tokens
 WIDEST = (0.5, 20_000.0)  # FLOP/B of the picture
@@ -32,10 +33,10 @@ PREFILL, DECODE = "prefill", "decode"
 class Setting(NamedTuple):
     """Sequences on one GPU. batch: how many are decoded at once; prompt: tokens of each before its answer."""
 
-    network: Annotated[str, Dropdown("Network", "What answers", NETWORKS)] = "llama3-8b"
+    network: Network = "llama3-8b"
     gpu: Annotated[str, Dropdown("GPU", "One of them", GPUS)] = "h100-pod"
-    weights: Annotated[str, Dropdown("Weights", "Bytes of each", WEIGHTS)] = "bf16"
-    batch: Annotated[int, Slider("Batch", "Sequences decoded at once", BATCHES)] = 1
+    weights: Weights = "bf16"
+    batch: Batch = 1
     prompt: Annotated[int, Slider("Prompt", "Tokens of each", PROMPTS)] = 2048
 
 

@@ -11,7 +11,7 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.phases import sequences
-from lib_dlhpc.explore.serving.served import NETWORKS, PER_NODE, TERMS, WEIGHTS, service
+from lib_dlhpc.explore.serving.served import PER_NODE, TERMS, Network, Weights, service
 from lib_dlhpc.serving import Service
 from lib_dlhpc.serving.predict import Point, ServicePrediction, predict_service
 from lib_dlhpc.spec.units import format_plain as plain
@@ -29,8 +29,8 @@ SHAPES = {g: f"{PER_NODE // g} × {g} GPU{'s' if g > 1 else ''}" for g in RANKS}
 class Setting(NamedTuple):
     """Eight H100. ranks: of a replica; batch: sequences of all replicas together; shown: what a token costs."""
 
-    network: Annotated[str, Dropdown("Network", "What answers", NETWORKS)] = "llama3-70b"
-    weights: Annotated[str, Dropdown("Weights", "Bytes of each", WEIGHTS)] = "bf16"
+    network: Network = "llama3-70b"
+    weights: Weights = "bf16"
     ranks: Annotated[int, Slider("GPUs per replica", "Tensor parallel; 8 in all", RANKS)] = 8
     batch: Annotated[int, Slider("Sequences", "Decoded at once on all 8", BATCHES)] = 64
     price: Annotated[float, Slider("Price", "Of a GPU-hour", PRICES, "${:.2f}".format)] = 2.5
