@@ -2,9 +2,7 @@
 
 from itertools import pairwise
 
-from lib_dlhpc.explore.energy_planning import best_size, budget, here, swings
-from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
-from lib_dlhpc.explore.energy_planning.pipeline_slack import found
+from lib_dlhpc.explore.energy_planning import best_size, budget, here, pipeline_slack, swings
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.explore.energy_planning.to_accuracy import runs
 from lib_dlhpc.explore.slides import diagram as kit
@@ -13,7 +11,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.units import format_quantity as show
 
 EVERY = 16  # of the runs behind the front, drawn as one
-SMALL = Pipe(stages=4, microbatches=4)
+SMALL = pipeline_slack.Setting(stages=4, microbatches=4)
 SLOWED = 1.005  # times as long: from here on a pass counts as slowed
 PASSES = {"forward": kit.BLUE, "backward": kit.GREEN, "update": kit.VIOLET}
 
@@ -60,7 +58,7 @@ def size() -> kit.Diagram:
 
 def slack() -> kit.Diagram:
     """Return the passes of a pipeline: those without slack are the critical path."""
-    own = found(SMALL)
+    own = pipeline_slack.found(SMALL)
     stages = 1 + max(call.place for call in own.passes)
     rows = [kit.Lane(f"stage {stage}", list[kit.Bar]()) for stage in range(stages)]
     for call, begin, takes, longer in zip(

@@ -3,9 +3,8 @@
 from math import exp, factorial, inf, sqrt
 
 from lib_dlhpc.costs import Checks, Pool, Saving
+from lib_dlhpc.explore.failures import ways
 from lib_dlhpc.explore.failures.interval import DAY, MINUTE, Setting, found
-from lib_dlhpc.explore.failures.ways import Setting as Saved
-from lib_dlhpc.explore.failures.ways import found as saved
 from lib_dlhpc.prediction.intervals import system_mtbf, young
 from lib_dlhpc.prediction.silent import checked_goodput, first_order_check
 from lib_dlhpc.prediction.spares import waiting, waiting_goodput
@@ -22,7 +21,7 @@ cycle = M * exp(R / M) * (exp((TAU + C) / M) - 1)
 COST = draw.any([90.0, 45.0, 60.0, 150.0])
 NODES, DAYS = draw.any([600, 400, 900, 1500]), draw.any([300, 200, 365, 450])
 mtbf = DAYS * DAY / NODES
-asynchronous = saved(Saved(), "asynchronous")
+asynchronous = ways.found(ways.Setting(), "asynchronous")
 copy, link = asynchronous.saving, asynchronous.prediction.experiment.machine.host_link
 TRAIN, OFTEN, REPAIR = draw.any([1000, 800, 1500]), draw.any([2000, 1500]), draw.any([1, 2])
 LOAD, ALONE = TRAIN * REPAIR / OFTEN, draw.any([94, 90, 96])

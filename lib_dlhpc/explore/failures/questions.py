@@ -13,12 +13,9 @@ from lib_dlhpc.explore.failures.interval import DAY, HOUR, INTERVALS, MINUTE, fo
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.live import EXAMPLE, expected, fail_here, mtbf_of
 from lib_dlhpc.explore.failures.machine import Setting as Failing
-from lib_dlhpc.explore.failures.silent import Setting as Checking
 from lib_dlhpc.explore.failures.spares import ELASTIC, WAIT, goodput_of
 from lib_dlhpc.explore.failures.spares import Setting as Spared
 from lib_dlhpc.explore.failures.versions import Versions, last_layer_bytes
-from lib_dlhpc.explore.failures.ways import BEST, CHANGED
-from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.intervals import young
 from lib_dlhpc.prediction.resilience import Resilience
@@ -54,12 +51,12 @@ def checkfreq() -> str:
 
 def saved(way: str, **changes: Any) -> Resilience:
     """Return the run that saves in one of the four ways."""
-    return ways.found(Saved(**changes), way)
+    return ways.found(ways.Setting(**changes), way)
 
 
 def changed() -> str:
     """Return the largest changed share at which incremental saving is the best."""
-    for share in sorted(CHANGED, reverse=True):
+    for share in sorted(ways.CHANGED, reverse=True):
         if max(WAYS, key=lambda way: float(saved(way, changed=share).goodput)) == "incremental":
             return f"{share:.0%}"
     return "None of these"
@@ -93,23 +90,23 @@ def huge_spares() -> int:
 
 def checked(every: float | None = None, **changes: Any) -> float:
     """Return the share that is lost with a check after each `every` s; None: the best."""
-    own = silent.found(Checking(**changes))
+    own = silent.found(silent.Setting(**changes))
     return 1 - own.goodput(own.best if every is None else every)
 
 
 def costs() -> dict[str, float]:
     """Return what a silent error costs at the best interval between checks, and what a failure costs; s each."""
-    own = silent.found(Checking())
+    own = silent.found(silent.Setting())
     lost = {name: float(share) for name, share in own.lost(own.best).items()}
     useful, both = 1 - lost["all losses"], lost["checks"] + lost["silent errors"]
-    shares = found(Run(mtbf=Checking().mtbf, interval=silent.INTERVAL)).shares
+    shares = found(Run(mtbf=silent.Setting().mtbf, interval=silent.INTERVAL)).shares
     failures = (shares["repeated work"] + shares["restarts"]) * float(own.mtbf)
     return {"both": both, "error": both / useful * own.checks.mtbf, "failure": float(failures)}
 
 
 def many_errors() -> str:
     """Say what stops 131,072 GPUs that are checked once a day, and how little the best interval loses."""
-    huge = Checking(131072)
+    huge = silent.Setting(131072)
     best = silent.found(huge).best
     lost = checked(best, gpus=131072)
     return f"{silent.checks_wall(huge)} With a check every {show(best, 's')} {lost:.0%} is lost."
@@ -151,7 +148,7 @@ lesson = Lesson.read(
         "best_interval": (lambda: found(Run()).best / MINUTE, interval.the_interval),
         "stall_of_a_copy": (lambda: saved("asynchronous").saving.blocked * 1e3, ways.four_ways),
         "spare_nodes": (lambda: spares.best_spares(Spared(), WAIT), spares.spares_or_fewer),
-        "check_interval": (lambda: silent.found(Checking()).best / HOUR, silent.the_checks),
+        "check_interval": (lambda: silent.found(silent.Setting()).best / HOUR, silent.the_checks),
         "last_layer": (lambda: last_layer_bytes() / 1e3, Versions),
         "killed_run": (lambda: expected(Failing(), EXAMPLE), fail_here),
     },
@@ -175,13 +172,13 @@ lesson = Lesson.read(
         "background": lambda: saved("asynchronous").saving.background,
         "again": lambda: saved("asynchronous").shares["repeated work"],
         "restarts": lambda: saved("asynchronous").shares["restarts"],
-        "best_asynchronous": lambda: saved("asynchronous", interval=BEST).goodput,
-        "best_synchronous": lambda: saved("synchronous", interval=BEST).goodput,
-        "late": lambda: " ".join(ways.ways_walls(Saved(rate=10e9, interval=300.0))),
+        "best_asynchronous": lambda: saved("asynchronous", interval=ways.BEST).goodput,
+        "best_synchronous": lambda: saved("synchronous", interval=ways.BEST).goodput,
+        "late": lambda: " ".join(ways.ways_walls(ways.Setting(rate=10e9, interval=300.0))),
         "first_node": lambda: ", ".join(
             f"{way} {saved(way, writers='first').goodput:.1%}" for way in WAYS
         ),
-        "small_host": lambda: ways.ways_walls(Saved("GPT, 1 T weights", memory=2e9))[0],
+        "small_host": lambda: ways.ways_walls(ways.Setting("GPT, 1 T weights", memory=2e9))[0],
         "changed": changed,
         "in_repair": lambda: spares.in_repair_of(Spared()),
         "root": root,
@@ -200,14 +197,14 @@ lesson = Lesson.read(
         "huge_slow": lambda: elastic(gpus=131072, stall=10 * MINUTE),
         "quick_spares": lambda: spares.best_spares(Spared(repair=4 * HOUR), WAIT),
         "spare_nodes": lambda: spares.best_spares(Spared(), WAIT),
-        "silent": lambda: silent.found(Checking()).checks.mtbf / DAY,
-        "takes": Checking().takes / MINUTE,
+        "silent": lambda: silent.found(silent.Setting()).checks.mtbf / DAY,
+        "takes": silent.Setting().takes / MINUTE,
         "checked_20min": lambda: checked(20 * MINUTE),
         "checked_6h": lambda: checked(6 * HOUR),
         "checked_day": lambda: checked(DAY),
         "checked_4days": lambda: checked(4 * DAY),
         "checked_best": checked,
-        "often": lambda: show(silent.found(Checking(takes=MINUTE)).best, "s"),
+        "often": lambda: show(silent.found(silent.Setting(takes=MINUTE)).best, "s"),
         "often_lost": lambda: checked(takes=MINUTE),
         "both": lambda: costs()["both"],
         "per_error": lambda: show(costs()["error"], "s"),

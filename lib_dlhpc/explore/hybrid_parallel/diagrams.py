@@ -3,11 +3,9 @@
 from itertools import pairwise
 
 from lib_dlhpc.explore.blocks.bench import amount
-from lib_dlhpc.explore.hybrid_parallel import domain
+from lib_dlhpc.explore.hybrid_parallel import domain, runs
 from lib_dlhpc.explore.hybrid_parallel import map as layouts
 from lib_dlhpc.explore.hybrid_parallel.deep import Deep
-from lib_dlhpc.explore.hybrid_parallel.runs import Setting as Split
-from lib_dlhpc.explore.hybrid_parallel.runs import experiment as run_of
 from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.explore.slides.parts import of_steps
 from lib_dlhpc.layout import Place, group, rank_at, sizes
@@ -99,9 +97,9 @@ def domains() -> kit.Diagram:
 
 def eight() -> kit.Diagram:
     """Return a step of a small GPT on one rank, and on eight as 2 × 2 × 2."""
-    split = Split("words", 2, 2, 2, 4)
+    split = runs.Setting("words", 2, 2, 2, 4)
     steps = {"1 rank": split.alone, "8 ranks": split}
-    return of_steps({name: predict(run_of(each)) for name, each in steps.items()})
+    return of_steps({name: predict(runs.experiment(each)) for name, each in steps.items()})
 
 
 DIAGRAMS = {

@@ -4,7 +4,6 @@ from math import log
 
 from lib_dlhpc.explore.io_bottleneck import nodes
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, experiment, found
-from lib_dlhpc.explore.io_bottleneck.nodes import Setting as Spread
 from lib_dlhpc.prediction.caching import least_recently_used
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
@@ -44,13 +43,13 @@ PROBLEMS = [
         "How much a node holds",
         f"{show(SIZE, 'B')} of images are spread over 8 nodes, one copy, on SSDs of {show(SSD, 'B')}. How much"
         " does a node hold, and does it fit?",
-        float(nodes.held(Spread(data=IMAGES, ssd=SSD))[eight]),
+        float(nodes.held(nodes.Setting(data=IMAGES, ssd=SSD))[eight]),
         Step("Bytes of a node: size / nodes", SIZE / 8, "B"),
     ),
     Problem(
         "Remote reads",
         f"A data set is spread over {NODES} nodes, one copy. What share of a node's random reads is remote?",
-        100 * nodes.remote(Spread(nodes=NODES)),
+        100 * nodes.remote(nodes.Setting(nodes=NODES)),
         Step("Share that it holds: 1 / nodes", 100 / NODES, "%"),
         Step("All others are remote", 100 * (1 - 1 / NODES), "%"),
     ),

@@ -9,7 +9,6 @@ from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.io_bottleneck import batch, limits, live, nodes, writes
 from lib_dlhpc.explore.io_bottleneck.cache import hit_rate, the_cache
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, demand, found
-from lib_dlhpc.explore.io_bottleneck.nodes import Setting as Spread
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.caching import best, least_recently_used
 from lib_dlhpc.spec.units import format_plain
@@ -32,20 +31,20 @@ def from_size() -> str:
 
 def behind(**changes: Any) -> str:
     """Say how efficient 512 nodes are on the shared file system, and on FanStore."""
-    lines = nodes.curves(Spread(**changes))
+    lines = nodes.curves(nodes.Setting(**changes))
     ours, theirs = (lines[way][1][-1] for way in ("FanStore", "shared file system"))
     return f"at 512 nodes {theirs:.0%} against {ours:.0%}"
 
 
 def holding(copies: int) -> int:
     """Return how many nodes hold the neural images on SSDs of 60 GB."""
-    setting = Spread(data=IMAGES, ssd=60e9, copies=copies)
+    setting = nodes.Setting(data=IMAGES, ssd=60e9, copies=copies)
     return nodes.NODES[int(np.argmax(nodes.held(setting) <= 60e9))]
 
 
 def fed(stored: str) -> str:
     """Return the samples a second of 64 nodes of four V100."""
-    setting = Spread(64, IMAGES, V100, stored=stored)
+    setting = nodes.Setting(64, IMAGES, V100, stored=stored)
     return format_plain(float(nodes.rates(setting, "FanStore")[nodes.NODES.index(64)]))
 
 
@@ -78,7 +77,7 @@ lesson = Lesson.read(
     outcomes={
         "bytes_a_second": (lambda: limits.bytes_read(Setting()) / 1e9, limits.the_hours),
         "lru": (lambda: 100 * least_recently_used(0.5), the_cache),
-        "remote_reads": (lambda: nodes.cost_of_remote(Spread()), nodes.fanstore),
+        "remote_reads": (lambda: nodes.cost_of_remote(nodes.Setting()), nodes.fanstore),
         "twice_the_batch": (batch.grows, batch.the_batch),
         "default_stripes": (
             lambda: writes.shared_rate(writes.Setting()) / 1e9,
@@ -104,7 +103,7 @@ lesson = Lesson.read(
         "lru_again": lambda: hit_rate("lru", 0.5, fresh=False),
         "usual": least_recently_used(0.5),
         "best": best(0.5),
-        "remote": lambda: nodes.remote(Spread()),
+        "remote": lambda: nodes.remote(nodes.Setting()),
         "behind": behind,
         "behind_v100": lambda: behind(device=V100),
         **{f"hold_{copies}": lambda copies=copies: holding(copies) for copies in (1, 2)},

@@ -12,12 +12,8 @@ from lib_dlhpc.explore.language_model import bubbles, experts, here, layout, rol
 from lib_dlhpc.explore.language_model.bubbles import ALL, ONE, SCHEDULES, TWO, bubble, fullest
 from lib_dlhpc.explore.language_model.bubbles import Setting as Pipe
 from lib_dlhpc.explore.language_model.charts import causes
-from lib_dlhpc.explore.language_model.experts import Setting as Mixture
-from lib_dlhpc.explore.language_model.here import Setting as Here
-from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.rollouts import VERL, apart, best, together
 from lib_dlhpc.explore.language_model.rollouts import Setting as Learned
-from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.serving.service import lengths
 from lib_dlhpc.spec.experiment import load
@@ -29,7 +25,7 @@ PUBLISHED = {
     "llama3-405b-16384-131072": ("131,072 tokens, 16 context ranks", "{:.0f} {}"),
 }
 ZB = SCHEDULES[-1]
-FAR = Long(context=32, nics=1)
+FAR = sequences.Setting(context=32, nics=1)
 FULL = Learned(spread=0.0, samples=32)
 
 
@@ -50,7 +46,7 @@ def cause(found: Any, name: str) -> str:
 
 def laid(**changes: Any) -> Any:
     """Return the prediction of Llama 3's layout, changed."""
-    return layout.predicted(Layout()._replace(**changes))
+    return layout.predicted(layout.Setting()._replace(**changes))
 
 
 def alone(key: str, value: float | str) -> Any:
@@ -85,17 +81,17 @@ def sent(purpose: str) -> str:
 
 def long(**changes: Any) -> sequences.Found:
     """Return the prediction of a sequence over ranks."""
-    return sequences.predicted(Long()._replace(**changes))
+    return sequences.predicted(sequences.Setting()._replace(**changes))
 
 
-def waits(setting: Long) -> str:
+def waits(setting: sequences.Setting) -> str:
     """Return the share of a step that waits for keys and values."""
     return f"{sequences.predicted(setting).exposed:.2%}"
 
 
 def mixed(**changes: Any) -> Any:
     """Return the prediction of DeepSeek-V3's layout, changed."""
-    return experts.predicted(Mixture()._replace(**changes))
+    return experts.predicted(experts.Setting()._replace(**changes))
 
 
 def piped(**changes: Any) -> str:
@@ -227,13 +223,13 @@ PIPED = {
     "memory_8_stages": lambda: held(stages=8)[1],
 }
 LONG = {
-    "ring_8": lambda: waits(Long()),
+    "ring_8": lambda: waits(sequences.Setting()),
     "ring_long": lambda: waits(FAR._replace(sequence=2**17)),
     "ring_short": lambda: waits(FAR._replace(sequence=2**16)),
-    "ring_8k": lambda: waits(Long(2**13)),
-    "ring_131k": lambda: waits(Long(2**17)),
-    "heads_8k": lambda: waits(Long(2**13, exchange="heads")),
-    "heads_131k": lambda: waits(Long(2**17, exchange="heads")),
+    "ring_8k": lambda: waits(sequences.Setting(2**13)),
+    "ring_131k": lambda: waits(sequences.Setting(2**17)),
+    "heads_8k": lambda: waits(sequences.Setting(2**13, exchange="heads")),
+    "heads_131k": lambda: waits(sequences.Setting(2**17, exchange="heads")),
     "long_8": lambda: show(long(sequence=2**17).held, "B"),
     "long_16": lambda: show(long(sequence=2**17, context=16).held, "B"),
     "long_full": lambda: show(long(sequence=2**17, recompute="full").held, "B"),
@@ -248,9 +244,9 @@ MIXED = {
     "step_experts": lambda: step(mixed()),
     "step_experts_8": lambda: step(mixed(experts=8)),
     "memory_experts_8": lambda: memory(mixed(experts=8)),
-    "expert_replicas": lambda: experts.replicas(Mixture(experts=8)),
-    "memory_zero1": lambda: memory(experts.with_zero1(Mixture(experts=8))),
-    "step_zero1": lambda: step(experts.with_zero1(Mixture(experts=8))),
+    "expert_replicas": lambda: experts.replicas(experts.Setting(experts=8)),
+    "memory_zero1": lambda: memory(experts.with_zero1(experts.Setting(experts=8))),
+    "step_zero1": lambda: step(experts.with_zero1(experts.Setting(experts=8))),
     "step_deep": lambda: step(mixed(experts=8, pipeline=32)),
     "memory_deep": lambda: memory(mixed(experts=8, pipeline=32)),
     "step_uneven": lambda: step(mixed(busiest=1.5)),
@@ -298,7 +294,7 @@ lesson = Lesson.read(
         "far_ring": (lambda: 100 * sequences.predicted(FAR).exposed, sequences.the_sequence),
         "waited_for": (lambda: float(mixed().step_time), experts.the_experts),
         "equal_lengths": (lambda: rollouts.even(Learned()).seconds, rollouts.post_training),
-        "ring_here": (lambda: here.times_as_fast(Here()), here.layouts_here),
+        "ring_here": (lambda: here.times_as_fast(here.Setting()), here.layouts_here),
     },
     numbers={**LAID, **PIPED, **LONG, **MIXED, **TAILS},
     draws={"own_bubble": own_bubble, "own_mfu": own_mfu},

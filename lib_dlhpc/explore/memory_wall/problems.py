@@ -1,8 +1,6 @@
 """Problems of module 08, memory and out of core."""
 
 from lib_dlhpc.explore.memory_wall import adapters, ledger, outside
-from lib_dlhpc.explore.memory_wall.ledger import Setting
-from lib_dlhpc.explore.memory_wall.outside import Setting as Away
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.memory import attention_activation_saved
 from lib_dlhpc.spec.units import format_quantity as show
@@ -10,12 +8,12 @@ from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
 draw: Cases = globals().get("draw", PAGE)
 
-own = ledger.experiment(Setting())
+own = ledger.experiment(ledger.Setting())
 parameters = float(own.model.parameters)
-step, need = outside.seconds(Away(), "in core"), outside.needed(Away())
-forward = step * outside.forward_share(Away())
+step, need = outside.seconds(outside.Setting(), "in core"), outside.needed(outside.Setting())
+forward = step * outside.forward_share(outside.Setting())
 NODES = draw.any([2, 4, 8])
-sharded = predict(ledger.experiment(Setting(), zero=1, nodes=NODES, devices_per_node=8))
+sharded = predict(ledger.experiment(ledger.Setting(), zero=1, nodes=NODES, devices_per_node=8))
 GPUS = 8 * NODES
 HEADS, SEQUENCE, HIDDEN = draw.any(
     [(96, 2048, 12288), (40, 2048, 5120), (64, 4096, 8192), (32, 1024, 4096)]
@@ -31,7 +29,7 @@ PROBLEMS = [
         "Weights and their state",
         f"GPT-2 has {parameters:,.0f} weights. Adam in mixed precision: weights and gradients in 16 bits, a"
         " copy and two moments in 32. How much memory is that?",
-        ledger.shares(Setting())[1],
+        ledger.shares(ledger.Setting())[1],
         Step("Weights: 2 B each", 2 * parameters, "B"),
         Step("Gradients: 2 B each", 2 * parameters, "B"),
         Step("Copy and moments: 3 times 4 B each", 12 * parameters, "B"),
@@ -39,7 +37,7 @@ PROBLEMS = [
     ),
     Problem(
         "Offloading, hidden",
-        f"A step of GPT-2 takes {show(step, 's')}, of which {outside.forward_share(Away()):.1%} are forward;"
+        f"A step of GPT-2 takes {show(step, 's')}, of which {outside.forward_share(outside.Setting()):.1%} are forward;"
         f" {show(need.moved, 'B')} are moved, half of them out"
         " during forward, half back. How fast must the host link be to hide it?",
         need.required,

@@ -9,18 +9,16 @@ from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.memory_wall import adapters, ledger, live, outside, ways
 from lib_dlhpc.explore.memory_wall.charts import Way
-from lib_dlhpc.explore.memory_wall.ledger import Setting
-from lib_dlhpc.explore.memory_wall.live import Setting as Capped
 from lib_dlhpc.explore.memory_wall.outside import Setting as Away
 from lib_dlhpc.explore.memory_wall.ways import Setting as Step
 from lib_dlhpc.spec.units import format_quantity as show
 
 FAST, MIDDLE = Step(network="eight 200 Gb/s InfiniBand"), Step(network="one 100 Gb/s Ethernet")
 COMPARED = {
-    "vgg16": Setting("vgg16", 32, "fp32"),
-    "resnet50": Setting("resnet50", 32, "fp32"),
-    "cosmoflow": Setting("cosmoflow-512", 1),
-    "gpt3": Setting("gpt3-175b", 1),
+    "vgg16": ledger.Setting("vgg16", 32, "fp32"),
+    "resnet50": ledger.Setting("resnet50", 32, "fp32"),
+    "cosmoflow": ledger.Setting("cosmoflow-512", 1),
+    "gpt3": ledger.Setting("gpt3-175b", 1),
 }
 SOURCES = ("definitions", "korthikanti", "gpipe")
 KNOWN = ("recompute all", "ZeRO 3 + recompute all", "pipeline + ZeRO 1", "offload activations")
@@ -28,14 +26,14 @@ KNOWN = ("recompute all", "ZeRO 3 + recompute all", "pipeline + ZeRO 1", "offloa
 
 def term(place: int, **changes: Any) -> str:
     """Return the largest term of GPT-2, or the one at another place."""
-    terms = ledger.fullest(Setting(**changes)).terms
+    terms = ledger.fullest(ledger.Setting(**changes)).terms
     name = sorted(terms, key=lambda each: -terms[each])[place]
     return f"{name}, {show(terms[name], 'B')}"
 
 
 def peak_layer() -> str:
     """Return what is computed at the peak of GPT-2."""
-    course = ledger.in_time(Setting())
+    course = ledger.in_time(ledger.Setting())
     at = int(course.bytes.argmax())
     return f"{course.what[at]} of {course.layer[at]}"
 
@@ -69,7 +67,7 @@ def exposed(batch: int) -> float:
 
 def megabytes(offload: str = "none") -> float:
     """Return the peak by the ledger of the run under a cap."""
-    return live.ledger(live.experiment(Capped(), offload)) / 1e6
+    return live.ledger(live.experiment(live.Setting(), offload)) / 1e6
 
 
 def bandwidth(draw: np.random.Generator) -> Drawn:
@@ -101,7 +99,7 @@ ADAPTED = {
 lesson = Lesson.read(
     __file__,
     outcomes={
-        "activations": (lambda: ledger.shares(Setting())[2] / 1e9, ledger.the_ledger),
+        "activations": (lambda: ledger.shares(ledger.Setting())[2] / 1e9, ledger.the_ledger),
         "fastest_way": (lambda: ways.fastest(Step(), KNOWN), ways.four_ways),
         "hiding_bandwidth": (lambda: outside.needed(Away()).required / 1e9, outside.out_of_core),
         "adapters": (
@@ -111,9 +109,9 @@ lesson = Lesson.read(
         "out_of_core_peak": (lambda: megabytes("all"), live.train_under_a_cap),
     },
     numbers={
-        "weights": lambda: ledger.shares(Setting())[0] / 1e9,
-        "stored": lambda: ledger.fullest(Setting()).terms["activations"] / 1e9,
-        "batch": Setting().batch,
+        "weights": lambda: ledger.shares(ledger.Setting())[0] / 1e9,
+        "stored": lambda: ledger.fullest(ledger.Setting()).terms["activations"] / 1e9,
+        "batch": ledger.Setting().batch,
         "second": lambda: term(1),
         "peak_layer": peak_layer,
         "first_of_one": lambda: term(0, batch=1),
@@ -147,7 +145,7 @@ lesson = Lesson.read(
         },
         **ADAPTED,
         "in_core": megabytes,
-        "cap": Capped().cap / 1e6,
+        "cap": live.Setting().cap / 1e6,
         "times": lambda: ways.sent(3, 4) / ways.sent(0, 4),
     },
     draws={"own_bandwidth": bandwidth},

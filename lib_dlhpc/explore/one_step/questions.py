@@ -7,8 +7,6 @@ import numpy as np
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.one_step import here, kernels, layers, passes
-from lib_dlhpc.explore.one_step.layers import Row
-from lib_dlhpc.explore.one_step.layers import Setting as Step
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.measured import calibrate_here, message_ratio
 from lib_dlhpc.explore.one_step.roofline import (
@@ -46,9 +44,9 @@ def below() -> float:
     return peak * min(1.0, narrow.intensity / end) / narrow.rate
 
 
-def rows(**changes: Any) -> list[Row]:
+def rows(**changes: Any) -> list[layers.Row]:
     """Return the layers of a step."""
-    setting = Step(**changes)
+    setting = layers.Setting(**changes)
     return layers.rows(setting, layers.device_of(setting, mine))
 
 
@@ -63,14 +61,14 @@ def bounds(batch: int) -> str:
 def three(batch: int) -> str:
     """Return the time of a step of ResNet-50 on a V100, an A100 and an H100."""
     gpus = ("v100-sxm2-16gb", "a100-sxm-40gb", "h100-sxm-80gb")
-    steps = [Step("resnet50", device, batch) for device in gpus]
+    steps = [layers.Setting("resnet50", device, batch) for device in gpus]
     seconds = [layers.step_time(step, layers.device_of(step, mine)) for step in steps]
     return ", ".join(show(each, "s") for each in seconds)
 
 
 def too_big() -> str:
     """Return why 512 samples of ResNet-50 do not fit a V100."""
-    step = Step("resnet50", "v100-sxm2-16gb", 512)
+    step = layers.Setting("resnet50", "v100-sxm2-16gb", 512)
     return predict(layers.experiment(step, layers.device_of(step, mine))).walls[0]
 
 
@@ -118,7 +116,7 @@ lesson = Lesson.read(
     outcomes={
         "one_sample": (lambda: at().seconds * 1e6, lambda: roofline(mine)),
         "twice_the_samples": (
-            lambda: layers.growth(Step(), layers.device_of(Step(), mine)),
+            lambda: layers.growth(layers.Setting(), layers.device_of(layers.Setting(), mine)),
             lambda: layers.step_by_layers(mine),
         ),
         "longer_message": (lambda: message_ratio(mine), lambda: calibrate_here(mine)),

@@ -1,9 +1,7 @@
 """Diagrams of the slides of module 13: two phases, a full memory, batching, prefixes, replicas, pools, drafts."""
 
-from lib_dlhpc.explore.serving import drafts, lengths, pools, prefixes
+from lib_dlhpc.explore.serving import drafts, lengths, memory, pools, prefixes
 from lib_dlhpc.explore.serving.load import BATCHINGS, CONTINUOUS, STATIC
-from lib_dlhpc.explore.serving.memory import Setting as Room
-from lib_dlhpc.explore.serving.memory import fit, heads_of
 from lib_dlhpc.explore.serving.phases import Setting as Phases
 from lib_dlhpc.explore.serving.replicas import SHAPES
 from lib_dlhpc.explore.serving.served import service
@@ -28,8 +26,8 @@ def two_phases() -> kit.Diagram:
 
 def filled() -> kit.Diagram:
     """Return a GPU with the weights of Llama 2 13B, and the caches of its first sequences."""
-    setting = Room(network="llama2-13b")
-    own = fit(setting, heads_of(setting))
+    setting = memory.Setting(network="llama2-13b")
+    own = memory.fit(setting, memory.heads_of(setting))
     weights = own.memory["weights"]
     rest = own.memory["activations"] + own.memory["driver and workspace"]
     parts = [

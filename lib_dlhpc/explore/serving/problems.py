@@ -1,12 +1,10 @@
 """Problems of module 13, serving."""
 
-from lib_dlhpc.explore.serving import lengths
+from lib_dlhpc.explore.serving import lengths, replicas
 from lib_dlhpc.explore.serving.memory import Setting as Room
 from lib_dlhpc.explore.serving.memory import fit, heads_of
 from lib_dlhpc.explore.serving.phases import ANSWER, parts, served
 from lib_dlhpc.explore.serving.phases import Setting as Phases
-from lib_dlhpc.explore.serving.replicas import Setting as Eight
-from lib_dlhpc.explore.serving.replicas import chosen
 from lib_dlhpc.explore.serving.served import PER_NODE, bytes_read
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
@@ -27,8 +25,8 @@ GROUPED = 2 * 8 * SIZE * 2  # B of a token in a layer of Llama 3 8B
 wide = lengths.Setting(tokens=TOKENS, window=WINDOW, every=FULL)
 full = lengths.LAYERS // FULL
 weights = bytes_read(served(Phases())[1].shard)
-point = chosen(Eight())
-rate, price = point.tokens_per_second, Eight().price
+point = replicas.chosen(replicas.Setting())
+rate, price = point.tokens_per_second, replicas.Setting().price
 RATE, HELD = (
     draw.any([12, 8, 15, 20]),
     draw.any([40, 50, 70, 90]),

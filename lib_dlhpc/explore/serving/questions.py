@@ -19,12 +19,7 @@ from lib_dlhpc.explore.serving import (
     prefixes,
     replicas,
 )
-from lib_dlhpc.explore.serving.drafts import Setting as Drafted
-from lib_dlhpc.explore.serving.drafts import gain
-from lib_dlhpc.explore.serving.here import Setting as Here
 from lib_dlhpc.explore.serving.lengths import Setting as Long
-from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, STATIC, felt, simulated
-from lib_dlhpc.explore.serving.load import Setting as Busy
 from lib_dlhpc.explore.serving.memory import GROUPED, MULTI, SHARED, fit, heads_of, kinds
 from lib_dlhpc.explore.serving.memory import Setting as Room
 from lib_dlhpc.explore.serving.phases import ANSWER, decode_point, fits, parts, served
@@ -35,8 +30,6 @@ from lib_dlhpc.explore.serving.pools import Setting as Two
 from lib_dlhpc.explore.serving.prefixes import FULL as ALL
 from lib_dlhpc.explore.serving.prefixes import HIT, means, room, stored, wanted
 from lib_dlhpc.explore.serving.prefixes import Setting as Alike
-from lib_dlhpc.explore.serving.replicas import SHAPES, cheapest, paths
-from lib_dlhpc.explore.serving.replicas import Setting as Eight
 from lib_dlhpc.explore.serving.served import bytes_read, service
 from lib_dlhpc.serving.predict import room_of
 from lib_dlhpc.serving.price import Prices
@@ -46,8 +39,8 @@ from lib_dlhpc.spec.units import format_plain as plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 THIRTEEN = Room(network="llama2-13b")
-FULL = Busy(batching=CONTINUOUS)
-SMALL = Eight(network="llama3-8b")
+FULL = load.Setting(batching=load.CONTINUOUS)
+SMALL = replicas.Setting(network="llama3-8b")
 SIXTY_FOUR = Long(lengths.TOKEN, tokens=32768, batch=64)
 SLOW = "Ethernet, 25 Gb/s a GPU"
 UNITS = {
@@ -118,7 +111,7 @@ def sequence_bytes(tokens: int) -> str:
 
 def first(**changes: Any) -> str:
     """Return within how long 9 of 10 users see a first token, with continuous batching."""
-    return show(felt(FULL._replace(**changes)).first, "s")
+    return show(load.felt(FULL._replace(**changes)).first, "s")
 
 
 def own_prompt() -> str:
@@ -129,12 +122,12 @@ def own_prompt() -> str:
 
 def pause(batching: str) -> str:
     """Return the longest pause of 9 of 10 answers."""
-    return show(felt(Busy(batching=batching)).pause, "s")
+    return show(load.felt(load.Setting(batching=batching)).pause, "s")
 
 
 def shape(tpot: float = np.inf, **changes: Any) -> str:
     """Return the eight GPUs with the cheapest token that takes at most `tpot` s."""
-    return SHAPES[cheapest(Eight(**changes), tpot)[0]]
+    return replicas.SHAPES[replicas.cheapest(replicas.Setting(**changes), tpot)[0]]
 
 
 def room_for(ranks: int, weights: str = "bf16") -> int:
@@ -150,7 +143,7 @@ def network_share() -> float:
 
 def quickest_of(ranks: int) -> str:
     """Return the time of a token of Llama 3 8B at the smallest batch."""
-    return show(paths(SMALL)[ranks][0].tpot, "s")
+    return show(replicas.paths(SMALL)[ranks][0].tpot, "s")
 
 
 def dearer(batch: int) -> float:
@@ -161,7 +154,7 @@ def dearer(batch: int) -> float:
 
 def verified(batch: int) -> float:
     """Return how many times as long a step is if it verifies drafts."""
-    return drafts.step(Drafted(batch=batch))[1].total / drafts.plain(batch).total
+    return drafts.step(drafts.Setting(batch=batch))[1].total / drafts.plain(batch).total
 
 
 def hit(**changes: Any) -> float:
@@ -236,12 +229,12 @@ lesson = Lesson.read(
             lambda: long_time(lengths.FULL) / long_time(),
             lambda: lengths.long_sequences(),
         ),
-        "static_rate": (lambda: 1e3 * felt(FULL).first, load.busy_service),
+        "static_rate": (lambda: 1e3 * load.felt(FULL).first, load.busy_service),
         "prefix_gain": (lambda: prefixes.gain(Alike()), prefixes.begin_alike),
         "replicas": (shape, replicas.one_or_eight),
         "pools_token": (lambda: 1e3 * pools.load(Two(), APART).tpot, pools.two_pools),
-        "drafts_many": (lambda: gain(Drafted(batch=256)), drafts.small_and_large),
-        "here_batch": (lambda: here.gain(Here()), here.decode_here),
+        "drafts_many": (lambda: drafts.gain(drafts.Setting(batch=256)), drafts.small_and_large),
+        "here_batch": (lambda: here.gain(here.Setting()), here.decode_here),
     },
     numbers={
         "prompt": f"{Phases().prompt:,}",
@@ -299,19 +292,19 @@ lesson = Lesson.read(
         "long_2": lambda: show(long_time(every=2), "s"),
         "long_16": lambda: show(long_time(every=16), "s"),
         "rate": FULL.rate,
-        "static_first": lambda: show(felt(Busy(batching=STATIC)).first, "s"),
+        "static_first": lambda: show(load.felt(load.Setting(batching=load.STATIC)).first, "s"),
         "own_prompt": own_prompt,
-        "longest": lambda: max(each.answer for each in simulated(FULL).requests),
-        "static_mean": lambda: simulated(Busy(batching=STATIC)).mean_batch,
+        "longest": lambda: max(each.answer for each in load.simulated(FULL).requests),
+        "static_mean": lambda: load.simulated(load.Setting(batching=load.STATIC)).mean_batch,
         "knee_16": 24,
         "knee_4": 16,
         "first_4": lambda: first(batch=4, rate=16),
-        "pause": lambda: pause(CONTINUOUS),
-        "pause_chunks": lambda: pause(CHUNKED),
+        "pause": lambda: pause(load.CONTINUOUS),
+        "pause_chunks": lambda: pause(load.CHUNKED),
         "first_8": lambda: first(rate=8),
-        "first_8_chunks": lambda: first(rate=8, batching=CHUNKED),
+        "first_8_chunks": lambda: first(rate=8, batching=load.CHUNKED),
         "first_48": lambda: first(rate=48),
-        "first_48_chunks": lambda: first(rate=48, batching=CHUNKED),
+        "first_48_chunks": lambda: first(rate=48, batching=load.CHUNKED),
         "alike": f"{Alike().shared + Alike().own:,}",
         "alike_shared": f"{Alike().shared:,}",
         "alike_prefixes": Alike().prefixes,
@@ -358,26 +351,26 @@ lesson = Lesson.read(
         "slow_8b": lambda: quickest_of(1),
         "dearer_8b": lambda: dearer(8),
         "dearer_1024": lambda: dearer(1024),
-        "drafts": Drafted().drafts,
-        "more": Drafted().drafts,
-        "acceptance": Drafted().acceptance,
-        "tokens": lambda: expected_tokens(Drafted().acceptance, Drafted().drafts),
-        "gain_one": lambda: gain(Drafted()),
-        "even": lambda: drafts.even(Drafted()),
+        "drafts": drafts.Setting().drafts,
+        "more": drafts.Setting().drafts,
+        "acceptance": drafts.Setting().acceptance,
+        "tokens": lambda: expected_tokens(drafts.Setting().acceptance, drafts.Setting().drafts),
+        "gain_one": lambda: drafts.gain(drafts.Setting()),
+        "even": lambda: drafts.even(drafts.Setting()),
         "verify_more": lambda: verified(1) - 1,
         "verify_256": lambda: verified(256),
-        "best": lambda: drafts.best(Drafted()),
-        "best_sure": lambda: drafts.best(Drafted(acceptance=0.9)),
-        "best_64": lambda: drafts.best(Drafted(batch=64)),
-        "gain_8b": lambda: gain(Drafted("Llama 3 8B")),
-        "gain_8b_more": lambda: gain(Drafted("Llama 3 8B", acceptance=0.8)),
-        "cost_8b": lambda: drafts.cost(Drafted("Llama 3 8B")),
-        "cost_1b": lambda: drafts.cost(Drafted()),
+        "best": lambda: drafts.best(drafts.Setting()),
+        "best_sure": lambda: drafts.best(drafts.Setting(acceptance=0.9)),
+        "best_64": lambda: drafts.best(drafts.Setting(batch=64)),
+        "gain_8b": lambda: drafts.gain(drafts.Setting("Llama 3 8B")),
+        "gain_8b_more": lambda: drafts.gain(drafts.Setting("Llama 3 8B", acceptance=0.8)),
+        "cost_8b": lambda: drafts.cost(drafts.Setting("Llama 3 8B")),
+        "cost_1b": lambda: drafts.cost(drafts.Setting()),
         "gpt_gain": lambda: drafts.published()[0],
         "gpt_cost": lambda: drafts.published()[1],
         "gpt_acceptance": lambda: drafts.published()[2],
-        "here_weights": lambda: show(Prices(here.small(Here(), 1)).shard.weights, "B"),
-        "here_batch": Here().batch,
+        "here_weights": lambda: show(Prices(here.small(here.Setting(), 1)).shard.weights, "B"),
+        "here_batch": here.Setting().batch,
     },
     draws={"own_cache": own_cache},
     tables={"published": published_table},

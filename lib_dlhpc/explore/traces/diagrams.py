@@ -2,10 +2,8 @@
 
 from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.explore.slides.parts import stacked
-from lib_dlhpc.explore.traces import coupled_here
+from lib_dlhpc.explore.traces import coupled_here, here
 from lib_dlhpc.explore.traces.coupled import COSTS, RANKS, Setting
-from lib_dlhpc.explore.traces.here import Setting as Planted
-from lib_dlhpc.explore.traces.here import asked
 from lib_dlhpc.explore.traces.waits import Setting as Program
 from lib_dlhpc.explore.traces.waits import trace
 from lib_dlhpc.prediction.coupled import predict_coupled
@@ -78,7 +76,7 @@ def coupled() -> kit.Diagram:
 
 def balanced() -> kit.Diagram:
     """Return the work of each rank in a step, before and after it sends."""
-    before, after = (each[0] for each in asked(Planted(how="sends late")))
+    before, after = (each[0] for each in here.asked(here.Setting(how="sends late")))
     inks = {"before it sends": kit.ORANGE, "after": kit.GREEN}
     rows = {
         f"rank {rank}": dict(zip(inks, (float(before[rank]), float(after[rank])), strict=True))

@@ -5,7 +5,6 @@ import numpy as np
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.traces import coupled, coupled_here, here, waits
-from lib_dlhpc.explore.traces.coupled import named, ways
 from lib_dlhpc.explore.traces.live import trace_here
 from lib_dlhpc.explore.traces.puzzle import find_it
 from lib_dlhpc.explore.traces.waits import IN_TURN, NETWORKS, NOBODY, Setting, analyzed
@@ -24,16 +23,16 @@ def span(setting: Setting) -> str:
 
 def way(setting: coupled.Setting) -> CoupledPrediction:
     """Return the placement that a setting chooses."""
-    return next(one for one in ways(setting) if coupled.number_of(one) == setting.simulating)
+    return next(
+        one for one in coupled.ways(setting) if coupled.number_of(one) == setting.simulating
+    )
 
 
 def best_of(sampling: int) -> str:
     """Say which placement is the fastest, and what all in turn would take."""
     setting = coupled.Setting(coupled.SHARED, sampling)
     found, turns = coupled.best(setting), way(setting)
-    return (
-        f"{named(found)}, {show(found.seconds, 's')}; all, in turn takes {show(turns.seconds, 's')}"
-    )
+    return f"{coupled.named(found)}, {show(found.seconds, 's')}; all, in turn takes {show(turns.seconds, 's')}"
 
 
 def load_balance(draw: np.random.Generator) -> Drawn:
@@ -68,7 +67,7 @@ lesson = Lesson.read(
         "longest": lambda: int(np.argmax(sum(analyzed(LATE).waits.values()))),
         "in_turn": lambda: span(Setting(IN_TURN)),
         "link": lambda: analyzed(Setting(NOBODY, size=4e6, share=0.25)).efficiency.transfer,
-        "chosen": lambda: named(way(coupled.Setting())),
+        "chosen": lambda: coupled.named(way(coupled.Setting())),
         **{f"best_{n}": lambda n=n: best_of(n) for n in (1, 4, 16)},
         "even": lambda: show(way(EVEN).seconds, "s"),
         "buffered": lambda: show(way(EVEN._replace(depth=8)).seconds, "s"),
