@@ -7,14 +7,12 @@ import altair as alt
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.blocks.lines import LOOKS, THIRD
+from lib_dlhpc.explore.serving import pools
 from lib_dlhpc.explore.serving.drafts import DRAFT, MODELS, PARTS
 from lib_dlhpc.explore.serving.lengths import LENGTHS as TOKENS
 from lib_dlhpc.explore.serving.lengths import NAMES
 from lib_dlhpc.explore.serving.load import CHUNKED, CONTINUOUS, RATES, STATIC
 from lib_dlhpc.explore.serving.memory import GROUPED, MEMORY, MULTI, SHARED
-from lib_dlhpc.explore.serving.pools import APART, MIXED
-from lib_dlhpc.explore.serving.pools import CHUNKED as MIXED_CHUNKS
-from lib_dlhpc.explore.serving.pools import PARTS as WAITED
 from lib_dlhpc.explore.serving.prefixes import MEMORIES
 from lib_dlhpc.explore.serving.replicas import SHAPES
 from lib_dlhpc.explore.serving.served import COLORS
@@ -36,7 +34,7 @@ LENGTHS = dict(zip(NAMES, LOOKS, strict=True))
 REPLICAS = dict(zip(SHAPES.values(), LOOKS, strict=True))
 DRAFTS = dict(zip(MODELS, LOOKS, strict=False))
 STORED = dict(zip(MEMORIES, LOOKS, strict=False))
-POOLS = dict(zip((MIXED, MIXED_CHUNKS, APART), LOOKS, strict=False))
+POOLS = dict(zip((pools.MIXED, pools.CHUNKED, pools.APART), LOOKS, strict=False))
 
 
 @kit.parts_of("phase", "term", "time", height=92, left=110, right=76, top=8)
@@ -211,4 +209,4 @@ def serving_pools() -> Layers:
 @kit.parts_of("replicas", "waits for", "time", height=112, left=110, right=76, top=8)
 def serving_apart() -> Layers:
     """What does an answer of 64 tokens wait for?"""
-    return kit.stacked_bars("time of an answer", "s", WAITED, 106, tickCount=5)
+    return kit.stacked_bars("time of an answer", "s", pools.PARTS, 106, tickCount=5)
