@@ -26,8 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.segments import BLOCK
-from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.model import BLOCK, Layer, Model
 from lib_dlhpc.spec.strategy import ASYNC_TP
 
 REDUCES = ("all_reduce", "reduce_scatter")

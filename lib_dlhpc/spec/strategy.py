@@ -79,57 +79,53 @@ class Strategy:
     """Devices, batch, precision, parallelism and gradient synchronization.
 
     A replica of the network is partitioned over tensor x pipeline x spatial x context devices; there are `data`
-    replicas. `batch` is the samples of one replica in a step, processed in `microbatches` equal parts.
-    precision: of arithmetic, weights and activations; fp16 and bf16 have fp32 master weights; fp8 is bf16 whose linear
-    layers read operands in fp8 (spec/fp8.py).
-    pipeline_runtime: whose memory a stage takes: Megatron-LM's, which frees messages once they are used, or PyTorch's
-    (torch.distributed.pipelining with FSDP; prediction/kept_messages.py).
-    schedule: of the pipeline; interleaved ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose
-    weight gradients fill idle time (Qi et al. 2024); dualpipe: microbatches from both ends, so that each rank holds
-    two stages and hides exchanges of experts (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1); not run.
-    split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or
-    channel), or alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM"). tensor_pieces: into
-    which a tensor-parallel collective and the product beside it are cut to overlap (Wang et al. 2023; costs/pieces.py).
+    replicas. `batch` is the samples of one replica in a step, processed in `microbatches` equal parts. precision: of
+    arithmetic, weights and activations; fp16 and bf16 have fp32 master weights; fp8 is bf16 whose linear layers read
+    operands in fp8 (spec/fp8.py). pipeline_runtime: whose memory a stage takes: Megatron-LM's, which frees messages
+    once they are used, or PyTorch's (torch.distributed.pipelining with FSDP; prediction/kept_messages.py). schedule: of
+    the pipeline; interleaved ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose weight gradients
+    fill idle time (Qi et al. 2024); dualpipe: microbatches from both ends, so that each rank holds two stages and hides
+    exchanges of experts (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1); not run.
+    split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or channel), or
+    alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM"). tensor_pieces: into which a
+    tensor-parallel collective and the product beside it are cut to overlap (Wang et al. 2023; costs/pieces.py).
     tensor_overlap: of which collectives: all beside a product (all), or those that PyTorch's AsyncTP cuts (async-tp).
-    sequence_parallel: partition activations between such layers by position (Korthikanti et al. 2022).
-    context: ranks that divide the tokens of each sequence between them, and hold the same weights. For attention they
-    exchange queries, keys and values so that each has all tokens of some heads ("heads"; Jacobs et al. 2023,
-    "DeepSpeed Ulysses"), or pass keys and values round a ring while they compute ("ring"; Liu et al. 2023),
-    or gather them for each head of queries before the first block ("gather"; PyTorch, parallel/context.py).
-    zero: what is sharded over replicas: 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et
-    al. 2020); over `shards` neighbors, if not over all, whose shards the others replicate (hybrid sharding, HSDP;
-    Zhao et al. 2023, "PyTorch FSDP"); that of experts over the replicas that hold the same ones.
-    gather: when updated weights are gathered: "usual": after the update with zero = 1 and 2, before each pass with 3;
-    "forward": once a step, behind the first forward pass (Megatron-LM's overlap-param-gather; FSDP's
-    reshard_after_forward = False). zero_unit: what ZeRO 3 gathers at a time: a block of the network, whose gradients
-    are reduce-scattered together as well (FSDP), or a layer, with gradients in buckets (DeepSpeed in 2021;
-    costs/units.py). allreduce: the algorithm of gradient synchronization; its reduce-scatter and allgather, if it
-    is composed of them, also serve ZeRO. "auto": the cheapest for each size and network (schedules/choice.py), as
-    for all other collectives. recompute: activations recomputed in backward: all within a block (full), or up to
-    the last that backward reads (early-stop, as PyTorch's checkpoint), attention only (selective), norms,
-    activations and the up-projections of latent attention (light; costs/light.py), or all of a block but fused
-    attention and every second matmul (per-op, as torchtitan's selective checkpointing; costs/segments.py). loss:
-    whether the 32-bit logits of a language model become their gradients in one array (in-place), in one for each
-    kernel (separate), or never exist (fused; costs/streams.py). offload: what is offloaded to host memory, or to
-    the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts: the degree of
-    expert parallelism: replicas that hold the experts of each layer together. expert_imbalance: positions of the
-    busiest of the ranks that share out experts, over their mean; a run measures it. expert_exchange: each expert of
-    a position gets its own copy (direct), each device one (by-device), or each node one, which is forwarded inside,
-    once to each device (by-node; layers/base/copies.py). expert_wire: the format in which positions travel to
-    experts, and in backward the gradients of their outputs; what comes home is in that of activations (DeepSeek-AI
-    2024, section 3.3.3). fused_attention: whether attention is one kernel that stores no scores and recomputes them
-    in backward (Dao et al. 2022, "FlashAttention"); "auto": as on the device.
-    update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the
-    parameter servers and pull weights without waiting for each other; local devices take `local_steps`
-    steps, then average their weights. wire: the format in which gradients are exchanged and added, with zero
-    only fp32 (PyTorch's reduce_dtype).
+    sequence_parallel: partition activations between such layers by position (Korthikanti et al. 2022). context: ranks
+    that divide the tokens of each sequence between them, and hold the same weights. For attention they exchange
+    queries, keys and values so that each has all tokens of some heads ("heads"; Jacobs et al. 2023, "DeepSpeed
+    Ulysses"), or pass keys and values round a ring while they compute ("ring"; Liu et al. 2023), or gather them for
+    each head of queries before the first block ("gather"; PyTorch, parallel/context.py).
+    zero: what is sharded over replicas: 1 optimizer state, 2 gradients too, 3 weights too (Rajbhandari et al. 2020);
+    over `shards` neighbors, if not over all, whose shards the others replicate (hybrid sharding, HSDP; Zhao et al.
+    2023, "PyTorch FSDP"); that of experts over the replicas that hold the same ones. gather: when updated weights are
+    gathered: "usual": after the update with zero = 1 and 2, before each pass with 3; "forward": once a step, behind the
+    first forward pass (Megatron-LM's overlap-param-gather; FSDP's reshard_after_forward = False). zero_unit: what ZeRO
+    3 gathers at a time: a block of the network, whose gradients are reduce-scattered together as well (FSDP), or a
+    layer, with gradients in buckets (DeepSpeed in 2021; costs/units.py). allreduce: the algorithm of gradient
+    synchronization; its reduce-scatter and allgather, if it is composed of them, also serve ZeRO. "auto": the cheapest
+    for each size and network (schedules/choice.py), as for all other collectives. recompute: activations recomputed in
+    backward: all within a block (full), or up to the last that backward reads (early-stop, as PyTorch's checkpoint),
+    attention only (selective), norms, activations and the up-projections of latent attention (light; costs/light.py),
+    or all of a block but fused attention and every second matmul (per-op, as torchtitan's selective checkpointing;
+    costs/segments.py). loss: whether the 32-bit logits of a language model become their gradients in one array
+    (in-place), in one for each kernel (separate), or never exist (fused; costs/streams.py). offload: what is offloaded
+    to host memory, or to the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts:
+    the degree of expert parallelism: replicas that hold the experts of each layer together. expert_imbalance: positions
+    of the busiest of the ranks that share out experts, over their mean; a run measures it. expert_exchange: each expert
+    of a position gets its own copy (direct), each device one (by-device), or each node one, which is forwarded inside,
+    once to each device (by-node; layers/base/copies.py). expert_wire: the format in which positions travel to experts,
+    and in backward the gradients of their outputs; what comes home is in that of activations (DeepSeek-AI 2024, section
+    3.3.3). fused_attention: whether attention is one kernel that stores no scores and recomputes them in backward (Dao
+    et al. 2022, "FlashAttention"); "auto": as on the device.
+    update: synchronous devices exchange gradients every step; asynchronous devices push gradients to the parameter
+    servers and pull weights without waiting for each other; local devices take `local_steps` steps, then average their
+    weights. wire: the format in which gradients are exchanged and added, with zero only fp32 (PyTorch's reduce_dtype).
     lora: rank of the adapters that are trained beside frozen weights (Hu et al. 2021, "LoRA"; spec/adapters.py); 0: all
     weights are trained. adapted: beside which products: those that make queries and values, or all but the last.
     optimizer: adam decays weights as AdamW does, whose name is read too; muon orthogonalizes the momentum of weight
-    matrices, AdamW updates all else (costs/muon.py).
-    power_limit: W that a device may draw; its arithmetic is slowed (costs/power.py), as by `nvidia-smi -pl`.
-    staleness: the most steps that an asynchronous device may be ahead of the slowest (Ho et al. 2013, "More
-    effective distributed ML via a stale synchronous parallel parameter server").
+    matrices, AdamW updates all else (costs/muon.py). power_limit: W that a device may draw; its arithmetic is slowed
+    (costs/power.py), as by `nvidia-smi -pl`. staleness: the most steps that an asynchronous device may be ahead of the
+    slowest (Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter server").
     """
 
     nodes: int = whole(default=1)

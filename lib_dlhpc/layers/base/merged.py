@@ -1,9 +1,9 @@
 """Attention in blocks whose results are added in kernels of their own, in fp32 (PyTorch's context_parallel).
 
 Counted is what kernels move that read and write each array once, as a compiler makes them: both ways, a copy of keys
-and values in one buffer, to be gathered; forward, the first block's output in 32 bits, each sum with the next block, the
-result; backward, for each block the sums of the gradients of queries, keys and values and a copy of the last two in one
-buffer, and at both ends an array of zeros and the result. Arrays that are in 32 bits already are not cast:
+and values in one buffer, to be gathered; forward, the first block's output in 32 bits, each sum with the next block,
+the result; backward, for each block the sums of the gradients of queries, keys and values and a copy of the last two in
+one buffer, and at both ends an array of zeros and the result. Arrays that are in 32 bits already are not cast:
 torch.Tensor.to returns them. Source: torch/distributed/tensor/experimental/_attention.py: _SDPAMerger,
 _templated_ring_attention, _templated_ring_attention_backward.
 """
