@@ -148,9 +148,7 @@ class Strategy:
     chunks: int = whole(default=1)
     pipeline_runtime: str = choice(PIPELINE_RUNTIMES, default="megatron")
     split: str = choice(SPLITS, default="paired")
-    tensor_pieces: int = whole(
-        default=1
-    )  # of tensor-parallel collectives, and of the products beside them
+    tensor_pieces: int = whole(default=1)  # of tensor-parallel collectives, and of products
     tensor_overlap: str = choice(TENSOR_OVERLAPS, default="all")  # which of them are cut
     sequence_parallel: bool = flag(default=False)
     zero: int = whole(default=0, least=0, most=3)
@@ -312,8 +310,7 @@ def _ends_at_odds(s: Strategy) -> tuple[tuple[Any, str], ...]:
         ),
         (
             several & (s.pipeline_runtime == PYTORCH),
-            f"strategy.pipeline_runtime = {s.pipeline_runtime!r}: with strategy.schedule = 'dualpipe' the legal value"
-            " is 'megatron'.",
+            f"strategy.pipeline_runtime = {PYTORCH!r}: with strategy.schedule = 'dualpipe' legal is 'megatron'.",
         ),
         (
             several
