@@ -28,7 +28,7 @@ from lib_dlhpc.costs.stored_activations import (
 from lib_dlhpc.costs.units import buckets_of, unit_weights
 from lib_dlhpc.costs.wire_format import adds_wide, is_cast, on_wire
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import Part, mean_shards, parts, place, shards, sizes
+from lib_dlhpc.layout import Part, folded, mean_shards, parts, place, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_in_fp8
 from lib_dlhpc.prediction.holdings import TERMS, Needs, Ranks, in_passes, ranks_of
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
@@ -65,6 +65,7 @@ def moments(experiment: Experiment) -> tuple[Moment, ...]:
 
     Of the ranks that share a stage, the one with most.
     """
+    experiment = folded(experiment)
     stages, found = sizes(experiment).pipeline, list[Moment]()
     for rank, needs in enumerate(_needs_of_ranks(experiment)):
         each = (_of_rank(experiment, one, rank, stages) for one in needs)
@@ -74,6 +75,7 @@ def moments(experiment: Experiment) -> tuple[Moment, ...]:
 
 def peak_of(experiment: Experiment, rank: int) -> Moment:
     """Return the moment of the memory peak of one rank, numbered as in `layout.place`."""
+    experiment = folded(experiment)
     here, stages = place(experiment, rank).pipeline, sizes(experiment).pipeline
     needs = _needs(experiment, parts(experiment, rank), stages)
     return max(_of_rank(experiment, needs, here, stages), key=lambda moment: moment.total)
@@ -86,8 +88,9 @@ def peak(experiment: Experiment) -> Moment:
 
 @lru_cache(maxsize=8)  # a planner looks whether a layout fits, and then predicts it
 def _peak(key: Keyed[Experiment]) -> Moment:
-    stages = sizes(key.value).pipeline
-    each = (_of_rank(key.value, needs, rank, stages) for rank, needs in _fullest(key.value))
+    experiment = folded(key.value)
+    stages = sizes(experiment).pipeline
+    each = (_of_rank(experiment, needs, rank, stages) for rank, needs in _fullest(experiment))
     return max(chain.from_iterable(each), key=lambda moment: moment.total)
 
 
@@ -110,7 +113,8 @@ def holding(experiment: Experiment) -> Ranks:
 
 @lru_cache(maxsize=4096)  # the cuts of a space, with all ways to shard and to recompute
 def _holding(key: Keyed[Experiment]) -> Ranks:
-    return ranks_of(key.value, [*_fullest(key.value)])
+    experiment = folded(key.value)
+    return ranks_of(experiment, [*_fullest(experiment)])
 
 
 def _fullest(experiment: Experiment) -> Iterator[tuple[int, Needs]]:
@@ -218,7 +222,7 @@ def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], floa
     master = MASTER_BYTES * (strategy.precision in MIXED)
     each = {
         "weights": (size, 3),
-        "gradients": (_gradient(strategy), 2),
+        "gradients": (_gradient(experiment), 2),
         "master weights": (master, 1),
         "optimizer state": (state_each(model, strategy.optimizer) * max(size, MASTER_BYTES), 1),
     }
@@ -234,14 +238,15 @@ def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], floa
     return near, sum(split.values()) - sum(near.values())
 
 
-def _gradient(strategy: Strategy) -> int:
+def _gradient(experiment: Experiment) -> int:
     """Return the bytes of a gradient that is kept: where replicas share the state, in the format in which it is added.
 
     PyTorch's FSDP2 keeps gradients in reduce_dtype between microbatches (to_accumulated_grad_if_needed), Megatron-LM
     in fp32 with accumulate_allreduce_grads_in_fp32.
     """
+    strategy = experiment.strategy
     size = BYTES[strategy.precision]
-    added = strategy.zero >= 2 or adds_wide(strategy)
+    added = sizes(experiment).data > 1 and (strategy.zero >= 2 or adds_wide(strategy))
     return int(on_wire(strategy, size)) if added else size
 
 
@@ -274,7 +279,7 @@ def _buffers(experiment: Experiment, model: Model) -> float:
         return float(shards_of) + size * _two(units, units)
     if strategy.zero == 1 and (adds_wide(strategy) or not is_cast(strategy)):
         # Reduced in place, a message at a time.
-        return min(bucket / size * _gradient(strategy), float(PIECE))
+        return min(bucket / size * _gradient(experiment), float(PIECE))
     copies = 2 if strategy.experts > 1 and not strategy.zero else 1  # of a bucket: packed
     return float(copies * on_wire(strategy, bucket))
 
@@ -297,7 +302,7 @@ def _two(current: Sequence[float], following: Sequence[float]) -> float:
 
 def explain_split_memory(p: "Breakdown") -> Explanation:
     """Return the explanation of the peak memory of a split network."""
-    e = p.experiment
+    e = folded(p.experiment)
     strategy = e.strategy
     fullest = max(p.moments, key=lambda moment: moment.total)
     passes = in_flight(

@@ -16,6 +16,7 @@ from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stored_activations import backward_bytes, backward_extra, forward_bytes
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layout import folded
 from lib_dlhpc.parallel import update_time
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.ledger import moments
@@ -48,6 +49,7 @@ def memory_timeline(experiment: Experiment, scale: float = 1.0) -> MemoryTimelin
             f"strategy.pipeline = {strategy.pipeline}, strategy.offload = {strategy.offload!r}: a memory timeline"
             " needs pipeline = 1 and offload = 'none'."
         )
+    experiment = folded(experiment)
     (part,) = rank_parts(experiment)[0][0]
     size, many = BYTES[strategy.precision], int(strategy.microbatches)
     batch, recompute = ceil(strategy.batch / many), strategy.recompute

@@ -31,7 +31,8 @@ def without_effect(experiment: Experiment) -> list[str]:
     found = []
     if s.pipeline == 1 and (s.schedule != "1f1b" or s.chunks > 1):
         chunks = f" and strategy.chunks = {s.chunks}" * (s.chunks > 1)
-        more = "; all it does is keep more microbatches at once" * (s.microbatches > 1)
+        keeps = s.schedule == "gpipe" and s.microbatches > 1
+        more = "; all it does is keep more microbatches at once" * keeps
         found.append(
             f"strategy.schedule = '{s.schedule}'{chunks}: there is no pipeline to order{more}."
         )

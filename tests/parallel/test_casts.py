@@ -10,6 +10,7 @@ from lib_dlhpc.costs.wire_format import cast_time
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.program import Collective, Move, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
@@ -224,6 +225,15 @@ def test_what_microbatches_added_in_32_bits_leaves_without_a_cast(pipeline, over
     assert not any(more.values())
     (text,) = (x for x in explain(predicted) if x.name.startswith("data"))
     assert ("casts", "none") in [each[:2] for each in text.inputs]
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_one_replica_keeps_its_gradients_as_they_are(zero):
+    """It exchanges none, and the prediction notes that the format has no effect."""
+    run = run_of(data=1, zero=zero, tensor=2, precision="bf16", wire="fp32", microbatches=2)
+    found, plain = predict(run), predict(run.set({"strategy.wire": "same"}))
+    assert found.memory == plain.memory and found.step_time == plain.step_time
+    assert any("strategy.wire" in words for words in without_effect(run))
 
 
 def test_a_cast_bucket_is_in_memory_beside_the_gradients_it_is_of():

@@ -5,7 +5,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.ledger import peak
+from lib_dlhpc.prediction.ledger import holding, peak
 from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, memory_timeline
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -64,3 +64,19 @@ def test_what_is_made_again_comes_segment_by_segment():
 def test_what_has_no_course_says_so(strategy):
     with pytest.raises(SpecError, match=r"pipeline = 1 and offload = 'none'"):
         memory_timeline(experiment("gpt-1536x16", **strategy))
+
+
+@pytest.mark.parametrize(
+    "schedule", [{"schedule": "interleaved", "chunks": 2}, {"schedule": "zb-h1"}], ids=str
+)
+@pytest.mark.parametrize("recompute", ["none", "full"])
+@pytest.mark.parametrize("model", ["resnet50", "gpt-1536x16"])
+def test_without_a_pipeline_a_rank_holds_one_part(model, recompute, schedule):
+    """As the trainer, and the price, which take all chunks as one; a tied table is there once."""
+    plain = experiment(model, recompute=recompute, microbatches=4)
+    other = plain.set({f"strategy.{name}": value for name, value in schedule.items()})
+    assert predict(other).memory == predict(plain).memory
+    assert holding(other).fixed.tolist() == holding(plain).fixed.tolist()
+    found, expected = memory_timeline(other), memory_timeline(plain)
+    assert found.bytes.tolist() == expected.bytes.tolist()
+    assert found.layer == expected.layer
