@@ -1,50 +1,107 @@
 """The largest element of each window."""
 
+from functools import reduce
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lib_dlhpc.layers.base.kind import Layer
-from lib_dlhpc.layers.base.saved import Array, Saved, Tensors, parts
-from lib_dlhpc.layers.base.windows import Pool
+from lib_dlhpc.layers.base.saved import PART, Array, Saved, Tensors, parts
+from lib_dlhpc.layers.base.windows import Pool, Tap, taps, whole
+
+LARGE = 4 * PART  # elements of a part: calls for each axis and tap cost more than misses of L2
+
+
+class _Step(NamedTuple):
+    extents: tuple[int, ...]  # after it
+    taps: list[Tap]
+    inside: bool  # no window reaches into the padding
+    apart: bool  # an input is in one window at most
+
+    def maxima(self, x: Array) -> Array:
+        """Return the largest element of each window."""
+        if self.inside:
+            return reduce(np.maximum, [x[tap.there] for tap in self.taps])
+        found = np.full((len(x), *self.extents, x.shape[-1]), -inf, x.dtype)
+        for tap in self.taps:
+            most = found[tap.here]
+            np.maximum(most, x[tap.there], out=most)
+        return found
+
+    def add_back(self, dx: Array, dy: Array, x: Array, y: Array) -> None:
+        """Add the gradient of x to dx; what one tap has taken of dy is removed for the next."""
+        for tap in self.taps:
+            given = dy[tap.here]
+            if not (self.inside and tap is self.taps[-1]):  # to which all that is left belongs
+                given = given * (x[tap.there] == y[tap.here])
+                dy[tap.here] -= given
+            if self.apart:
+                dx[tap.there] = given
+            else:
+                dx[tap.there] += given
 
 
 class MaxPool(Pool):
-    """The largest element of each window; the gradient goes to the first of equal ones."""
+    """The largest element of each window, along one axis after the other, as rows of the first axes are long.
+
+    The gradient goes to the first of equal ones along the last axis, then along the one before it, and so on.
+    """
 
     padding_value = -inf
 
     def __init__(self, layer: Layer) -> None:
         super().__init__(layer)
-        sizes = zip(layer.attributes["stride"], layer.attributes["kernel"], strict=True)
-        self.apart = all(
-            stride >= width for stride, width in sizes
-        )  # an input is in one window at most
+        window, extents = layer.attributes, list(layer.input_shape[1:])
+        first = [window[name][0] for name in ("stride", "padding")]
+        self.rows = 1  # of windows that share no channel, so that parts are small
+        if first == [window["kernel"][0], 0] and not extents[0] % first[0]:
+            self.rows = self.output[0]
+            extents[0] = first[0]
+        self.steps: list[_Step] = []
+        for axis, extent in enumerate(self.output):
+            along = {
+                name: tuple(window[name][k] if k == axis else unused for k in range(len(extents)))
+                for name, unused in (("kernel", 1), ("stride", 1), ("padding", 0))
+            }
+            space = tuple(extents)
+            extents[axis] = extent if axis else extent // self.rows
+            found = taps(space, whole(tuple(extents)), along)
+            inside = not any(tap.border for tap in found)
+            apart = along["stride"][axis] >= along["kernel"][axis]
+            self.steps.append(_Step(tuple(extents), found, inside, apart))
 
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (channels, *space, batch)."""
         y = saved.array((len(x), *self.output, x.shape[-1]), x.dtype)
-        y.fill(-np.inf)
-        for part in parts(x):
-            for tap in self.taps:
-                most = y[part][tap.here]
-                np.maximum(most, x[part][tap.there], out=most)
         saved.values.update(x=x, y=y)
+        below, above = self._by_rows(x), self._by_rows(y)
+        for part in parts(below, LARGE):
+            *_, above[part] = self._maxima(below[part])
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
-        """Return dx; a gradient that one tap has taken is removed for the next."""
-        x, y = saved.values["x"], saved.values["y"]
+        """Return dx."""
+        x = saved.values["x"]
         dx = saved.array(x.shape, dy.dtype)
         dx.fill(0)
-        for part in parts(x):
-            for tap in self.taps:
-                left = dy[part][tap.here]
-                given = left * (x[part][tap.there] == y[part][tap.here])
-                if self.apart:
-                    dx[part][tap.there] = given
-                else:
-                    dx[part][tap.there] += given
-                left -= given
+        below, down, up = self._by_rows(x), self._by_rows(dy), self._by_rows(dx)
+        for part in parts(below, LARGE):
+            maxima, given = self._maxima(below[part]), down[part]
+            for axis in reversed(range(len(self.steps))):
+                taken = np.zeros(maxima[axis].shape, dy.dtype) if axis else up[part]
+                self.steps[axis].add_back(taken, given, *maxima[axis : axis + 2])
+                given = taken
         return dx
+
+    def _maxima(self, x: Array) -> list[Array]:
+        """Return x, and the maxima along the first axis, the first two and so on."""
+        found = [x]
+        for step in self.steps:
+            found.append(step.maxima(found[-1]))
+        return found
+
+    def _by_rows(self, x: Array) -> Array:
+        """Return x with each row of windows as a channel of its own, if they lie side by side along the first axis."""
+        channels, extent, *rest = x.shape
+        return x.reshape(channels * self.rows, extent // self.rows, *rest)
