@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
-from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, row_sums
+from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, row_sums, unbuffered
 
 EPSILON = 1e-5
 MOMENTUM = 0.1  # weight of a batch in the running statistics
@@ -46,6 +46,7 @@ class BatchNorm(Kind):
         self.running["mean"].fill(0)
         self.running["variance"].fill(1)
 
+    @unbuffered()
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y, shaped as x."""
         y = saved.array(x.shape, x.dtype)
@@ -71,6 +72,7 @@ class BatchNorm(Kind):
         normal += weights["shift"][:, None]
         return y
 
+    @unbuffered()
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx; mean and variance depend on x as well."""
         values, rows = saved.values, self._rows(dy)

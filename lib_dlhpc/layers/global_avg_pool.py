@@ -3,6 +3,8 @@
 from math import prod
 from typing import Any
 
+import numpy as np
+
 from lib_dlhpc.layers.base.kind import Counts, Kind, Layer, Site
 from lib_dlhpc.layers.base.saved import Array, Saved, Tensors
 
@@ -25,7 +27,10 @@ class GlobalAvgPool(Kind):
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (batch, channels)."""
         saved.values["shape"] = x.shape
-        return x.reshape(len(x), self.positions, -1).mean(axis=1).T
+        share = np.full(
+            self.positions, 1 / self.positions, x.dtype
+        )  # as a product: numpy's mean is far slower
+        return (share @ x.reshape(len(x), self.positions, x.shape[-1])).T
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx: every position gets the same share."""

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.layers.base.elementwise import InPlace, in_place
-from lib_dlhpc.layers.base.saved import Array, Saved, Tensors, chunks
+from lib_dlhpc.layers.base.saved import PART, Array, Saved, Tensors, chunks
 
 
 class Relu(InPlace):
@@ -23,6 +23,6 @@ class Relu(InPlace):
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx."""
         y = saved.values["y"]
-        for down, own in chunks(dy, y):
+        for down, own in chunks(dy, y, elements=2 * PART):  # its temporary array has bytes
             down *= own > 0
         return dy

@@ -23,7 +23,8 @@ from layer_references import (
     pool,
 )
 
-from lib_dlhpc.layers import KINDS, Context, Layer, batch_norm, conv
+from lib_dlhpc.layers import KINDS, Context, Layer, batch_norm, conv, max_pool
+from lib_dlhpc.layers.base.saved import unbuffered
 from lib_dlhpc.layers.fused_attention import fused
 
 WORDS = {"kind": "embedding", "vocabulary": 7, "features": 4, "name": "words"}
@@ -174,6 +175,7 @@ CASES = {
     "max_pool, overlap": model_of(
         (2, 7, 5), {"kind": "max_pool", "kernel": [3, 2], "stride": [2, 1], "padding": [1, 1]}
     ),
+    "max_pool, side by side": model_of((2, 4, 6, 3), {"kind": "max_pool", "kernel": [2, 3, 1]}),
     "max_pool, 3-D": model_of((2, 4, 3, 5), {"kind": "max_pool", "kernel": 2, "stride": 1}),
     "position_embedding": model_of((3, 4), {"kind": "position_embedding", "positions": 5}),
     "relu": model_of((3, 4, 2), {"kind": "relu"}),
@@ -501,6 +503,14 @@ def test_batch_norm_without_samples_leaves_its_running_statistics(name):
         np.testing.assert_array_equal(values, before[key])
 
 
+def test_the_size_of_buffers_is_restored():
+    before = np.getbufsize()
+    with pytest.raises(ZeroDivisionError), unbuffered():
+        assert np.getbufsize() < before
+        1 / 0  # noqa: B018
+    assert np.getbufsize() == before
+
+
 @named("layer_norm")
 def test_layer_norm(name):
     _, x, y, weights = forward(name)
@@ -642,6 +652,19 @@ def test_of_equal_elements_the_first_gets_the_gradient_of_a_max_pool():
     expected = np.zeros_like(x)
     expected[:, :4:2, :6:2] = 1
     np.testing.assert_array_equal(dx, expected)
+    x[:, 1::2, :6:2] = x[:, ::2, 1::2] = 1  # on a diagonal: first along the last axis
+    _, (dx,), _ = one.run([x], np.ones_like(one.forward([x])))
+    expected = np.zeros_like(x)
+    expected[:, 1:4:2, :6:2] = 1
+    np.testing.assert_array_equal(dx, expected)
+
+
+@pytest.mark.parametrize("elements", [1, 50, 10**6])
+@named("max_pool")
+def test_max_pool_in_parts_of_any_size(name, elements, monkeypatch):
+    expected = run(CASES[name], 2)
+    monkeypatch.setattr(max_pool, "LARGE", elements)
+    assert_same(run(CASES[name], 2), expected, atol=0)
 
 
 # -- the tests can fail -----------------------------------------------------------------------------

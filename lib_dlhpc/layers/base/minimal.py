@@ -160,7 +160,7 @@ def _axes(many: int, dtype: np.dtype[Any]) -> Array:
 def _inputs(tiles: Array) -> None:
     """Replace x by B' x, along each axis but the last."""
     for axis in range(tiles.ndim - 1):
-        a, b, c, d = np.moveaxis(tiles, axis, 0)
+        a, b, c, d = _elements(tiles, axis)
         a -= c
         np.subtract(b, d, out=d)
         c -= b
@@ -178,7 +178,7 @@ def _spread(y: Array, room: Array, places: list[Tap]) -> None:
             column[border] = 0
     for axis in range(axes):
         filled = (slice(4),) * (axis + 1) + (slice(2),) * (axes - 1 - axis)
-        a, b, c, d = np.moveaxis(room[filled], axis, 0)
+        a, b, c, d = _elements(room[filled], axis)
         np.negative(b, out=d)
         np.subtract(a, b, out=c)
         b += a
@@ -188,7 +188,7 @@ def _write(y: Array, sums: Array, places: list[Tap]) -> None:
     """Write A' of sums, which are overwritten."""
     axes = y.ndim - 2
     for axis in range(axes):
-        a, b, c, d = np.moveaxis(sums, axis, 0)
+        a, b, c, d = _elements(sums, axis)
         a += b
         a += c
         b -= c
@@ -196,6 +196,11 @@ def _write(y: Array, sums: Array, places: list[Tap]) -> None:
         sums = sums[(slice(2),) * (axis + 1)]
     for pair, tap in zip(np.ndindex((2,) * axes), places, strict=True):
         y[tap.there] = sums[pair][tap.here]
+
+
+def _elements(tiles: Array, axis: int) -> list[Array]:
+    """Return the four elements of all tiles along an axis."""
+    return [tiles[(slice(None),) * axis + (number,)] for number in range(4)]
 
 
 def _part(memory: Array, shape: tuple[int, ...]) -> Array:
