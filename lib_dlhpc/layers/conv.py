@@ -169,7 +169,7 @@ class Conv(Kind):
         elif self._pointwise:
             if x_dw is not None:
                 x, dw = map(self._by_group, x_dw)
-                dw[...] = _outer(self._by_group(dy), x)
+                dw[...] = _outer(saved, self._by_group(dy), x)
             if weight_dx is not None:
                 turned = self._by_group(weight_dx[0]).swapaxes(1, 2)
                 _multiply(turned, self._by_group(dy), self._by_group(dx))
@@ -196,7 +196,7 @@ class Conv(Kind):
         for block, columns, grid in self._columns(saved, batch, dy.dtype, x):
             part = dys[..., block.positions]
             if x_dw is not None:
-                dws += _outer(part, columns)
+                dws += _outer(saved, part, columns)
             if weight_dx is not None:
                 _multiply(turned, part, columns)
                 near = dx[block.reads]
@@ -303,13 +303,16 @@ def _multiply(left: Array, right: Array, out: Array) -> None:
         np.matmul(left[:, None], part, out=product)
 
 
-def _outer(left: Array, right: Array) -> Array:
+def _outer(saved: Saved, left: Array, right: Array) -> Array:
     """Return left right', of stacked matrices; of many rows and few columns, which is faster than its transpose."""
     if left.shape[1] < right.shape[1]:
-        return _outer(right, left).swapaxes(1, 2)
-    size = left.shape[1] * right.shape[1]
-    pairs = zip(_parts(left, size), _parts(right, size), strict=True)
-    return np.sum([(a @ b.swapaxes(2, 3)).sum(axis=1) for a, b in pairs], axis=0)
+        return _outer(saved, right, left).swapaxes(1, 2)
+    shape = left.shape[1], right.shape[1]
+    total = np.zeros((len(left), *shape), left.dtype)
+    for a, b in zip(_parts(left, prod(shape)), _parts(right, prod(shape)), strict=True):
+        products = saved.array((*a.shape[:2], *shape), a.dtype)
+        total += np.matmul(a, b.swapaxes(2, 3), out=products).sum(axis=1)
+    return total
 
 
 def _parts(matrices: Array, size: int) -> list[Array]:

@@ -1,6 +1,6 @@
 """The largest element of each window."""
 
-from functools import reduce
+from functools import partial, reduce
 from math import inf
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from lib_dlhpc.layers.base.kind import Layer
 from lib_dlhpc.layers.base.saved import PART, Array, Saved, Tensors, parts
 from lib_dlhpc.layers.base.windows import Pool, Tap, taps, whole
 
-LARGE = 4 * PART  # elements of a part: calls for each axis and tap cost more than misses of L2
+LARGE = 2 * PART  # elements of a part: calls for each axis and tap cost more than misses of L2
 
 
 class _Step(NamedTuple):
@@ -19,22 +19,24 @@ class _Step(NamedTuple):
     inside: bool  # no window reaches into the padding
     apart: bool  # an input is in one window at most
 
-    def maxima(self, x: Array) -> Array:
+    def maxima(self, saved: Saved, x: Array) -> Array:
         """Return the largest element of each window."""
+        found = saved.array((len(x), *self.extents, x.shape[-1]), x.dtype)
         if self.inside:
-            return reduce(np.maximum, [x[tap.there] for tap in self.taps])
-        found = np.full((len(x), *self.extents, x.shape[-1]), -inf, x.dtype)
+            return reduce(partial(np.maximum, out=found), [x[tap.there] for tap in self.taps])
+        found.fill(-inf)
         for tap in self.taps:
             most = found[tap.here]
             np.maximum(most, x[tap.there], out=most)
         return found
 
-    def add_back(self, dx: Array, dy: Array, x: Array, y: Array) -> None:
+    def add_back(self, saved: Saved, dx: Array, dy: Array, x: Array, y: Array) -> None:
         """Add the gradient of x to dx; what one tap has taken of dy is removed for the next."""
         for tap in self.taps:
             given = dy[tap.here]
             if not (self.inside and tap is self.taps[-1]):  # to which all that is left belongs
-                given = given * (x[tap.there] == y[tap.here])
+                most = x[tap.there] == y[tap.here]
+                given = np.multiply(given, most, out=saved.array(given.shape, dy.dtype))
                 dy[tap.here] -= given
             if self.apart:
                 dx[tap.there] = given
@@ -77,28 +79,32 @@ class MaxPool(Pool):
         saved.values.update(x=x, y=y)
         below, above = self._by_rows(x), self._by_rows(y)
         for part in parts(below, LARGE):
-            *_, above[part] = self._maxima(below[part])
+            above[part] = self._maxima(saved, below[part])[-1]
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx."""
         x = saved.values["x"]
         dx = saved.array(x.shape, dy.dtype)
-        dx.fill(0)
         below, down, up = self._by_rows(x), self._by_rows(dy), self._by_rows(dx)
         for part in parts(below, LARGE):
-            maxima, given = self._maxima(below[part]), down[part]
-            for axis in reversed(range(len(self.steps))):
-                taken = np.zeros(maxima[axis].shape, dy.dtype) if axis else up[part]
-                self.steps[axis].add_back(taken, given, *maxima[axis : axis + 2])
-                given = taken
+            self._back(saved, up[part], down[part], below[part])
         return dx
 
-    def _maxima(self, x: Array) -> list[Array]:
+    def _back(self, saved: Saved, dx: Array, dy: Array, x: Array) -> None:
+        """Write dx of a part."""
+        maxima = self._maxima(saved, x)
+        for axis in reversed(range(len(self.steps))):
+            y, x = maxima.pop(), maxima[-1]
+            given, dy = dy, saved.array(x.shape, dy.dtype) if axis else dx
+            dy.fill(0)
+            self.steps[axis].add_back(saved, dy, given, x, y)
+
+    def _maxima(self, saved: Saved, x: Array) -> list[Array]:
         """Return x, and the maxima along the first axis, the first two and so on."""
         found = [x]
         for step in self.steps:
-            found.append(step.maxima(found[-1]))
+            found.append(step.maxima(saved, found[-1]))
         return found
 
     def _by_rows(self, x: Array) -> Array:
