@@ -58,9 +58,19 @@ def test_a_tap_opens_a_section_and_answers_are_counted(page, eventually):
 
 def test_a_link_to_a_heading_opens_its_section(page, eventually):
     page.locator(".contents summary").click()
-    page.locator(".contents a", has_text="Stages, slabs, or both?").click()
+    page.locator(".contents .here a", has_text="Stages, slabs, or both?").click()
     eventually(lambda: page.evaluate(OPEN) == [2])
     has(page.locator(SECTION).nth(2).locator(".dlhpc-question:visible"), 4)
+
+
+def test_the_path_is_one_tap_away_and_says_where_one_is(page, eventually):
+    fold = page.locator(".contents")
+    fold.locator("summary").click()
+    has(fold.locator(".path a"), 13)
+    assert fold.locator(".path a[aria-current='page']").inner_text().startswith("8. Hybrid")
+    fold.locator(".path a").nth(3).click(trial=True)  # nothing of the page lies above it
+    page.locator(".where").click()  # elsewhere
+    eventually(lambda: fold.get_attribute("open") is None)
 
 
 def test_a_page_that_is_loaded_again_has_the_same_sections_open(page, eventually):

@@ -322,7 +322,8 @@ def in_course(file: Path) -> dict[str, Any]:
     if here is None:
         return {}
     others = {"before": before and before._asdict(), "after": after and after._asdict()}
-    at = {"at": course.PATH.index(here) + 1, **known}
+    path = [{"file": module.file, "title": module.title} for module in course.PATH]
+    at = {"at": course.PATH.index(here) + 1, "path": path, **known}
     return {**here._asdict(), **others, **at, "name": here.name, "terms": _terms(file.parent)}
 
 

@@ -66,7 +66,7 @@ function laid(row) {
 }
 
 function contents() {
-  const list = document.querySelector(".dlhpc-top .contents ol");
+  const list = document.querySelector(".dlhpc-top .contents .here");
   if (!list) return;
   for (const heading of cells.querySelectorAll("h2")) {
     const link = document.createElement("a");
@@ -78,6 +78,7 @@ function contents() {
   }
   const fold = list.closest("details");
   list.addEventListener("click", () => { fold.open = false; });
+  document.addEventListener("pointerdown", ({ target }) => { if (!fold.contains(target)) fold.open = false; });
   addEventListener("keydown", (event) => { if (event.key === "Escape") fold.open = false; });
 }
 
