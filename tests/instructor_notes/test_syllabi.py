@@ -2,6 +2,7 @@
 
 import re
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,7 @@ MEASURABLE |= {"propose", "prove", "read", "solve", "state", "tell", "write"}
 NEEDS = {module.number: module.needs for module in PATH}
 WEEKS = ["syllabus_14_weeks", "syllabus_6_weeks"]
 DAYS = ["syllabus_one_day", "syllabus_half_day"]
+EXAMS = sorted((Path(__file__).parents[2] / "instructor_notes" / "exam").glob("*.py"))
 PAGES = [*WEEKS, *DAYS, "policies", "outcomes", "projects", "pilot", "README"]
 
 
@@ -159,6 +161,51 @@ def test_objectives_begin_with_verbs_that_can_be_measured(page, name):
     for text in stated:
         for objective in text.split(";"):
             assert re.match(r"\s*(?:and )?\*(\w+)\*", objective)[1] in MEASURABLE, objective
+
+
+ITEM = re.compile(r"`(\w+\.\w+)`|exam (\d\d) `([^`]+)`|\blab (\d+)\b")
+OTHERS = ("the allreduce due", "midterm", "proposal", "the problems of module", "talk", "report")
+
+
+@pytest.mark.parametrize("name", [*WEEKS, *DAYS])
+def test_each_objective_names_what_assesses_it(page, questions, name):
+    """A check of a page, an exam item or a lab that exists, or a step of the course."""
+    exams = {each.stem[:2]: each.stem for each in EXAMS}
+    for text in re.findall(r"\*\*You will be able to\*\* (.+?)(?=\n\n)", page(name), re.S):
+        for objective in " ".join(text.split()).split(";"):
+            assessed = " ".join(re.findall(r"\(([^()]*)\)", objective))
+            found = ITEM.findall(assessed)
+            assert found or any(each in assessed for each in OTHERS), objective
+            for check, number, item, lab in found:
+                if check:
+                    folder, key = check.split(".")
+                    lesson = import_module(f"lib_dlhpc.explore.{folder}.questions").lesson
+                    assert {"check", "compute"} & lesson.texts[key].keys(), check
+                elif number:
+                    assert item in {q.name for q in questions(exams[number])}, (number, item)
+                else:
+                    assert any(each.startswith(f"{int(lab):02}_") for each in LABS), lab
+
+
+@pytest.mark.parametrize("name", [*WEEKS, "syllabus_one_day"])
+def test_a_paper_behind_a_paywall_has_a_free_version(page, name):
+    for line in re.findall(r"^.*doi\.org/10\.(?!14778).*$", page(name), re.M):
+        papers = len(re.findall(r"\(https://doi\.org/10\.(?!14778)", line))
+        after = line + page(name).split(line, 1)[1].split("\n\n")[0]
+        assert len(re.findall(r"\[free\]\(https|\(free, ", after)) >= papers, line
+
+
+def test_the_total_of_minutes_is_stated_per_week_and_in_hours(page):
+    text = page("syllabus_14_weeks")
+    total = sum(stated(text, what) for what in ("classes", "lab sessions", "at home"))
+    assert f"together {total}, or {round(total / 14)} per week" in text
+    assert f"That is {round(total / 60)} hours" in text
+
+
+def test_the_weights_of_the_term_add_up(page):
+    table = page("syllabus_14_weeks").split("**Assessment**", 1)[1].split("Letters")[0]
+    rows = re.findall(r"\| (?:the best )?(\d+)(?: of 13)? \| (\d+) \| [^|]+ \|$", table, re.M)
+    assert sum(int(many) * int(each) for many, each in rows) == 100 and len(rows) == 4
 
 
 @pytest.mark.parametrize("name", WEEKS)
