@@ -80,9 +80,11 @@ UNKNOWN = $(filter-out $(LABS),$(LATER))
 # Tests hold solutions as well. A copy of the last commit, without history: what is not committed is not in it.
 student: ## build/student.tar.gz, the hand-out: no instructor_notes, tests or history (LATER="02_overlap" leaves labs out)
 	$(if $(UNKNOWN),$(error LATER: there is no lab $(UNKNOWN), only $(LABS)))
+	@test -n "$(PYTHON)"
 	@mkdir -p build
-	git archive --format=tar.gz --prefix=lib_dlhpc/ --output=build/student.tar.gz HEAD -- . \
-	    ':(exclude)instructor_notes' ':(exclude)tests' ':(exclude).ci' $(foreach lab,$(LATER),':(exclude)labs/$(lab)')
+	git archive --format=tar --prefix=lib_dlhpc/ HEAD -- . ':(exclude)instructor_notes' ':(exclude)tests' \
+	    ':(exclude).ci' $(foreach lab,$(LATER),':(exclude)labs/$(lab)') \
+	    | $(PYTHON) instructor_notes/hand_out.py build/student.tar.gz $(LATER)
 	@echo "build/student.tar.gz"
 
 # Sphinx and pdoc are not in the lock, so they live apart.

@@ -83,13 +83,35 @@ def hand_out(repository: Path, require) -> dict[str, bytes]:
     """What is in the hand-out, by name."""
     require(shutil.which("make") and shutil.which("git"), "no make or git here")
     require((repository / ".git").exists(), "this is no clone")
-    subprocess.run(["make", "student"], cwd=repository, capture_output=True, check=True)
+    return packed_files(repository)
+
+
+def packed_files(repository: Path, *later: str) -> dict[str, bytes]:
+    words = ["make", "student", *(f"LATER={labs}" for labs in later)]
+    subprocess.run(words, cwd=repository, capture_output=True, check=True)
     with tarfile.open(repository / "build" / "student.tar.gz") as packed:
         files = [each for each in packed.getmembers() if each.isfile()]
         return {each.name.split("/", 1)[1]: packed.extractfile(each).read() for each in files}
 
 
-def test_links_of_the_hand_out_lead_to_what_is_in_it(hand_out):
+@pytest.fixture(scope="module")
+def with_less(repository: Path, hand_out: dict[str, bytes]) -> dict[str, bytes]:
+    """What is in a hand-out without two labs to which others link, by name."""
+    found = packed_files(repository, "01_data_parallel_step 02_overlap")
+    packed_files(repository)
+    return found
+
+
+def test_links_to_a_lab_that_is_given_later_are_words(with_less, hand_out):
+    assert not [name for name in with_less if name.startswith(("labs/01", "labs/02"))]
+    assert "2 Make it overlap (later)" in _text("labs/README.md", with_less["labs/README.md"])
+    lab = "labs/04_pipeline/README.md"
+    assert "[lab 1](" in hand_out[lab].decode() and "lab 1 (later)" in with_less[lab].decode()
+
+
+@pytest.mark.parametrize("which", ["hand_out", "with_less"])
+def test_links_of_the_hand_out_lead_to_what_is_in_it(which, request):
+    hand_out = request.getfixturevalue(which)
     there = {str(above) for name in hand_out for above in (Path(name), *Path(name).parents)}
     pages = [name for name in hand_out if name.endswith((".md", ".ipynb"))]
     assert "labs/README.md" in pages
