@@ -10,7 +10,7 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.serving.phases import BATCHES, Batch, sequences
-from lib_dlhpc.explore.serving.served import COLORS, TERMS, service
+from lib_dlhpc.explore.serving.served import COLORS, named, service
 from lib_dlhpc.results.palette import EXPERTS
 from lib_dlhpc.serving import read_service
 from lib_dlhpc.serving.price import Prices, StepTime
@@ -110,7 +110,7 @@ def parts_state(setting: Setting) -> State:
     draft, verify = step(setting)
     rows = {}
     for name, one, per in ((PLAIN, plain(setting.batch), 1.0), (DRAFTED, verify, tokens)):
-        rows[name] = {TERMS[term][0]: seconds / per for term, seconds in one.terms.items()}
+        rows[name] = {term: seconds / per for term, seconds in named(one).items()}
         rows[name][DRAFT] = 0.0 if name == PLAIN else draft.total / per
     data = stacks(rows, PARTS, "s")
     each = map(": ".join, zip(rows, data["sums"]["words"], strict=True))

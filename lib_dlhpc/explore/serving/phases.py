@@ -14,6 +14,7 @@ from lib_dlhpc.explore.serving.served import (
     Network,
     Weights,
     bytes_read,
+    named,
     service,
 )
 from lib_dlhpc.serving import Service
@@ -181,10 +182,7 @@ def roofline_state(setting: Setting) -> State:
 def answer_state(setting: Setting) -> State:
     """Return what the seconds of the prompt and of the answer go into."""
     names = (f"prompt of {setting.prompt:,}", f"answer of {ANSWER}")
-    rows = {
-        name: {TERMS[term][0]: seconds for term, seconds in step.terms.items()}
-        for name, step in zip(names, parts(setting), strict=True)
-    }
+    rows = {name: named(step) for name, step in zip(names, parts(setting), strict=True)}
     data = stacks(rows, COLORS, "s")
     each = map(" tokens: ".join, zip(names, data["sums"]["words"], strict=True))
     return data, f"{'; '.join(each)}."

@@ -9,7 +9,7 @@ from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
-from lib_dlhpc.explore.serving.served import COLORS, TERMS, service
+from lib_dlhpc.explore.serving.served import COLORS, named, service
 from lib_dlhpc.serving import Reuse, Service, ServiceTrace, simulate_service
 from lib_dlhpc.serving.predict import room_of
 from lib_dlhpc.serving.prefix import bytes_of_token, reuse_of
@@ -121,10 +121,7 @@ def hits(trace: ServiceTrace) -> float:
 
 def first_state(setting: Setting) -> State:
     """Return what a first token waits for, with nothing, with its prefix stored, and on average."""
-    rows = {
-        name: {TERMS[term][0]: seconds for term, seconds in step.terms.items()}
-        for name, step in means(setting).items()
-    }
+    rows = {name: named(step) for name, step in means(setting).items()}
     data = stacks(rows, COLORS, "s")
     each = map(": ".join, zip(rows, data["sums"]["words"], strict=True))
     return data, f"The first token, of a prompt that waits for no other: {'; '.join(each)}."

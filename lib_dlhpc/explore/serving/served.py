@@ -6,6 +6,7 @@ from lib_dlhpc.costs import BYTES
 from lib_dlhpc.explore.blocks.bench import Dropdown
 from lib_dlhpc.results.palette import BACKWARD, COLLECTIVES, FORWARD, GRADIENTS, IDLE, INPUT, UPDATE
 from lib_dlhpc.serving import Service, read_service
+from lib_dlhpc.serving.price import StepTime
 from lib_dlhpc.serving.shard import Shard
 
 NETWORKS = {"Llama 3 8B": "llama3-8b", "Llama 2 13B": "llama2-13b", "Llama 3 70B": "llama3-70b"}
@@ -32,6 +33,11 @@ def service(model: Any, machine: Any, requests: dict[str, Any], **serving: Any) 
     """Return a service from the tables of its file."""
     tables = {"model": model, "machine": machine, "service": serving, "requests": requests}
     return read_service(tables)
+
+
+def named(step: StepTime) -> dict[str, float]:
+    """Return the seconds of a step by what they are called."""
+    return {TERMS[term][0]: seconds for term, seconds in step.terms.items()}
 
 
 def bytes_read(shard: Shard) -> float:
