@@ -201,8 +201,9 @@ def interleaved(
 def _beside(experiment: Experiment, setting: Fields) -> Fields:
     """Return what a batch moves along; a value that is no number is left to the reader of the specification."""
     batch = setting.get(BATCH)
-    own = type(batch) is int and batch > 0 and MICROBATCHES not in setting
-    return of_batch(experiment, batch) if own else {}
+    if type(batch) is not int or batch < 1 or MICROBATCHES in setting:
+        return {}
+    return of_batch(experiment, batch)
 
 
 def _moved(experiment: Experiment, setting: Fields, here: Placed) -> Fields:
