@@ -219,8 +219,8 @@ class Conv(Kind):
         long = max((prod(block.shape) for block in plan), default=0) + APART
         # All convolutions request the same size, so they share the memory.
         memory = saved.array((max(rows * long, CACHE // itemsize),), dtype)
-        around = max((prod(block.covers) for block in plan if block.padded), default=0)
-        padded = None if x is None else saved.array((self.inputs * around * batch,), dtype)
+        around = [prod(block.covers) for block in plan if block.padded and x is not None]
+        padded = saved.array((self.inputs * max(around, default=0) * batch,), dtype)
         for block in plan:
             positions = prod(block.shape)
             columns = memory[: rows * long].reshape(rows, long)[:, :positions]
