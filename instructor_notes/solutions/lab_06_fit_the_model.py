@@ -26,22 +26,37 @@ def seconds(alone, gpus, p, m, recompute):
     return alone / gpus * again * (1 + (p - 1) / m)
 
 
+def estimate(model, machine, batch, fields):
+    """Return B of the fullest GPU, state and activations, and s of computing, the bubble included."""
+    t, p, m = (fields[name] for name in ("tensor", "pipeline", "microbatches"))
+    data = machine["gpus"] // (t * p)
+    size = batch // data // m
+    shape = model["sequence"], size, model["hidden"], model["heads"]
+    block = activations(*shape, t, fields["recompute"])
+    alone = batch * model["flop"] / machine["rate"]
+    return {
+        "state": state(model["parameters"] / (t * p), (2, 2, 12), data, fields["zero"]),
+        "activations": block * model["layers"] / p * min(p, m),
+        "computing": seconds(alone, machine["gpus"], p, m, fields["recompute"]),
+    }
+
+
 def estimates(model, machine, batch):
     """Yield (seconds, [strategy]) of what fits by the formulas, with a rough price of messages."""
     layers, s, h, gpus = model["layers"], model["sequence"], model["hidden"], machine["gpus"]
-    alone = batch * model["flop"] / machine["rate"]
     every = product((1, 2, 8), (1, 2, 4), (1, 2, 3), (1, 2, 4), ("none", "selective", "full"))
     for t, p, zero, size, recompute in every:
         data = max(1, gpus // (t * p))
         own = batch // data
         m, weights = own // size, model["parameters"] / (t * p)
+        named = {"tensor": t, "pipeline": p, "microbatches": m}
         if t * p * data != gpus or own * data != batch or m * size != own or layers % p:
             continue
-        block = activations(s, size, h, model["heads"], t, recompute)
-        need = state(weights, (2, 2, 12), data, zero) + block * layers / p * min(p, m)
-        if need > machine["memory"] - machine["reserve"]:
+        fields = named | {"zero": zero, "recompute": recompute}
+        known = estimate(model, machine, batch, fields)
+        if known["state"] + known["activations"] > machine["memory"] - machine["reserve"]:
             continue
-        compute = seconds(alone, gpus, p, m, recompute)
+        compute = known["computing"]
         sent = 2 * own * s * h * (t - 1) / t * layers / p  # B of a tensor group
         tensor = (12 if recompute == "full" else 8) * sent / machine["nvlink"]
         near = min(data, machine["per_node"] // t)
@@ -173,6 +188,76 @@ MISTAKES = {
     "it stops": ("seconds", "alone / gpus", "alone / 0", "Time", "stopped with ZeroDivisionError"),
 }
 
+# mistake of the estimate -> (text, what stands there instead, the law that must break, its words)
+ESTIMATES = {
+    "no tensor shards": (
+        'model["parameters"] / (t * p)',
+        'model["parameters"] / p',
+        "Estimate of a strategy: state",
+        "A tensor group shards the weights",
+    ),
+    "every GPU is a replica": (
+        'data = machine["gpus"] // (t * p)\n    size',
+        'data, size = machine["gpus"], 1\n    size',
+        "Estimate of a strategy: state",
+        "Not every GPU is a replica",
+    ),
+    "all weights on each stage": (
+        'model["parameters"] / (t * p)',
+        'model["parameters"] / t',
+        "Estimate of a strategy: state",
+        "A stage has the weights of its own blocks",
+    ),
+    "all blocks on each stage": (
+        '* model["layers"] / p * min',
+        '* model["layers"] * min',
+        "Estimate of a strategy: activations",
+        "of its own blocks",
+    ),
+    "one block": (
+        '* model["layers"] / p * min',
+        "* min",
+        "Estimate of a strategy: activations",
+        "of all blocks of its stage",
+    ),
+    "one microbatch in flight": (
+        "min(p, m)",
+        "1",
+        "Estimate of a strategy: activations",
+        "As many microbatches are in flight",
+    ),
+    "all microbatches in flight": (
+        "min(p, m)",
+        "(m if p > 1 else 1)",
+        "Estimate of a strategy: activations",
+        "no more microbatches in flight than stages",
+    ),
+    "the batch is one microbatch": (
+        "size = batch // data // m",
+        "size = batch // data",
+        "Estimate of a strategy: activations",
+        "divided by the microbatches",
+    ),
+    "one sequence": (
+        'batch * model["flop"]',
+        'model["flop"]',
+        "Estimate of a strategy: computing",
+        "is for one sequence",
+    ),
+    "no bubble": (
+        'machine["gpus"], p, m, fields',
+        'machine["gpus"], 1, m, fields',
+        "Estimate of a strategy: computing",
+        "wait while the pipeline fills",
+    ),
+    "recomputation is free": (
+        'p, m, fields["recompute"]),',
+        'p, m, "none"),',
+        "Estimate of a strategy: computing",
+        "adds a forward pass",
+    ),
+}
+
 # mistake of the choice -> ([(text, what stands there instead), ...], the law that must break, its words)
 CHOICES = {
     "nothing is given": (
@@ -194,7 +279,10 @@ CHOICES = {
     "memory is no matter": (
         [
             ("(1, 2, 8), (1, 2, 4), (1, 2, 3), (1, 2, 4), ", "(1,), (1,), (1,), (2,), "),
-            ('need > machine["memory"] - machine["reserve"]', "recompute != 'none'"),
+            (
+                'known["state"] + known["activations"] > machine["memory"] - machine["reserve"]',
+                "recompute != 'none'",
+            ),
             (' if each.bytes <= machine["memory"]', ""),
         ],
         "Target memory",

@@ -1,7 +1,7 @@
 """Checks of lab 6: does the ledger hold, does the choice fit and is it quick, and does a small run stay under its cap?
 
-In the notebook:   task(NAME), check_formulas(state, activations, seconds, NAME), check_choice(choice, NAME),
-                   check_small(small, small_peak, NAME), on_ranks(NAME, all six)
+In the notebook:   task(NAME), check_formulas(state, activations, seconds, NAME), check_estimate(estimate, NAME),
+                   check_choice(choice, NAME), check_small(small, small_peak, NAME), on_ranks(NAME, all seven)
 In a terminal:     python checks.py step.py "your name"                  all of it, the small run included
                    mpiexec -n 4 python checks.py step.py "your name"     ZeRO on real ranks; srun works as well
 """
@@ -14,6 +14,7 @@ from lib_dlhpc.labs.attempts import report
 from lib_dlhpc.labs.findings import broken, kept, passed, seed_of
 from lib_dlhpc.labs.fit_the_model import choice as choices
 from lib_dlhpc.labs.fit_the_model.choice import GPUS, MARGIN, experiment_of
+from lib_dlhpc.labs.fit_the_model.estimates import estimate_findings
 from lib_dlhpc.labs.fit_the_model.formulas import (
     PLAIN,
     activations_finding,
@@ -28,7 +29,7 @@ from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 HERE = Path(__file__).parent
-NAMES = ("state", "activations", "seconds", "choice", "small", "small_peak")
+NAMES = ("state", "activations", "seconds", "estimate", "choice", "small", "small_peak")
 
 
 def task_of(name):
@@ -86,6 +87,11 @@ def check_formulas(state, activations, seconds, name):
     return show(formulas_findings(state, activations, seconds, name), "Your ledger")
 
 
+def check_estimate(estimate, name):
+    """Return the findings on the estimate for the page."""
+    return show(estimate_findings(estimate, task_of(name)), "Your estimate")
+
+
 def chosen(choice, name):
     """Return the experiment that a learner's function chooses. Raises SpecError, LabError."""
     return choices.attempt(choice, task_of(name))
@@ -122,8 +128,11 @@ def check_small(small, small_peak, name):
 
 def findings(given, name):
     """Return what holds for all that is handed in: functions by their names in NAMES."""
-    state, activations, seconds, choice, small, small_peak = (given[each] for each in NAMES)
+    state, activations, seconds, estimate, choice, small, small_peak = (
+        given[each] for each in NAMES
+    )
     paper = formulas_findings(state, activations, seconds, name)
+    paper += estimate_findings(estimate, task_of(name))
     paper += choice_findings(choice, name, hidden=True)
     return [*paper, *small_findings(small, small_peak, small_of(seed_of(name)))]
 

@@ -11,6 +11,7 @@ from lib_dlhpc.labs.fit_the_model import choice as choices
 from lib_dlhpc.labs.fit_the_model import small_run
 from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available
 from lib_dlhpc.labs.fit_the_model.choice import FITS, HINTS, LEGAL, QUICK, STAGES
+from lib_dlhpc.labs.fit_the_model.estimates import COMPUTING, LAWS, NEAR, estimate_findings
 from lib_dlhpc.labs.fit_the_model.formulas import KEPT, STATE, TIME, block_bytes
 from lib_dlhpc.labs.fit_the_model.small_run import CAP, CHEAP, SMALL, cheapest
 from lib_dlhpc.prediction import predict
@@ -101,6 +102,40 @@ def solved_choice(solved, changes=()):
 def test_the_choice_of_the_solution_holds_on_a_hidden_run_too(own, solved, name):
     findings = own.choice_findings(solved.choice, name, hidden=True)
     assert passed(findings) and len(findings) == 3, as_text(findings)
+
+
+def solved_estimate(solved, *changes):
+    """The solution's estimate, text of it replaced."""
+    source = inspect.getsource(solved.estimate)
+    for old, new in changes:
+        assert source.count(old) == 1, old
+        source = source.replace(old, new)
+    scope = dict(vars(solved))
+    exec(source, scope)
+    return scope["estimate"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *(f"learner {k}" for k in range(6))])
+def test_the_estimate_of_the_solution_holds(own, solved, name):
+    findings = estimate_findings(solved.estimate, own.task_of(name))
+    assert passed(findings) and len(findings) == 3, as_text(findings)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_mistake_of_the_estimate_is_named(own, solved, name):
+    for mistake, (old, new, law, words) in solved.ESTIMATES.items():
+        findings = estimate_findings(solved_estimate(solved, (old, new)), own.task_of(name))
+        finding = found(findings, law)
+        assert finding.right is False and words in finding.words, (mistake, as_text(findings))
+
+
+def test_a_fast_choice_does_not_excuse_a_wrong_estimate(own, solved, monkeypatch):
+    monkeypatch.setattr(small_run, "available", lambda: False)
+    given = dict(vars(solved)) | {"choice": text_of(own, "x"), "small": way_of(own, "x")}
+    given["estimate"] = lambda *run: {t: 2 * v for t, v in solved.estimate(*run).items()}
+    wrong = {each.law for each in own.findings(given, "x") if each.right is False}
+    assert wrong - {FITS, QUICK, LEGAL} == set(LAWS.values())
+    assert f"{NEAR:.0%} of the library's" in (own.HERE / "README.md").read_text().replace("\n", " ")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -218,9 +253,10 @@ def test_a_way_that_is_not_needed_is_named(own, solved, monkeypatch, way, ways, 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_starter_fails_with_a_useful_message(own, started, name, monkeypatch):
     monkeypatch.setattr(small_run, "available", lambda: False)
-    scope = started("state", "activations", "seconds", "choice", "small", "small_peak")
+    scope = started("state", "activations", "seconds", "estimate", "choice", "small", "small_peak")
     findings = own.findings(scope, name)
     assert not any(each.right for each in findings if each.law not in (LEGAL,))
+    assert "All GPUs share the work" in found(findings, COMPUTING).words
     assert "No GPU stores all of" in found(findings, STATE).words
     assert "only the input of the block" in found(findings, KEPT).words
     assert "Which stages wait for the first microbatch" in found(findings, TIME).words
@@ -357,6 +393,7 @@ def test_what_the_notebook_shows_is_shown(own, solved):
     assert (
         "All 3 hold" in own.check_formulas(*(getattr(solved, each) for each in FORMULAS), "x").value
     )
+    assert "All 3 hold" in own.check_estimate(solved.estimate, "x").value
     assert "All 3 hold" in own.check_choice(text_of(own, "x"), "x").value
 
 
@@ -366,6 +403,7 @@ def test_nothing_is_started_before_the_formulas_hold(own, solved, monkeypatch):
     rest = (
         solved.activations,
         solved.seconds,
+        solved.estimate,
         text_of(own, "x"),
         way_of(own, "x"),
         solved.small_peak,

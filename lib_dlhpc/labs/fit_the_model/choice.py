@@ -163,7 +163,7 @@ def _quick(own: Task, batch: int, split: dict[str, Any]) -> Iterator[tuple[float
 
 
 @cache
-def _plain(own: Task) -> tuple[dict[str, float], dict[str, float]]:
+def known(own: Task) -> tuple[dict[str, float], dict[str, float]]:
     """Return what a learner's function knows of the network and of the machine: numbers by name, in SI units."""
     experiment = experiment_of(own)
     found, machine = predict(experiment), experiment.machine
@@ -234,7 +234,7 @@ def attempt(choice: Callable[..., Any], own: Task) -> Experiment:
         words = f"It is still computing after {PATIENCE:g} s, after {len(asked)} predictions."
         return f"{words} Which loop does not end?"
 
-    model, machine = (dict(each) for each in _plain(own))
+    model, machine = (dict(each) for each in known(own))
     try:
         text = limited(
             lambda: choice(model, machine, own.batch, measure, BUDGET), PATIENCE, endless

@@ -125,6 +125,7 @@ def _but_small(checks: Any, given: Given, name: str) -> Sequence[Finding]:
     formulas = (given[each] for each in ("state", "activations", "seconds"))
     return [
         *checks.formulas_findings(*formulas, name),
+        *checks.estimate_findings(given["estimate"], checks.task_of(name)),
         *checks.choice_findings(given["choice"], name),
     ]
 

@@ -121,11 +121,11 @@ def test_the_choice_of_lab_6_measures_across_processes(remote, checks, solution)
     lab = "06_fit_the_model"
     known, own = lab_of(lab)
     source = source_of(solution(lab))
-    there = remote(source, known.names[:4])
+    there = remote(source, known.names[:5])
     found = known.again(own, there, NAME)
-    assert passed(found) and len(found) == 6, as_text(found)
-    assert as_text(found[3:]) == as_text(own.choice_findings(solution(lab).choice, NAME))
-    more = remote(source.replace("[:budget]", ""), known.names[:4])
+    assert passed(found) and len(found) == 9, as_text(found)
+    assert as_text(found[6:]) == as_text(own.choice_findings(solution(lab).choice, NAME))
+    more = remote(source.replace("[:budget]", ""), known.names[:5])
     (legal,) = [each for each in known.again(own, more, NAME) if each.law.startswith("The choice")]
     assert legal.right is False and "prediction 13 of 12" in legal.words
 
