@@ -113,9 +113,9 @@ def test_walls_say_why(page, eventually):
 
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page, eventually):
     page.get_by_role("button", name="twice as fast", exact=True).click()
-    eventually(lambda: page.get_by_text("Peak FLOP/s predicts time where").count() == 1)
+    eventually(lambda: page.get_by_text("Peak FLOP/s predicts time only where").count() == 1)
     page.get_by_role("button", name="hardly faster; the prompt is read faster").click()
-    has(page.get_by_text("a token waits for the weights, the prompt for arithmetic"))
+    has(page.get_by_text("decode is memory-bound, prefill is compute-bound"))
 
 
 def test_a_decoder_runs_and_its_error_is_discussed(page, eventually):
