@@ -30,7 +30,7 @@ COSTS = {  # the terms of a prediction that belong to one of a learner's
     DATA: (EXPOSED["data"],),
 }
 SMALL = 0.03  # of a step: what an overlapped exchange may be off in any case
-SLOW = {"network": "ethernet-100g", "nics": 4}  # on which no exchange of weights is negligible
+SLOW, NICS = "ethernet-100g", 4  # on which no exchange of weights is negligible
 CASES = {  # tensor, context, pipeline, zero, recompute: the simple ones first
     COMPUTING: (
         (1, 1, 1, 1, "none"),
@@ -58,7 +58,7 @@ HINTS = {
 def seconds_findings(seconds: Callable[..., Any], task: LayoutTask) -> list[Finding]:
     """Return for each term of a step whether a learner's seconds are those of the prediction."""
     known = {(o.tensor, o.context, o.pipeline, o.zero, o.recompute): o for o in task.layouts}
-    tasks = dict.fromkeys(NEAR, task) | {DATA: replace(task, **SLOW)}
+    tasks = dict.fromkeys(NEAR, task) | {DATA: replace(task, network=SLOW, nics=NICS)}
     return [
         _term_finding(seconds, tasks[term], [known[each] for each in CASES[term]], term)
         for term in NEAR

@@ -103,7 +103,7 @@ def correlation(one: Values, other: Values) -> float:
     ranks = [_ranks(each) for each in (one, other)]
     if any(each.min() == each.max() for each in ranks):
         return 0.0
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def _ranks(values: Values) -> Values:
