@@ -366,7 +366,9 @@ def test_a_guess_without_a_topic_is_refused(lesson):
 
 def test_a_check_has_its_whole_question_as_title_where_that_is_short(decks):
     titles = [slide.title for slide in decks["03_allreduce"] if slide.kind == CHECK]
-    assert titles[0].startswith("A colleague says") and titles[0].endswith("What does that overlook?")
+    assert titles[0].startswith("A colleague says") and titles[0].endswith(
+        "What does that overlook?"
+    )
     assert max(map(len, titles)) <= 125
 
 
