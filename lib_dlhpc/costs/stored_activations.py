@@ -32,13 +32,18 @@ REPEATED_RUNS = ("full", EARLY_STOP, PER_OP)  # of layers, whose inputs are stor
 AT_ONCE = 2  # layers on the device if activations are offloaded: one in use, one in flight
 
 
-def stored_bytes(part: Part, size: int, recompute: str = "none", gathered: bool = False) -> float:
+def stored_bytes(
+    part: Part, size: int, recompute: str = "none", gathered: bool = False, experts: bool = True
+) -> float:
     """Return the bytes of a sample that a part stores; `size`: bytes of an element.
 
     gathered: whether the gathered input of a product is stored, as with offloading; else backward repeats the
-    all-gather (Korthikanti et al. 2022, section 4.2.2).
+    all-gather (Korthikanti et al. 2022, section 4.2.2). experts: whether what experts store counts.
     """
-    return float(_stored(part.model, part.sends, size, recompute, gathered).sum())
+    found = _stored(part.model, part.sends, size, recompute, gathered)
+    if not experts:
+        found = found[[layer.traits.tensor != "experts" for layer in part.model.layers]]
+    return float(found.sum())
 
 
 @lru_cache(maxsize=4096)

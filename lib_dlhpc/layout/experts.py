@@ -14,13 +14,19 @@ from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.strategy import BY_NODE, DIRECT
 
 
+@lru_cache(maxsize=256)
+def expert_layers(model: Model) -> tuple[Layer, ...]:
+    """Return the layers whose experts can be sharded."""
+    return tuple(layer for layer in model.layers if layer.traits.tensor == "experts")
+
+
 def check_experts(experiment: Experiment) -> None:
     """Raise SpecError for experts that cannot be sharded so."""
     shared = int(experiment.strategy.experts)
     if shared == 1:
         return
     model, replicas = experiment.model, sizes(experiment).data
-    layers = [layer for layer in model.layers if layer.traits.tensor == "experts"]
+    layers = expert_layers(model)
     if not layers:
         raise SpecError(
             f"strategy.experts = {shared}: {model.name or 'the model'} has no experts; the legal value is 1."
@@ -55,7 +61,7 @@ def _replicas_near(experiment: Experiment) -> int:
     return max(1, near // (int(s.tensor) * int(s.spatial)))
 
 
-def _check_copies(experiment: Experiment, layers: list[Layer]) -> None:
+def _check_copies(experiment: Experiment, layers: tuple[Layer, ...]) -> None:
     """Raise SpecError where the copies that devices and nodes get are not known."""
     s = experiment.strategy
     asked, places = f"strategy.expert_exchange = {s.expert_exchange!r}", {"devices": int(s.experts)}

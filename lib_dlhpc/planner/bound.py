@@ -242,13 +242,17 @@ class _Passes:
         return surely_repeated(model, how, self.within) if how in (EARLY_STOP, PER_OP) else repeated
 
     def stored(self) -> float:
-        """Return the least B of a sample that a variant stores; 0 where that depends on how stages are cut."""
+        """Return the least B of a sample that a variant stores; 0 where that depends on how stages are cut.
+
+        Where experts are sharded, without theirs: the positions that a rank gets are not known here.
+        """
         one, variants = self.experiment, range(len(self.chunk.backward.variants))
         how = one.strategy.recompute
         if self.within or (how in ("full", EARLY_STOP) and not one.model.has_blocks):
             return 0.0
         held = (chain(one, variant)[0][0] for variant in variants)
-        return min(stored_bytes(part, int(self.size), how) for part in held)
+        whole = int(one.strategy.experts) == 1
+        return min(stored_bytes(part, int(self.size), how, experts=whole) for part in held)
 
     def exchanged(self, kind: str = "") -> list[Floats]:
         """Return the seconds of exchanges, or those of a kind, within a forward and a backward pass of the variant with
@@ -360,8 +364,6 @@ def _with_activations(
     """Return the bytes of state and of what is stored for backward passes on the fullest of all stages."""
     c, strategy = combinations.columns, experiment.strategy
     here = c.get("offload", np.array(strategy.offload)) == "none"
-    if "experts" in c or strategy.experts > 1:  # not known here
-        return np.zeros(len(combinations))
     stored = np.where(here, one.stored * c["batch"] / c["microbatches"], 0.0)
     found, names = np.zeros(len(combinations)), ("pipeline", "microbatches", "schedule")
     for rows in alike([c[name] for name in names]):

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import cut_points
+from lib_dlhpc.layout.experts import expert_layers
 from lib_dlhpc.planner.learned import samples
 from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
@@ -163,9 +164,7 @@ def _defaults(experiment: Experiment, nodes: Any) -> dict[str, list[Any]]:
     flat = len(model.input_shape) < 3
     scores = any(layer.traits.selective for layer in model.layers)  # fused attention stores none
     positions = any(layer.traits.tensor == "heads" for layer in model.layers)
-    counts = [
-        layer.attributes["experts"] for layer in model.layers if layer.traits.tensor == "experts"
-    ]
+    counts = [layer.attributes["experts"] for layer in expert_layers(model)]
     sharded = {each for each in devices if gcd(*counts) % each == 0} if counts else set()
     axes: dict[str, list[Any]] = {
         "tensor": sorted({*near, int(now.tensor)}),
@@ -249,7 +248,7 @@ def _rules_of_asked(
         yield "weights offloaded with a format on the wire", c["offload"] == "all"
     if "experts" in c:
         yield "experts do not divide the replicas", data % c["experts"] != 0
-    if "expert_exchange" in c:
+    if {"experts", "expert_exchange"} & c.keys():
         yield from _rules_of_copies(c, experiment)
     if "gather" in c:
         yield "gather without ZeRO", (c["gather"] != "usual") & (c["zero"] == 0)
@@ -274,10 +273,11 @@ def _rules_of_copies(c: Columns, experiment: Experiment) -> Iterator[tuple[str, 
     node = int(experiment.devices_per_node) * np.minimum(int(experiment.machine.domain), nodes)
     near = np.maximum(1, node // (c["tensor"] * c["spatial"]))  # replicas
     experts = c.get("experts", np.array(int(experiment.strategy.experts)))
-    once, by_node = c["expert_exchange"] != DIRECT, c["expert_exchange"] == BY_NODE
-    yield SAME, once & (experts == 1)
-    yield "one copy for a device with tensor", once & (c["tensor"] > 1)
-    inside = experts <= near
-    if np.any(c["expert_exchange"] == BY_DEVICE):
+    how = c.get("expert_exchange", np.array(experiment.strategy.expert_exchange))
+    once, by_node, inside = how != DIRECT, how == BY_NODE, experts <= near
+    if "expert_exchange" in c:
+        yield SAME, once & (experts == 1)
+    yield "one copy for a device with tensor", once & (c["tensor"] > 1) & (experts > 1)
+    if "expert_exchange" in c and np.any(how == BY_DEVICE):
         yield SAME, by_node & inside
     yield "copies by node, experts do not fill nodes", by_node & ~inside & (experts % near != 0)

@@ -157,13 +157,13 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
         fixed={name: float(fixed.get(name, 0.0)) for name in TERMS},
         away=away,
         kept=kept_by(held) if kept else Kept(),
-        gradients=_of_parts(held, strategy) if kept and whole else (),
+        gradients=_of_parts(held, experiment) if kept and whole else (),
     )
 
 
-def _of_parts(held: tuple[Part, ...], strategy: Strategy) -> tuple[float, ...]:
+def _of_parts(held: tuple[Part, ...], experiment: Experiment) -> tuple[float, ...]:
     """Return the bytes of the gradients of each stage of a rank."""
-    return tuple(float(_gradient(strategy) * part.model.trained) for part in held)
+    return tuple(float(_gradient(experiment) * part.model.trained) for part in held)
 
 
 def _keeps(strategy: Strategy) -> bool:

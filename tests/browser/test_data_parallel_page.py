@@ -69,7 +69,9 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
 
 
 def test_what_to_try_takes_a_line_and_stays_beside_its_figure(closed, eventually):
-    section = closed.locator(".dlhpc-section", has_text="Who waits for whom?")  # its heading is above it on a phone
+    section = closed.locator(
+        ".dlhpc-section", has_text="Who waits for whom?"
+    )  # its heading is above it on a phone
     waits = section.locator(".dlhpc-row.with-figure").first
     end = "row => scrollBy(0, row.getBoundingClientRect().bottom - 0.7 * innerHeight)"
     waits.evaluate(end)

@@ -55,6 +55,26 @@ def test_experts_are_varied_where_there_are_any(model, nodes, degrees):
     assert axes_of(run).get("experts") == degrees
 
 
+def test_copies_that_experts_forbid_are_ruled_out_before_they_are_priced():
+    """A prediction finds them too, one by one: they were most of the time of a plan of DeepSeek-V3."""
+    model = {"family": "decoder", "layers": 2, "hidden": 16, "sequence": 8, "vocabulary": 16}
+    model |= {"attention": {"heads": 2}, "feed_forward": {"features": 16}}
+    model |= {"experts": {"experts": 8, "chosen": 2, "features": 16}}
+    for way in ("by-device", "by-node"):
+        run = Experiment(
+            model=model,
+            machine={"name": "h100-pod", "devices_per_node": 4},
+            strategy={"nodes": 2, "batch": 2, "expert_exchange": way},
+        )
+        choose = {"tensor": [1, 2], "pipeline": [1], "microbatches": [1], "zero": [0]}
+        found = space(run, choose | {"recompute": ["none"], "schedule": ["1f1b"], "chunks": [1]})
+        legal = {row["strategy.experts"] for row in map(found.changes, range(len(found)))}
+        assert legal == {1, 2, 4, 8}
+        for row in range(len(found)):
+            run.set(found.changes(row))
+        assert found.left_out["one copy for a device with tensor"]
+
+
 def test_no_legal_combination_is_left_out():
     """Where a rule leaves a combination out, the experiment refuses it, but for those that are the same as another."""
     found, legal = space(RUN, CHOICES), 0
