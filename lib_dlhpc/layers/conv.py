@@ -273,7 +273,7 @@ class Conv(Kind):
             first, last = part.start * stride - padding, (part.stop - 1) * stride - padding + width
             start = max(0, first)
             reads.append(slice(start, max(start, min(extent, last))))
-            covers.append(last - first)
+            covers.append(max(0, last - first))  # of no outputs: none
             outside.append(start - first)
         return tuple(reads), tuple(covers), tuple(outside)
 
