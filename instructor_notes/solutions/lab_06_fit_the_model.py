@@ -232,6 +232,24 @@ ESTIMATES = {
         "Estimate of a strategy: activations",
         "no more microbatches in flight than stages",
     ),
+    "all microbatches in flight without a pipeline": (
+        "min(p, m)",
+        "m",
+        "Estimate of a strategy: activations",
+        "One microbatch is in flight",
+    ),
+    "a microbatch of all replicas": (
+        "size = batch // data // m",
+        "size = batch // m",
+        "Estimate of a strategy: activations",
+        "the sequences of all replicas",
+    ),
+    "activations in no tensor shards": (
+        "activations(*shape, t, ",
+        "activations(*shape, 1, ",
+        "Estimate of a strategy: activations",
+        "A tensor group shards a part",
+    ),
     "the batch is one microbatch": (
         "size = batch // data // m",
         "size = batch // data",

@@ -145,6 +145,13 @@ MISTAKES = {
         "Your estimate of the objective",
         "takes much of a step",
     ),
+    "one NIC for the replicas of a node": (
+        "estimate",
+        "near = min(replicas, machine.devices_per_node // tensor)",
+        "near = 1",
+        "Your estimate of the objective",
+        "how many of a node's NICs",
+    ),
     "no terms": (
         "estimate",
         'memory = {"state": state, "activations": kept}',

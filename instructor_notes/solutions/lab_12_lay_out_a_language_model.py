@@ -584,6 +584,12 @@ MISTAKES = {
         "Time: bubble",
         "however many there are",
     ),
+    "exchanges of all blocks on each stage": (
+        "seconds",
+        [("* layout.blocks * sent / machine.nvlink", "* model.layers * sent / machine.nvlink")],
+        "Time: tensor",
+        "in its own blocks only",
+    ),
     "no exchanges of recomputation": (
         "seconds",
         [("(14 if full else 10)", "10")],

@@ -113,11 +113,16 @@ def _closed_form(way: Way, own: Task, term: str) -> float:
         alone = own.batch * model["flop"] / machine["rate"]
         return float(alone / own.gpus * again * (1 + (p - 1) / many))
 
+    return _block(way, own, way.tensor) * own.layers / p * min(p, many)
+
+
+def _block(way: Way, own: Task, tensor: int) -> float:
+    """Return the bytes that a block of the learner's network stores on a GPU of a tensor group."""
+
     def one(layers: int, **strategy: Any) -> Experiment:
         return experiment_of(own._replace(layers=layers), **strategy)
 
-    block = block_bytes(one, way.size, way.tensor, way.recompute)
-    return block * own.layers / p * min(p, many)
+    return block_bytes(one, way.size, tensor, way.recompute)
 
 
 Factors = Iterator[tuple[str, float]]  # what a value may have left out, and the factor it is off by
@@ -141,7 +146,16 @@ def _state(way: Way, own: Task) -> Factors:
 def _activations(way: Way, own: Task) -> Factors:
     many = fields_of(way, own)["microbatches"]
     flying = min(way.pipeline, many)
-    yield "A microbatch has the samples of a replica, divided by the microbatches.", many
+    if way.pipeline > 1:
+        yield "A microbatch has the samples of a replica, divided by the microbatches.", many
+    else:  # too large a microbatch and too many of them are the same factor
+        words = "One microbatch is in flight: the samples of a replica, divided by the microbatches."
+        yield words, many
+    replicas = own.gpus // (way.tensor * way.pipeline)
+    yield "`batch` has the sequences of all replicas: how many does one get?", replicas
+    if way.tensor > 1:
+        whole = _block(way, own, 1) / _block(way, own, way.tensor)
+        yield "A tensor group shards a part of what a block stores.", whole
     yield "All microbatches, of all samples of the batch?", many * own.gpus
     yield "A GPU stores the activations of all blocks of its stage.", way.pipeline / own.layers
     if way.pipeline > 1:

@@ -135,13 +135,15 @@ def _tensor(task: LayoutTask, one: Layout) -> Slips:
     yield words, 10 / 14 if full else 14 / 10
     yield words, 4 / (14 if full else 10)
     yield words, 1 / (14 if full else 10)
+    shares = {
+        "Context ranks share the tokens, and so the bytes.": one.context,
+        "A stage exchanges in its own blocks only.": one.pipeline,
+    }
+    for factor in sorted({*shares.values()} - {1}):  # equal degrees are the same factor
+        yield " ".join(said for said, degree in shares.items() if degree == factor), factor
     yield "Of the tokens a rank already has 1/t: (t - 1)/t of them travel.", t / (t - 1)
     yield "A number in bf16 takes 2 B.", 1 / 2
     yield "Each of the replica's microbatches pays the exchanges.", 1 / one.microbatches
-    if one.context > 1:
-        yield "Context ranks share the tokens, and so the bytes.", one.context
-    if one.pipeline > 1:
-        yield "A stage exchanges in its own blocks only.", one.pipeline
     yield (
         "A tensor group is inside a node: which link is that?",
         task.machine.nvlink / task.machine.nic,

@@ -35,6 +35,7 @@ VALUE = f"Your estimate of the objective: mean rank correlation {VALUE_ORDER:g}"
 HINTS = {
     "state": "Which of tensor, pipeline and ZeRO divide which of weights, gradients and optimizer state?",
     "activations": "Blocks of a stage, microbatches in flight, samples of each, and what recomputation leaves?",
+    "exposed communication": "Which link does a group of replicas use, and how many of a node's NICs?",
 }
 Values = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -95,7 +96,7 @@ def missed(own: Values, right: Values, shares: Mapping[str, Values]) -> str:
     falls = {name: correlation(ratio, each) for name, each in shares.items()}
     name = max(falls, key=lambda each: abs(falls[each]))
     how = "too small" if falls[name] < 0 else "too large"
-    return f"it is {how} where {name} takes much of a step."
+    return f"it is {how} where {name} takes much of a step. {HINTS.get(name, '')}".rstrip()
 
 
 def correlation(one: Values, other: Values) -> float:
@@ -136,5 +137,5 @@ def _estimated(
         words = f"estimate returns the objective, and {{term: bytes}} with the terms {legal}"
         raise LabError(f"{words}. {type(error).__name__}: {error}") from None
     if not all(map(isfinite, (found[0], *found[1].values()))):
-        raise LabError(f"estimate returns {value} and {sizes}: expected finite numbers.")
+        raise LabError(f"estimate returns {value} and {sizes}: expected finite numbers, also where it does not fit.")
     return found
