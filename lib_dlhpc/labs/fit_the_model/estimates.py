@@ -149,7 +149,9 @@ def _activations(way: Way, own: Task) -> Factors:
     if way.pipeline > 1:
         yield "A microbatch has the samples of a replica, divided by the microbatches.", many
     else:  # too large a microbatch and too many of them are the same factor
-        words = "One microbatch is in flight: the samples of a replica, divided by the microbatches."
+        words = (
+            "One microbatch is in flight: the samples of a replica, divided by the microbatches."
+        )
         yield words, many
     replicas = own.gpus // (way.tensor * way.pipeline)
     yield "`batch` has the sequences of all replicas: how many does one get?", replicas

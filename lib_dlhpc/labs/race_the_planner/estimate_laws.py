@@ -137,5 +137,7 @@ def _estimated(
         words = f"estimate returns the objective, and {{term: bytes}} with the terms {legal}"
         raise LabError(f"{words}. {type(error).__name__}: {error}") from None
     if not all(map(isfinite, (found[0], *found[1].values()))):
-        raise LabError(f"estimate returns {value} and {sizes}: expected finite numbers, also where it does not fit.")
+        raise LabError(
+            f"estimate returns {value} and {sizes}: expected finite numbers, also where it does not fit."
+        )
     return found
