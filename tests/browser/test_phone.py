@@ -81,6 +81,14 @@ def test_a_page_that_is_loaded_again_has_the_same_sections_open(page, eventually
     eventually(lambda: page.evaluate(OPEN) == [2])
 
 
+@pytest.mark.parametrize("width", ["360px", "800px"])
+def test_all_of_it_is_printed_and_what_was_folded_is_folded_afterward(page, eventually, width):
+    page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = {OPEN}.length; }})")
+    page.pdf(width=width, height="1100px")
+    eventually(lambda: page.evaluate("window.printed") == 10, what="all sections, printed")
+    eventually(lambda: page.evaluate(OPEN) == [2], what=lambda: str(page.evaluate(OPEN)))
+
+
 def test_it_is_for_everybody(page, eventually):
     page.evaluate(
         f"document.querySelectorAll('{SECTION}').forEach(each => {{ each.open = true; }})"

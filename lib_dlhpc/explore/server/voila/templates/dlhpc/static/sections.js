@@ -50,6 +50,14 @@ export function sections(cells) {
     details.open = opened.includes(heading.id);
     details.addEventListener("toggle", () => PHONE.matches && keep());
   }
+  let screen = []; // what is open there; on paper all of it is
+  addEventListener("beforeprint", () => {
+    screen = folds.map(({ details }) => details.open);
+    folds.forEach(({ details }) => { details.open = true; });
+  });
+  addEventListener("afterprint", () => {
+    folds.forEach(({ details }, i) => { details.open = screen[i]; });
+  });
   reveal(); // before a heading moves, and is the target no more
   fit();
   tell();
