@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from axe import findings
 from lesson_page import MOST_MEMORY, SHOWN, everyone_can_use, has, largest_kernel, tells
 
 pytestmark = pytest.mark.browser
@@ -108,3 +109,8 @@ def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_prediction(
 def test_everyone_can_use_the_page_and_it_costs_little_memory(page, server):
     everyone_can_use(page)
     assert 0 < largest_kernel(server[1]) < MOST_MEMORY
+
+
+def test_no_table_of_a_wide_page_scrolls_up_and_down(page, eventually):
+    page.set_viewport_size({"width": 1280, "height": 900})
+    eventually(lambda: findings(page) == [], lambda: str(findings(page)))
