@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError, reason_of
+from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import LARGEST_FILE, read_model
 from lib_dlhpc.spec.machine import Machine, read_machine
 from lib_dlhpc.spec.model import Model
@@ -128,11 +129,11 @@ def read_service(source: Mapping[str, Any] | str | Path) -> Service:
 
 def tables_of(path: str | Path) -> dict[str, Any]:
     """Return the tables of a TOML file; raises SpecError. path: or a model on a machine, as "llama3-8b@h100-pod"."""
-    model, on, machine = str(path).partition("@")
-    if on and not Path(path).exists():
-        of_model = tables_of(model) if Path(model).is_file() else {"model": {"name": model}}
-        return of_model | {"machine": {"name": machine}}
     try:
+        if on_machine := catalog.on_machine(path):
+            model, machine = on_machine
+            of_model = tables_of(model) if Path(model).is_file() else {"model": {"name": model}}
+            return of_model | {"machine": {"name": machine}}
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:

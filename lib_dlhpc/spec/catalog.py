@@ -35,6 +35,16 @@ def read(kind: str, name: str, field: str = "") -> dict[str, Any]:
     return _copied(_entry(kind, name, field))
 
 
+def on_machine(path: str | Path) -> tuple[str, str] | None:
+    """Return the model and the machine of "model@machine", or None: for a file, and for the path of a missing one.
+
+    Raises OSError for a name that no file can have.
+    """
+    model, on, machine = str(path).rpartition("@")  # folders may have an @ in their names
+    is_path = "/" in machine or machine.endswith(".toml")
+    return None if not on or is_path or Path(path).exists() else (model, machine)
+
+
 def run(name: str, folder: bool = False) -> dict[str, Any]:
     """Return the experiment of a run of the catalog, such as "goyal-2017", as a table; raises SpecError.
 

@@ -296,9 +296,9 @@ def load(path: str | Path) -> Experiment:
 
     "resnet50@summit" or "model.toml@summit": a model on a machine, with the usual data set and the default strategy.
     """
-    model, on, machine = str(path).partition("@")
     try:
-        if on and not Path(path).exists():
+        if on_machine := catalog.on_machine(path):
+            model, machine = on_machine
             tables = _parsed(_text(model)) if Path(model).is_file() else {"model": model}
             return read_experiment({"dataset": None} | tables | {"machine": machine})
         if Path(path).is_dir() or not Path(path).exists():

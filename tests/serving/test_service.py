@@ -77,3 +77,14 @@ def test_a_model_on_a_machine_is_a_service_in_one_word(tmp_path, monkeypatch):
     assert own == read_service(tables | {"service": {"batch": 2}})
     with pytest.raises(SpecError, match=r"model\.name = 'llama8b': not in the catalog"):
         read_service("llama8b@h100-pod")
+
+
+def test_paths_of_services_may_have_an_at_in_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("user@host").mkdir()
+    Path("user@host/own.toml").write_text('[model]\nname = "llama3-8b"\n')
+    assert read_service("user@host/own.toml@h100-pod") == read_service("llama3-8b@h100-pod")
+    with pytest.raises(SpecError, match=r"user@host/missing\.toml: cannot be read"):
+        read_service("user@host/missing.toml")
+    with pytest.raises(SpecError, match="cannot be read"):
+        read_service("x" * 300 + "@h100-pod")

@@ -290,6 +290,16 @@ def test_a_model_on_a_machine_is_a_run_in_one_word(tmp_path, monkeypatch):
     assert load("resnet50@summit") == load("goyal-2017")  # a file comes first
 
 
+def test_paths_may_have_an_at_in_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("user@host").mkdir()
+    Path("user@host/own.toml").write_text('[model]\nname = "resnet50"\n')
+    assert load("user@host/own.toml@summit") == load("resnet50@summit")
+    for name in ("user@host/missing.toml", "run@1.toml"):
+        with pytest.raises(SpecError, match=rf"{name}: no such file, and no run of that name"):
+            load(name)
+
+
 def test_adamw_is_read_as_adam_whose_decay_it_has():
     run = Experiment(model="llama3-8b", machine="h100-pod", strategy={"optimizer": "adamw"})
     assert run.strategy.optimizer == "adam"
