@@ -349,9 +349,8 @@ def _state(experiment: Experiment, combinations: Space, weights: Floats, sharded
     size = compute.BYTES[strategy.precision]
     master = MASTER_BYTES * (strategy.precision in compute.MIXED)
     optimizer = compute.STATE[strategy.optimizer] * max(size, MASTER_BYTES)
-    part = (
-        strategy.pipeline_runtime == PYTORCH
-    )  # interleaved stages have gradients one after the other
+    # With FSDP, interleaved stages have gradients one after the other.
+    part = strategy.pipeline_runtime == PYTORCH
     gradients = np.where(part & (c["schedule"] == "interleaved"), 0, size)
     each = ((size, 3), (gradients, 2), (master + optimizer, 1))
     parts = sum(count / np.where(c["zero"] >= level, sharded, 1) for count, level in each)

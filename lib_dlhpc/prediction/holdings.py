@@ -51,9 +51,8 @@ class Needs(NamedTuple):
     fixed: Mapping[str, float] = {}  # B by term
     away: float = 0.0  # B offloaded of the state
     kept: Kept = Kept()
-    gradients: tuple[
-        float, ...
-    ] = ()  # B of each part, there from its first backward pass to its last; (): always
+    # B of each part, there from its first backward pass to its last, after which shards replace them; (): always
+    gradients: tuple[float, ...] = ()
 
 
 class Ranks(NamedTuple):

@@ -157,7 +157,8 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
         fixed={name: float(fixed.get(name, 0.0)) for name in TERMS},
         away=away,
         kept=kept_by(held) if kept else Kept(),
-        gradients=_of_parts(held, experiment) if kept and whole else (),
+        # Without shards they stay until the update.
+        gradients=_of_parts(held, experiment) if kept and whole and shards(experiment) > 1 else (),
     )
 
 

@@ -67,7 +67,7 @@ def test_fsdp_has_shards_of_gradients_and_two_gathered_units_in_other_streams():
 
 def test_interleaved_stages_have_gradients_one_after_the_other():
     """With as many microbatches as ranks the second stage of each is done before the first begins."""
-    ways = {"schedule": "interleaved", "chunks": 2, "microbatches": 4, "batch": 32}
+    ways = {"schedule": "interleaved", "chunks": 2, "microbatches": 4, "batch": 32, "zero": 1}
     run = RUN.set({f"strategy.{name}": each for name, each in ways.items()})
     for rank, (theirs, own) in enumerate(
         zip(held(run, "pytorch"), held(run, "megatron"), strict=True)
@@ -79,6 +79,17 @@ def test_interleaved_stages_have_gradients_one_after_the_other():
     more = run.set({"strategy.microbatches": 8, "strategy.batch": 64})
     pairs = zip(held(more, "pytorch"), held(more, "megatron"), strict=True)
     assert all(theirs["gradients"] == own["gradients"] for theirs, own in pairs)
+
+
+def test_gradients_that_nothing_shards_stay_until_the_update():
+    """Only FSDP replaces those of a stage by shards after its last backward pass; an optimizer reads all of them."""
+    ways = {"schedule": "interleaved", "chunks": 2, "microbatches": 4, "batch": 32}
+    run = RUN.set({f"strategy.{name}": each for name, each in ways.items()})
+    theirs, own = (
+        [each.terms["gradients"] for each in moments(run.set({"strategy.pipeline_runtime": way}))]
+        for way in ("pytorch", "megatron")
+    )
+    assert theirs == own
 
 
 def test_pytorchs_pipelines_are_not_run_and_have_no_dualpipe():
