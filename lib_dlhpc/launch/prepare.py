@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.launch.folder import LOG, RESULT, lock
+from lib_dlhpc.launch.folder import LOG, RESULT, STATUS, lock
 from lib_dlhpc.launch.jobs import TICKET, attach, read_ticket
 from lib_dlhpc.launch.origin import check_snapshots, settle_snapshots
 from lib_dlhpc.spec.experiment import Experiment, dump, load, to_tables
@@ -53,7 +53,7 @@ def prepare(
 def _check_folder(experiment: Experiment, folder: Path, resume: bool) -> None:
     if (folder / "task.json").exists():
         raise SpecError(f"{folder}: holds a program or a notebook; name another folder.")
-    held = (folder / "experiment.toml").exists()
+    held = (folder / "experiment.toml").exists() and not _never_began(folder)
     if held and not resume:
         raise SpecError(f"{folder}: holds a run already; resume it, or name another folder.")
     if resume and not held:
@@ -69,6 +69,13 @@ def _check_folder(experiment: Experiment, folder: Path, resume: bool) -> None:
                     f"{folder}: holds a run with another [{section}]; resume it with its own"
                     f" {folder / 'experiment.toml'}."
                 )
+
+
+def _never_began(folder: Path) -> bool:
+    """Whether a folder was prepared for a run, and its process ended before that began."""
+    log = folder / LOG
+    begun = any((folder / name).exists() for name in (STATUS, TICKET, RESULT))
+    return log.exists() and not log.stat().st_size and not begun
 
 
 def _check_batch(experiment: Experiment, held: Experiment, folder: Path) -> None:

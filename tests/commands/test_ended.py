@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from killed_commands import STATUS, end_after, has_ranks, listens
 
+from lib_dlhpc.cli import main
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import attach
 from lib_dlhpc.launch.network.lab import unfit
@@ -150,6 +151,10 @@ def kept(folder: Path, file: str) -> bool:
     if file.endswith(".tmp"):
         return False
     if top in ("run", "job"):
+        if not (
+            folder / top / "status.json"
+        ).exists():  # it had not begun: the next one begins here
+            return path.name in ("experiment.toml", "log.txt")
         status = json.loads((folder / top / "status.json").read_text())
         return status["state"] in ("cancelled", "failed", "done")
     if top == "class":
@@ -163,3 +168,16 @@ def kept(folder: Path, file: str) -> bool:
     if file == "steps.json":
         return bool(json.loads(path.read_text()))
     return top == "store" and not verify(folder / "store")
+
+
+@pytest.mark.parametrize("verb", ["run", "submit"])
+def test_a_run_begins_where_one_was_ended_before_it_began(verb, repository, tmp_path):
+    """Its folder held a description and an empty log, and no status."""
+    digits = repository / "labs/experiments/digits.toml"
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "log.txt").touch()
+    (tmp_path / "job" / "experiment.toml").write_text(digits.read_text())
+    words = [verb, str(digits), "-n", "1", "--out", str(tmp_path / "job")]
+    words += ["--to", "local", "--wait"] if verb == "submit" else []
+    assert main(words) == 0
+    assert (tmp_path / "job" / "result.json").exists()
