@@ -33,7 +33,7 @@ def test_what_is_run_here_is_what_was_chosen_last(name):
         assert [each.devices for each in started] == [1]
         turn = here._turn
         await asyncio.sleep(2 * REST)
-        assert here._turn == turn  # nothing takes the run away
+        assert here._turn == turn  # the run is still that of the click
 
     with ThreadPoolExecutor(1) as own:  # browser tests may have left this thread a loop that runs
         own.submit(asyncio.run, visit()).result()
