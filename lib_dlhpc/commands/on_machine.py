@@ -3,16 +3,18 @@
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from lib_dlhpc.commands.experiment import change, read, warned
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec import run_only
+from lib_dlhpc.spec import catalog, run_only
 from lib_dlhpc.spec.calibration import without
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured_machine import default_machine, foreign, load_measured, measured_on
 
 OWN = "own"
+MUCH_FASTER = 4  # times the peak rate of fp32, from where 16 bits are what a device is bought for
 
 
 def add_machine(command: argparse.ArgumentParser, banded: bool = True) -> None:
@@ -60,6 +62,7 @@ def read_on_machine(options: argparse.Namespace) -> tuple[Experiment, list[str]]
     measured, notes = _measured(options.machine)
     if measured is None:
         experiment = read(options.experiment, options.set)
+        notes = [*notes, *_slow_default(options, experiment)]
         return experiment, [*notes, *run_only.warnings(experiment)]
     from lib_dlhpc.prediction.what_if import what_if
 
@@ -71,6 +74,20 @@ def read_on_machine(options: argparse.Namespace) -> tuple[Experiment, list[str]]
     experiment = replace(experiment, machine=there)
     experiment = warned(what_if(experiment, dict(map(change, options.set))))
     return experiment, [*notes, *run_only.warnings(experiment)]
+
+
+def _slow_default(options: argparse.Namespace, experiment: Experiment) -> list[str]:
+    """Return a note if "model@machine" leaves a device in single precision that is made for 16 bits."""
+    chosen = any(text.partition("=")[0].strip() == "strategy.precision" for text in options.set)
+    peak = experiment.machine.device.peak
+    gain = peak.get("bf16", 0) / peak.get("fp32", inf)
+    default = not chosen and experiment.strategy.precision == "fp32"
+    if not default or gain < MUCH_FASTER or not catalog.on_machine(options.experiment):
+        return []
+    return [
+        f"fp32 is the default; {experiment.machine.device.name} has {gain:.0f} times its peak rate in bf16:"
+        " --set strategy.precision=bf16."
+    ]
 
 
 def known_of(experiment: Experiment, notes: list[str]) -> Known:

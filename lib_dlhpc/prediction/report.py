@@ -223,11 +223,15 @@ def _held_up(prediction: Breakdown, kind: str) -> bool:
 
 
 def configurations_text(search: "Search") -> str:
-    """Return the fastest configurations that a search has found to fit, one per line, and what it left out."""
+    """Return configurations that a search has found to fit, and what it left out, one per line.
+
+    The fastest on the devices of the run come first, then the fastest on more.
+    """
     found = _worthwhile(search.ordered())
-    ways = found[:3]
+    found = sorted(found, key=lambda way: "strategy.nodes" in way.changes)  # stable
+    ways = [*found[:3], *[way for way in found[3:] if "strategy.nodes" in way.changes][:1]]
     if all(way.untrained for way in ways):  # one that can be tried here as well
-        ways += [way for way in found[3:] if not way.untrained][:1]
+        ways += [way for way in found if not way.untrained][:1]
     lines = [
         f"  fits with             {way.words}: {show(float(way.prediction.step_time), 's')} per step,"
         f" {show(float(way.prediction.memory_total), 'B')} per device"

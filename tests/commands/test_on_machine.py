@@ -140,3 +140,13 @@ def test_a_rate_of_the_machine_that_the_file_names_is_dropped_and_that_is_report
     assert main([command, "goyal-2017", "--machine", CALIBRATED, *few]) == 0
     output = capsys.readouterr().err
     assert "calibration.rate = 1089.4 is dropped: it was measured on bigbasin" in output
+
+
+def test_a_device_made_for_16_bits_is_noticed_where_fp32_is_only_the_default(prints):
+    said = "fp32 is the default; h100-sxm-80gb has 15 times its peak rate in bf16"
+    assert said in prints("predict", "llama3-8b@h100-pod", "--quiet")
+    for chosen in ("bf16", "fp32"):
+        words = ("llama3-8b@h100-pod", "--quiet", "--set", f"strategy.precision={chosen}")
+        assert "is the default" not in prints("predict", *words)
+    for other in ("resnet50@summit", "goyal-2017"):  # no bf16; a run that states its precision
+        assert "is the default" not in prints("predict", other, "--quiet")

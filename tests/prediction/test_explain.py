@@ -190,3 +190,15 @@ def test_no_configuration_is_shown_that_changes_more_than_a_faster_one_for_nothi
         "ZeRO 1",
         "ZeRO 2",
     ]
+
+
+def test_configurations_on_the_devices_of_the_run_come_before_those_on_more():
+    """On 8 nodes a step takes a seventh of the time, but not with the devices that there are."""
+    llama = {"model.name": "llama3-8b", "dataset.name": "webtext", "machine.name": "h100-pod"}
+    one = {"strategy.nodes": 1, "strategy.batch": 1, "strategy.zero": 3}
+    search = Search(RUN.set(llama | one))
+    search.run(150)
+    assert "8 nodes" in search.ordered()[0].words
+    *here, more = configurations_text(search).splitlines()
+    assert "8 nodes" in more and len(here) == 3
+    assert not any("nodes" in line for line in here)
