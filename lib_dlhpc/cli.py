@@ -123,7 +123,11 @@ class _Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            error.message += f".{suggest(value, action.choices or (), 0.6)}".rstrip(".")
+            legal = action.choices or ()
+            hint = suggest(value, legal, 0.6)
+            if not hint and "predict" in legal and ("@" in value or os.path.exists(value)):
+                hint = f" A command comes first: {self.prog} predict {value}."
+            error.message += f".{hint}".rstrip(".")
             raise
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

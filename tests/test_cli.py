@@ -143,6 +143,17 @@ def test_without_a_verb_the_verbs_are_named(capsys):
     assert capsys.readouterr().err.endswith("VERB. Choose from predict, simulate, run.\n")
 
 
+@pytest.mark.parametrize(
+    "words, command", [("serve llama3-70b@h100-pod", "dlhpc serve"), ("resnet50@summit", "dlhpc")]
+)
+def test_a_run_in_place_of_a_command_is_answered_with_one(words, command, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(words.split())
+    assert end.value.code == 2
+    said = f"A command comes first: {command} predict {words.split()[-1]}\n"
+    assert capsys.readouterr().err.endswith(said)
+
+
 @pytest.mark.parametrize("option", ["--by=device_hour", "--format=cvs"])
 def test_a_mistyped_value_of_a_sweep_names_the_nearest(option, capsys, tmp_path):
     words = ["--over", "strategy.nodes=1-4", option, "--rows", str(tmp_path / "rows")]
