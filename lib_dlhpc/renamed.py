@@ -19,7 +19,14 @@ RENAMED = {
     "calibrate": "calibration",
     "train": "training",
 }
-MOVED = {"spec.errors": "errors"}
+STUDIES = (
+    "large_batch",
+    "large_batch_steps",
+    "large_batch_results",
+    "accuracy_costs",
+    "emulated_workers",
+)
+MOVED = {"spec.errors": "errors"} | {f"training.{name}": f"studies.{name}" for name in STUDIES}
 
 
 class Finder:

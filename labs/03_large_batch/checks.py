@@ -20,8 +20,8 @@ from lib_dlhpc.explore.labs.lab import show
 from lib_dlhpc.labs.findings import broken, kept, later, seed_of
 from lib_dlhpc.labs.program import Unusable, arguments, end_together, end_with
 from lib_dlhpc.spec.experiment import dump, load, read_experiment
+from lib_dlhpc.studies.large_batch import CHANCE, accuracy_of, fresh, steps
 from lib_dlhpc.training.data import load as load_data
-from lib_dlhpc.training.large_batch import CHANCE, accuracy_of, fresh, steps
 from lib_dlhpc.training.rank import Diverged
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.threads import one_thread

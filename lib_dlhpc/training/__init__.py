@@ -33,7 +33,4 @@ record.py       records what a rank does and when;  cores.py: run-queue delay;  
 probe.py        what `dlhpc calibrate` times: layers and updates;  probe_disk.py: offload bandwidth;
                 probe_steps.py: whole steps
 coupled/        a simulation that feeds training, on the same ranks or on others
-large_batch.py  the experiments of module 06, with large_batch_results.py and large_batch_steps.py;
-                accuracy_costs.py: what compression, formats, local and asynchronous updates cost in accuracy, with
-                emulated_workers.py: several workers of a run in one process
 """

@@ -6,8 +6,8 @@ import pytest
 from lib_dlhpc.convergence import epochs_to
 from lib_dlhpc.convergence.held_out import held_out
 from lib_dlhpc.convergence.workloads import names, read, towards, workload_of
-from lib_dlhpc.training.large_batch_results import mean_of, stored, stored_steps
-from lib_dlhpc.training.large_batch_steps import MOST
+from lib_dlhpc.studies.large_batch_results import mean_of, stored, stored_steps
+from lib_dlhpc.studies.large_batch_steps import MOST
 
 GOYAL, CIFAR = read("imagenet-resnet50-momentum"), read("cifar100-shufflenetv2")
 COUNTED = [name for name in names() if len(read(name).targets)]

@@ -14,9 +14,9 @@ from lib_dlhpc.costs.compression import density
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.studies.emulated_workers import trained
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.data import global_batches, load, share
-from lib_dlhpc.training.emulated_workers import trained
 from lib_dlhpc.training.exchange import range_of
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer

@@ -11,7 +11,7 @@ from lib_dlhpc.prediction.accuracy import to_accuracy
 from lib_dlhpc.scale_out import place
 from lib_dlhpc.spec.experiment import Experiment, dumps, loads
 from lib_dlhpc.spec.planning import AXES, SETTINGS
-from lib_dlhpc.training.accuracy_costs import experiment as measured_run
+from lib_dlhpc.studies.accuracy_costs import experiment as measured_run
 
 GOYAL = Experiment(
     model="resnet50",

@@ -27,7 +27,7 @@ def test_a_single_rank_run_imports_no_mpi():
     code = (
         "import sys\n"
         "from lib_dlhpc.training.single_rank import SingleRank\n"
-        "from lib_dlhpc.training.large_batch import DIGITS, Trial, experiment_of\n"
+        "from lib_dlhpc.studies.large_batch import DIGITS, Trial, experiment_of\n"
         "from lib_dlhpc.training.trainer import train\n"
         "from dataclasses import replace\n"
         "e = experiment_of(replace(DIGITS, epochs=1), Trial('test', 'lars', 512, 10., 1., 0))\n"

@@ -13,9 +13,9 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.studies.large_batch_results import stored_steps
+from lib_dlhpc.studies.large_batch_steps import STUDY, TARGET
 from lib_dlhpc.timeline import Timeline
-from lib_dlhpc.training.large_batch_results import stored_steps
-from lib_dlhpc.training.large_batch_steps import STUDY, TARGET
 
 BATCHES = (16, 32, 64, 128, 256, 512, 1024)
 RANKS = (1, 2)

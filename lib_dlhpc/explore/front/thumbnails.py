@@ -10,8 +10,8 @@ from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.serving import predict_service, read_service
 from lib_dlhpc.spec import catalog
+from lib_dlhpc.studies.large_batch_results import batches, mean_of, stored
 from lib_dlhpc.timeline import Timeline
-from lib_dlhpc.training.large_batch_results import batches, mean_of, stored
 
 WIDTH, HEIGHT, EDGE = 240.0, 96.0, 12.0
 Point = tuple[float, float]

@@ -2,8 +2,8 @@
 
 from lib_dlhpc.explore.large_batch.rules import lars_step, longer_step, mean, times_base
 from lib_dlhpc.explore.large_batch.time import steps_to_accuracy
+from lib_dlhpc.studies.large_batch_results import paired, stored
 from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
-from lib_dlhpc.training.large_batch_results import paired, stored
 
 draw: Cases = globals().get("draw", PAGE)
 

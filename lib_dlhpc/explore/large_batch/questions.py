@@ -9,7 +9,7 @@ from lib_dlhpc.explore.large_batch import rules, time
 from lib_dlhpc.explore.large_batch.live import break_and_repair
 from lib_dlhpc.explore.large_batch.real import RANKS, train_here
 from lib_dlhpc.explore.large_batch.rules import base, longer_step, mean, times_base
-from lib_dlhpc.training.large_batch_results import batches, paired, stored
+from lib_dlhpc.studies.large_batch_results import batches, paired, stored
 
 LARGE = times_base(32)
 

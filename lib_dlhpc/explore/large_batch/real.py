@@ -21,7 +21,7 @@ from lib_dlhpc.explore.large_batch.rules import base, mean
 from lib_dlhpc.launch.jobs import ENDS
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.large_batch import MNIST, Trial, experiment_of
+from lib_dlhpc.studies.large_batch import MNIST, Trial, experiment_of
 
 RANKS = 4
 BATCH, SEED = 1024, 0

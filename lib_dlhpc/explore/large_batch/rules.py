@@ -15,8 +15,8 @@ from lib_dlhpc.explore.large_batch.charts import GAP, LOWEST, Point, measured
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.catalog import ROOT
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.training.large_batch import MNIST
-from lib_dlhpc.training.large_batch_results import Mean, batches, mean_of, paired, stored, tuning
+from lib_dlhpc.studies.large_batch import MNIST
+from lib_dlhpc.studies.large_batch_results import Mean, batches, mean_of, paired, stored, tuning
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.weights import Parameter
 

@@ -11,8 +11,8 @@ from lib_dlhpc.explore.blocks.charts import chart, columns, marked
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.training.large_batch_results import critical_batch, steps_to_target, stored_steps
-from lib_dlhpc.training.large_batch_steps import TARGET
+from lib_dlhpc.studies.large_batch_results import critical_batch, steps_to_target, stored_steps
+from lib_dlhpc.studies.large_batch_steps import TARGET
 
 PRECISIONS = {"bigbasin": "fp32", "abci": "fp16", "h100-pod": "bf16"}  # of machines of the catalog
 MACHINES = {"bigbasin, P100": "bigbasin", "abci, V100": "abci", "h100-pod, H100": "h100-pod"}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.training.large_batch import (
+from lib_dlhpc.studies.large_batch import (
     MNIST,
     Rule,
     Trial,

@@ -1,7 +1,7 @@
 """How large may the batch be? Runs, rates and seeds of the large-batch study; its results are stored.
 
-    python -m lib_dlhpc.training.large_batch_results            MNIST; writes the tables in catalog/measured/
-    python -m lib_dlhpc.training.large_batch_results --quick    digits, the main runs only; prints
+    python -m lib_dlhpc.studies.large_batch_results            MNIST; writes the tables in catalog/measured/
+    python -m lib_dlhpc.studies.large_batch_results --quick    digits, the main runs only; prints
 
 Rate and warm-up of each rule are tuned on a validation split, the last fifth of the training samples, with
 separate seeds; the test samples are evaluated once, after tuning. A run that diverges counts as chance. Two

@@ -1,6 +1,6 @@
 """The stored results of the large-batch runs: read, written, averaged, compared, fitted.
 
-`python -m lib_dlhpc.training.large_batch_results` writes the tables in catalog/measured/.
+`python -m lib_dlhpc.studies.large_batch_results` writes the tables in catalog/measured/.
 """
 
 import argparse
@@ -13,17 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.spec.catalog import ROOT
-from lib_dlhpc.training.large_batch import (
-    DIGITS,
-    MNIST,
-    Outcome,
-    Study,
-    Trial,
-    carried_out,
-    workers,
-)
-from lib_dlhpc.training.large_batch_steps import Arrival
-from lib_dlhpc.training.large_batch_steps import carried_out as steps_carried_out
+from lib_dlhpc.studies.large_batch import DIGITS, MNIST, Outcome, Study, Trial, carried_out, workers
+from lib_dlhpc.studies.large_batch_steps import Arrival
+from lib_dlhpc.studies.large_batch_steps import carried_out as steps_carried_out
 
 TABLE = ROOT / "measured" / "large_batch.csv"
 STEPS = ROOT / "measured" / "large_batch_steps.csv"

@@ -1,6 +1,6 @@
 """What compression, formats of the wire, local and asynchronous updates cost in accuracy: measured on MNIST, stored.
 
-    python -m lib_dlhpc.training.accuracy_costs    writes catalog/measured/accuracy_costs.csv; ten minutes of a core
+    python -m lib_dlhpc.studies.accuracy_costs    writes catalog/measured/accuracy_costs.csv; ten minutes of a core
 
 Every run is the linear-scaling run of the large-batch study at a batch of 128, but for one method; rate and warm-up
 are not tuned again. `workers` train it in one process (emulated_workers.py); an asynchronous worker has a mini-batch of
@@ -15,8 +15,8 @@ import numpy as np
 
 from lib_dlhpc.convergence.costs import BATCH, TABLE, WARM_UP, CostRun
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.emulated_workers import trained
-from lib_dlhpc.training.large_batch import (
+from lib_dlhpc.studies.emulated_workers import trained
+from lib_dlhpc.studies.large_batch import (
     CHANCE,
     MNIST,
     Trial,

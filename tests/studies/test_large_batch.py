@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib_dlhpc.training import large_batch_steps
-from lib_dlhpc.training.data import load
-from lib_dlhpc.training.large_batch import (
+from lib_dlhpc.studies import large_batch_steps
+from lib_dlhpc.studies.large_batch import (
     CHANCE,
     DIGITS,
     MNIST,
@@ -20,7 +19,7 @@ from lib_dlhpc.training.large_batch import (
     outcome,
     samples_of,
 )
-from lib_dlhpc.training.large_batch_results import (
+from lib_dlhpc.studies.large_batch_results import (
     accuracies,
     as_text,
     batches,
@@ -33,7 +32,8 @@ from lib_dlhpc.training.large_batch_results import (
     tuning,
     write,
 )
-from lib_dlhpc.training.large_batch_steps import Arrival, arrival
+from lib_dlhpc.studies.large_batch_steps import Arrival, arrival
+from lib_dlhpc.training.data import load
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.threads import one_thread
 from lib_dlhpc.training.trainer import train

@@ -6,9 +6,9 @@ from mpi4py import MPI
 
 from lib_dlhpc.convergence.costs import stored
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.accuracy_costs import METHODS, accuracy
+from lib_dlhpc.studies.accuracy_costs import METHODS, accuracy
+from lib_dlhpc.studies.emulated_workers import trained
 from lib_dlhpc.training.data import global_batches, load
-from lib_dlhpc.training.emulated_workers import trained
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.trainer import train
