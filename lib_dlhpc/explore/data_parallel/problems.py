@@ -49,7 +49,7 @@ PROBLEMS = [
         "Workers far apart",
         f"Workers at {SITES} sites exchange the change of their weights every {ALONE} steps, for an outer"
         f" optimizer (DiLoCo). Over {LINK} an exchange takes"
-        f" {show(exchange, 's')}, fully exposed; the rest of a step takes {show(work, 's')}. What share of the"
+        f" {show(exchange, 's', 4)}, fully exposed; the rest of a step takes {show(work, 's', 4)}. What share of the"
         " time do exchanges take?",
         100 * waits(far),
         Step("Exchange for each step", exchange / ALONE, "s"),

@@ -37,9 +37,9 @@ WAVE = Wave(np.array([LONG, SHORT]), np.array([HIGH, LOW]))
 PROBLEMS = [
     Problem(
         "A power limit",
-        f"A GPU draws {BUSY:.0f} W when it computes, {IDLE:.0f} W idle. Of the {BUSY:.0f} W the idle power and"
-        " three tenths of the rest remain at any"
-        f" clock; the others fall with its fourth power. With a limit of {LIMIT:.0f} W, how much slower is arithmetic?",
+        f"A GPU draws {BUSY:.0f} W when it computes, {IDLE:.0f} W idle. The idle power and three"
+        " tenths of the rest remain at any clock; the other seven tenths fall with the fourth power of the clock. With"
+        f" a limit of {LIMIT:.0f} W, by how many percent does arithmetic take longer?",
         100 * (1 / float(clock(LIMIT, BUSY, IDLE)) - 1),
         Step("What remains at any clock", static, "W"),
         Step("What the limit leaves for the rest", LIMIT - static, "W"),
@@ -51,7 +51,7 @@ PROBLEMS = [
         "Time to accuracy",
         f"ResNet-50 needs {epochs:.0f} epochs of {samples:,.0f} images to reach its accuracy with a batch of"
         f" {OWN.batch:,}; a step takes"
-        f" {show(seconds, 's')}. How long does the run take?",
+        f" {show(seconds, 's', 4)}. How long does the run take?",
         cost(OWN).seconds,
         Step("Steps per epoch, rounded up", steps),
         Step("Seconds of an epoch", steps * seconds, "s"),
@@ -59,7 +59,7 @@ PROBLEMS = [
     ),
     Problem(
         "Energy of a facility",
-        f"A training took {HOURS:,} GPU-hours at 400 W, in a center of PUE {PUE}. How many MWh?",
+        f"A training took {HOURS:,} GPU-hours at 400 W, in a center of PUE {PUE}. How many MWh did the facility use?",
         float(facility_energy(HOURS, 400, PUE)) / MWH,
         Step("GPU energy: hours times watts", HOURS * 400 * 3600 / MWH, "MWh"),
         Step("Times the PUE", HOURS * 400 * PUE * 3600 / MWH, "MWh"),

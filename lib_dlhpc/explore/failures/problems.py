@@ -39,7 +39,7 @@ def pool(spares: int) -> Pool:
 PROBLEMS = [
     Problem(
         "Young's interval",
-        f"{NODES} nodes, each of which fails once in {DAYS} days; a checkpoint takes {show(COST, 's')}. Which"
+        f"{NODES:,} nodes, each of which fails once in {DAYS} days; a checkpoint takes {show(COST, 's')}. Which"
         " interval loses the least, to first order?",
         float(young(COST, system_mtbf(DAYS * DAY, NODES))),
         Step("MTBF of all nodes together: that of one node over their number", mtbf, "s"),
@@ -48,7 +48,7 @@ PROBLEMS = [
     ),
     Problem(
         "Goodput",
-        f"M = {show(M, 's')}, a checkpoint takes {show(C, 's')}, a restart {show(R, 's')}, training between two"
+        f"M = {show(M, 's', 4)}, a checkpoint takes {show(C, 's')}, a restart {show(R, 's')}, training between two"
         f" checkpoints τ = {show(TAU, 's')}. Daly's model:"
         " the expected time for τ of training and its checkpoint is M e^(R/M) (e^((τ + C)/M) - 1). What is the"
         " goodput?",
@@ -68,20 +68,20 @@ PROBLEMS = [
     ),
     Problem(
         "A copy",
-        f"A node has {show(float(copy.host_copy), 'B')} of state on its 8 GPUs, which copy at once, each over a"
+        f"A node has {show(float(copy.host_copy), 'B', 4)} of state on its 8 GPUs, which copy at once, each over a"
         " host link of its own; training stalls for"
-        f" {show(float(copy.blocked), 's')}. How fast is a link?",
+        f" {show(float(copy.blocked), 's', 4)}. How fast is a link?",
         link.bandwidth * link.efficiency,
         Step("Bytes of a GPU", float(copy.host_copy) / 8, "B"),
         Step("Bytes over seconds", float(copy.host_copy) / 8 / float(copy.blocked), "B/s"),
     ),
     Problem(
         "One spare",
-        f"A run needs all of its {TRAIN} nodes; each fails once in {OFTEN} days and is then in repair for"
+        f"A run needs all of its {TRAIN:,} nodes; each fails once in {OFTEN:,} days and is then in repair for"
         f" {count(REPAIR, 'day')}. One"
-        " more node stands by. Failed nodes are in repair independently of each other, so a run without spare waits"
+        " more node stands by. Failed nodes are in repair independently of each other, so a run waits"
         " for the share a^(S+1) / (S+1)! over the sum of a^k / k!, k from 0 to S + 1 (Erlang's B), with a nodes in"
-        " repair on average, S spares. For which share of the time does it wait?",
+        " repair on average, S spares. What share of the time does it wait?",
         100 * waiting(pool(1)),
         Step("a: nodes times repair over MTBF", LOAD),
         Step("1 + a + a²/2", 1 + LOAD + LOAD**2 / 2),
@@ -90,7 +90,7 @@ PROBLEMS = [
     ),
     Problem(
         "Two spares",
-        "The same nodes, with two spares. For which share of the time does the run wait now?",
+        "The same nodes, with two spares. What share of the time does the run wait now?",
         100 * waiting(pool(2)),
         Step("1 + a + a²/2 + a³/6", sum(terms)),
         Step("a³/6", terms[3]),
@@ -99,7 +99,7 @@ PROBLEMS = [
     ),
     Problem(
         "What spares cost",
-        f"The same {TRAIN} nodes and two spares. While the run does not wait, its goodput is {ALONE}%. Which share of"
+        f"The same {TRAIN:,} nodes and two spares. While the run does not wait, its goodput is {ALONE}%. What share of"
         " the time of all nodes, spares included, becomes training?",
         100 * waiting_goodput(pool(2), ALONE / 100),
         Step("Nodes that train, of all", 100 * TRAIN / (TRAIN + 2), "%"),

@@ -41,10 +41,10 @@ PROBLEMS = [
     ),
     Problem(
         "How much a node holds",
-        f"{show(SIZE, 'B')} of images are spread over 8 nodes, one copy, on SSDs of {show(SSD, 'B')}. How much"
-        " does a node hold, and does it fit?",
+        f"{show(SIZE, 'B')} of images are spread over 8 nodes, one copy, on SSDs of {show(SSD, 'B')}. How"
+        " much does a node hold?",
         float(nodes.held(nodes.Setting(data=IMAGES, ssd=SSD))[eight]),
-        Step("Bytes of a node: size / nodes", SIZE / 8, "B"),
+        Step("Size / nodes, which fits on the SSD", SIZE / 8, "B"),
     ),
     Problem(
         "Remote reads",

@@ -37,9 +37,9 @@ PROBLEMS = [
     ),
     Problem(
         "Offloading, hidden",
-        f"A step of GPT-2 takes {show(step, 's')}, of which {outside.forward_share(outside.Setting()):.1%} are forward;"
-        f" {show(need.moved, 'B')} are moved, half of them out"
-        " during forward, half back. How fast must the host link be to hide it?",
+        f"A step of GPT-2 takes {show(step, 's', 4)}, of which"
+        f" {outside.forward_share(outside.Setting()):.2%} are forward; {show(need.moved, 'B', 4)} are moved, half of"
+        " them out during forward, half back. How fast must the host link be to hide it?",
         need.required,
         Step("Seconds of forward, the shorter pass", forward, "s"),
         Step("Bytes that leave in it", need.moved / 2, "B"),

@@ -86,7 +86,7 @@ PROBLEMS = [
     Problem(
         "A ridge point",
         f"An A100 has a peak of {show(float(a100.peak['fp16']), 'FLOP/s')} in 16 bits and"
-        f" {show(float(a100.memory_bandwidth), 'B/s')}."
+        f" {show(float(a100.memory_bandwidth), 'B/s', 4)}."
         " At what arithmetic intensity can a layer reach the peak?",
         roof(a100)[1],
         Step("P / B", float(a100.peak["fp16"]) / float(a100.memory_bandwidth), "FLOP/B"),
@@ -101,8 +101,8 @@ PROBLEMS = [
     ),
     Problem(
         "Fused neighbors",
-        f"An A100 moves {show(MEMORY, 'B/s')} and starts a kernel in {show(STARTED, 's')}. Three layers without"
-        f" products follow each other, on an activation of {TOKENS:,} tokens of {WIDTH:,} numbers in 16 bits; each"
+        f"An A100 moves {show(MEMORY, 'B/s', 4)} and starts a kernel in {show(STARTED, 's')}. Three layers without"
+        f" matmuls follow each other, on an activation of {TOKENS:,} tokens of {WIDTH:,} numbers in 16 bits; each"
         " reads and writes all of it, and backward moves twice the bytes of forward with twice the kernels. A compiler"
         " makes one kernel of them, in each direction. How much time does that save in a step?",
         chain_seconds(False) - chain_seconds(True),

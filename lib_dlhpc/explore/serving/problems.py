@@ -43,21 +43,23 @@ PROBLEMS = [
     ),
     Problem(
         "What a token waits for",
-        f"A GPU reads {show(float(bandwidth), 'B/s')}, a step reads {show(weights, 'B')} of weights. One that decodes"
-        f" one sequence takes {show(step, 's')}. For what share of it does the GPU read weights, at full bandwidth?",
+        f"A GPU reads {show(float(bandwidth), 'B/s')}, and a step of decoding reads {show(weights, 'B')} of"
+        f" weights. With one sequence a step takes {show(step, 's')}. For what share of it does the GPU read weights,"
+        " at full bandwidth?",
         100 * (weights / bandwidth) / (parts(Phases())[1].total / (ANSWER - 1)),
         Step("Weights over bandwidth", weights / bandwidth, "s"),
         Step("Over the step", 100 * weights / bandwidth / step, "%"),
     ),
     Problem(
         "Little's law",
-        f"{RATE} requests arrive each second, and {HELD} are in the service on average. How long does a request stay?",
+        f"{RATE} requests arrive each second, and {HELD} are in the service on average. How long does a"
+        " request stay there?",
         HELD / RATE,
         Step("Requests over rate", HELD / RATE, "s"),
     ),
     Problem(
         "A million tokens",
-        f"{PER_NODE} GPUs at ${price:.2f} an hour make {rate:.0f} tokens/s. What do a million tokens cost in dollars?",
+        f"{PER_NODE} GPUs at ${price:.2f} an hour make {rate:,.0f} tokens/s. What do a million tokens cost in dollars?",
         point.cost,
         Step("Dollars a second", PER_NODE * price / 3600),
         Step("Times the seconds of a million tokens", 1e6 / round(rate) * PER_NODE * price / 3600),
@@ -65,8 +67,8 @@ PROBLEMS = [
     Problem(
         "Windows",
         f"{lengths.LAYERS} layers have 8 heads of keys and values, {SIZE} numbers each, 2 bytes a number. One layer in"
-        f" {FULL} sees all tokens, the others the last {WINDOW:,}. How many bytes does a sequence of {TOKENS:,} tokens"
-        " keep?",
+        f" {FULL} sees all tokens, the others the last {WINDOW:,}. How many bytes of cache does a sequence of"
+        f" {TOKENS:,} tokens take?",
         lengths.bytes_of(wide, lengths.MIXED),
         Step("A token in a layer: keys and values", GROUPED, "B"),
         Step(f"All tokens, in {full} layers", full * TOKENS * GROUPED, "B"),

@@ -11,14 +11,14 @@ OWN = draw.any([Setting(), Setting(late=0.35), Setting(late=0.7), Setting(rank=3
 found = analyzed(OWN)
 computed = [float(seconds) for seconds in found.compute]
 own = found.efficiency
-factors = f"load balance {own.load_balance:.3f}, serialization {own.serialization:.3f}, transfer {own.transfer:.3f}"
+factors = f"load balance {own.load_balance:.4f}, serialization {own.serialization:.4f}, transfer {own.transfer:.4f}"
 way = next(way for way in coupled.ways(coupled.Setting()) if coupled.number_of(way) == 1)
 BATCHES = coupled.workflow(coupled.Setting()).batches
 
 PROBLEMS = [
     Problem(
         "Load balance",
-        f"Four ranks compute for {', '.join(show(seconds, 's') for seconds in computed)}. What is the load balance?",
+        f"Four ranks compute for {', '.join(show(seconds, 's', 4) for seconds in computed)}. What is the load balance?",
         100 * own.load_balance,
         Step("Mean", sum(computed) / 4, "s"),
         Step("Most", max(computed), "s"),
@@ -40,8 +40,8 @@ PROBLEMS = [
     ),
     Problem(
         "Which side is the bottleneck?",
-        f"One of eight ranks simulates: a batch takes {show(way.produce, 's')} to produce and"
-        f" {show(way.consume, 's')} to train on, {BATCHES} batches in all."
+        f"One of eight ranks simulates, seven train: a batch takes {show(way.produce, 's', 4)} to produce and"
+        f" {show(way.consume, 's', 4)} to train on, {BATCHES} batches in all."
         " About how long does the run take?",
         way.seconds,
         Step("The slower side: producing", way.produce, "s"),

@@ -1,0 +1,211 @@
+"""Answers of the problems of modules 01 to 07, from the numbers that their text gives, without the library.
+
+A title: a formula, and the pieces of the text in which its numbers stand.
+"""
+
+from collections.abc import Callable
+from math import log, log2, pi, sin, sqrt
+
+Hand = tuple[Callable[..., float], *tuple[str, ...]]
+
+
+def dense(batch: int) -> Callable[..., float]:
+    """Return the formula of a dense layer's seconds: roofline, launch apart."""
+
+    def seconds(
+        peak: float, most: float, half: float, rate: float, launch: float, n: float
+    ) -> float:
+        flop, size = 2 * batch * n * n, 2 * (n * n + 2 * batch * n)
+        return launch + max(size / rate, (flop + 1e6 * half) / (most / 100 * peak))
+
+    return seconds
+
+
+def fused(rate: float, launch: float, tokens: float, width: float) -> float:
+    """Run three kernels forward and six backward, then one and two, byte by byte."""
+    one = 2 * 2 * tokens * width
+    return (9 * one - 3 * one) / rate + (9 - 3) * launch
+
+
+GPU = (
+    "peak of {} in 16",
+    "reach {}% of",
+    "that at {} MFLOP",
+    "memory moves {},",
+    "launch takes {}.",
+    "has {} inputs",
+)
+LINK = "latency of {} and", "bandwidth of {};"
+
+
+def ring(latency: float, rate: float, ranks: float, size: float) -> float:
+    """Send round after round."""
+    return sum(latency + size / ranks / rate for _ in range(2 * (int(ranks) - 1)))
+
+
+def crossover(latency: float, rate: float, ranks: float) -> float:
+    """Bisect the size at which both take equally long."""
+    low, high = 1.0, 1e9
+
+    def later(size: float) -> bool:
+        doubling = log2(ranks) * (latency + size / rate)
+        halving = 2 * log2(ranks) * latency + 2 * (ranks - 1) / ranks * size / rate
+        return doubling > halving
+
+    while high / low > 1.0001:
+        middle = sqrt(low * high)
+        low, high = (low, middle) if later(middle) else (middle, high)
+    return low
+
+
+BY_HAND: dict[str, dict[str, Hand]] = {
+    "one_step": {
+        "One sample": (dense(1), *GPU),
+        "1,024 samples": (dense(1024), *GPU),
+        "A ridge point": (
+            lambda peak, rate: peak / rate,
+            "A100 has a peak of {} in",
+            "bits and {}. At",
+        ),
+        "A message": (
+            lambda latency, rate, size: latency + size / rate,
+            "link has a latency of {} and",
+            "and a bandwidth of {}. How",
+            "message of {} take",
+        ),
+        "Fused neighbors": (
+            fused,
+            "A100 moves {} and",
+            "starts a kernel in {}.",
+            "of {} tokens",
+            "tokens of {} numbers",
+        ),
+    },
+    "data_parallel": {
+        "Efficiency": (
+            lambda f, b, u, x: 100 * (f + b + u) / (f + b + u + x),
+            "forward takes {}, backward",
+            "backward {}, and",
+            "update {};",
+            "; {} of the",
+        ),
+        "Latency of buckets": (
+            lambda p, k, latency: k * 2 * (p - 1) * latency,
+            "{} ranks exchange",
+            "exchange {} buckets",
+            "the latency is {}.",
+        ),
+        "Workers far apart": (
+            lambda every, wait, work: 100 * wait / (every * work + wait),
+            "every {} steps",
+            "exchange takes {}, fully",
+            "step takes {}. What",
+        ),
+        "Stale gradients": (
+            lambda n: n * 2 * sin(pi / (2 * (2 * (n - 1) + 1))),
+            "{} asynchronous workers",
+        ),
+    },
+    "allreduce": {
+        "A ring": (ring, *LINK, "free. {} ranks", "allreduce {} with a"),
+        "Recursive doubling": (
+            lambda latency, rate, p, n: log2(p) * (latency + n / rate),
+            *LINK,
+            "{} ranks allreduce",
+            "allreduce {} with recursive",
+        ),
+        "The crossover": (crossover, *LINK, "doubling on {} ranks?"),
+        "Out of a node": (
+            lambda nodes, devices: devices * log2(nodes),
+            "{} nodes of",
+            "nodes of {} devices",
+        ),
+    },
+    "model_parallel": {
+        "A bubble": (lambda p, m: 100 * (p - 1) / m, "{} equal stages", "run {} microbatches"),
+        "Interleaved": (
+            lambda p, m, v: 100 * (p - 1) / v / m,
+            "{} equal stages",
+            "run {} microbatches with GPipe",
+            "each in {} chunks",
+        ),
+        "Stored microbatches": (lambda p, rank: p - rank, "{} stages run", "does rank {} (counted"),
+        "What a GPU sends": (
+            lambda gpus, rows, width: 2 * 2 * (gpus - 1) / gpus * 2 * rows * width,
+            "over {} GPUs: X",
+            "X has {} rows",
+            "rows of {} numbers",
+        ),
+    },
+    "hybrid_parallel": {
+        "Microbatches of a replica": (
+            lambda gpus, t, p, batch: 100 * (p - 1) / (batch / (gpus / t / p)),
+            "{} GPUs run",
+            "run tensor {} ×",
+            "pipeline {}, the",
+            "batch of {} sequences",
+        ),
+        "A halo": (
+            lambda channels, edge: 2 * 2 * 4 * channels * edge,
+            "of {} channels",
+            "and {}² points",
+        ),
+        "Its share": (
+            lambda edge, slabs: 100 * 2 / (edge / slabs),
+            "and {}² points",
+            "into {} slabs",
+        ),
+        "Two replicas instead of four": (
+            lambda gpus, p, batch, t: 100 * (p - 1) / (batch / (gpus / t / p)),
+            "{} GPUs run tensor 2",
+            "tensor 2 × pipeline {}, with",
+            "with a batch of {} sequences, one per microbatch. You",
+            "change to tensor {},",
+        ),
+        "An NVLink domain": (
+            lambda gpus, nic, rack: ((gpus - 8) / gpus / nic) / ((gpus - 1) / gpus / rack),
+            "over {} GPUs, and",
+            "NIC of {} GB/s",
+            "of it, at {} GB/s",
+        ),
+    },
+    "large_batch": {
+        "A first step of LARS": (
+            lambda w, g, rate, trust: rate * (trust * w / g) * g,
+            "|w| = {} and",
+            "|g| = {}. LARS",
+            "rate {} and",
+            "trust {},",
+        ),
+        "Beyond the critical batch": (
+            lambda critical, batch: 100 * (1 - (1 + critical / batch / 2) / (1 + critical / batch)),
+            "critical batch is {}.",
+            "from {} samples",
+        ),
+        "What the rate repairs": (
+            lambda scaled, tuned, lars: 100 * (tuned - scaled) / (lars - scaled),
+            "scaling reaches {}%",
+            "tuned rate {}%",
+            "LARS {}%. What",
+        ),
+        "A sum for a mean": (lambda *_: 8 * 1.0,),
+    },
+    "io_bottleneck": {
+        "Files per second": (
+            lambda ops, rate, size: min(ops / 3, rate / size),
+            "does {} metadata",
+            "second and {}. A",
+            "file of {}, which",
+        ),
+        "An LRU cache": (lambda r: 100 * (r + (1 - r) * log(1 - r)), "r = {} of it"),
+        "How much a node holds": (
+            lambda size, nodes: size / nodes,
+            "{} of images",
+            "over {} nodes, one copy, on",
+        ),
+        "Remote reads": (
+            lambda nodes: 100 * (nodes - 1) / nodes,
+            "spread over {} nodes, one copy. What",
+        ),
+    },
+}

@@ -1,0 +1,295 @@
+"""Answers of the problems of modules 08 to 13, from the numbers that their text gives, without the library.
+
+A title: a formula, and the pieces of the text in which its numbers stand.
+"""
+
+from collections.abc import Callable
+from math import ceil, exp, sqrt
+
+Hand = tuple[Callable[..., float], *tuple[str, ...]]
+
+
+def daly(mtbf: float, save: float, restart: float, train: float) -> float:
+    """Return Daly's goodput, in percent."""
+    return 100 * train / (mtbf * exp(restart / mtbf) * (exp((train + save) / mtbf) - 1))
+
+
+def erlang(nodes: float, often: float, repair: float, spares: int) -> float:
+    """Walk up the states of a birth-death process, 0 to spares + 1 nodes in repair."""
+    weights = [1.0]
+    for failed in range(1, spares + 2):
+        weights.append(weights[-1] * nodes / often / (failed / repair))
+    return weights[-1] / sum(weights)
+
+
+SPARE = "of its {} nodes", "once in {} days and", "repair for {} day"
+CHECKED = "error once in {} days", "check of {} detects"
+
+
+def checked(days: float, check: float, every: float) -> float:
+    """Return the goodput of intervals that are repeated until none has an error."""
+    clean = exp(-every / (86400 * days))
+    return 100 * every * clean / (every + check)
+
+
+def optimal(gpus: float, peak: float, days: float, mfu: float, *law: float) -> float:
+    """Search the size of the least loss."""
+    a, alpha, b, beta = law
+    budget = gpus * peak * mfu / 100 * days * 86400 / 6
+    sizes = [1e8 * 1.0005**k for k in range(16000)]
+    return min(sizes, key=lambda n: a / n**alpha + b / (budget / n) ** beta) / 1e9
+
+
+def bubble(stages: float, microbatches: float, forward: float, backward: float) -> float:
+    """Return the idle share of a stage of 1F1B: the first and the last microbatch pass all others."""
+    busy = microbatches * (forward + backward)
+    idle = (stages - 1) * forward + (stages - 1) * backward
+    return 100 * idle / (busy + idle)
+
+
+def kept_ring(width: float, keys: float, gpus: float, rate: float, link: float) -> float:
+    """Find the tokens of a rank at which computing a half-masked block takes as long as passing on keys and values."""
+    tokens = 1.0
+    while 2 * 2 * tokens * tokens * width / 2 / rate < 2 * 2 * tokens * keys / link:
+        tokens *= 1.0001
+    return gpus * tokens
+
+
+BY_HAND: dict[str, dict[str, Hand]] = {
+    "memory_wall": {
+        "Weights and their state": (lambda n: (2 + 2 + 3 * 4) * n, "has {} weights"),
+        "Offloading, hidden": (
+            lambda step, share, moved: moved / 2 / (step * share / 100),
+            "GPT-2 takes {}, of",
+            "which {}% are",
+            "; {} are moved",
+        ),
+        "ZeRO 1": (lambda n, gpus: 12 * n / gpus, "has {} weights", "weights on {} replicas"),
+        "Selective recomputation": (
+            lambda a, s, h: 100 * (5 * a * s / h) / (34 + 5 * a * s / h),
+            "a = {} heads",
+            "s = {}, h",
+            "h = {}: what",
+        ),
+        "The state of adapters": (
+            lambda blocks, wide, queries, keys, rank: (
+                (2 + 3 * 4) * blocks * rank * ((wide + queries) + (wide + keys))
+            ),
+            "has {} blocks",
+            "blocks, {} features",
+            "queries of {} and",
+            "values of {}. LoRA",
+            "of rank {}: one",
+        ),
+    },
+    "failures": {
+        "Young's interval": (
+            lambda nodes, days, save: sqrt(2 * save * 86400 * days / nodes),
+            "{} nodes, each",
+            "once in {} days; a",
+            "checkpoint takes {}. Which",
+        ),
+        "Goodput": (
+            daly,
+            "M = {},",
+            "checkpoint takes {}, a",
+            "restart {}, training",
+            "τ = {}. Daly",
+        ),
+        "Four times the machine": (
+            lambda mtbf, save, few, many: sqrt(2 * save * mtbf * few / many),
+            "M = {},",
+            "still takes {}. What",
+            "grows from {} nodes",
+            "nodes to {}, each",
+        ),
+        "A copy": (
+            lambda size, gpus, stall: size / gpus / stall,
+            "node has {} of",
+            "on its {} GPUs",
+            "stalls for {}. How",
+        ),
+        "One spare": (lambda *pool: 100 * erlang(*pool, spares=1), *SPARE),
+        "Two spares": (lambda *pool: 100 * erlang(*pool, spares=2), *SPARE),
+        "What spares cost": (
+            lambda nodes, often, repair, alone: (
+                alone * (1 - erlang(nodes, often, repair, spares=2)) * nodes / (nodes + 2)
+            ),
+            *SPARE,
+            "goodput is {}%",
+        ),
+        "When to check": (lambda days, check: sqrt(check * 86400 * days), *CHECKED),
+        "Goodput with checks": (checked, *CHECKED, "one every {} of"),
+        "A faster check": (lambda days, check: sqrt(check / 4 * 86400 * days / 4), *CHECKED),
+    },
+    "energy_planning": {
+        "A power limit": (
+            lambda busy, idle, limit: (
+                100 * (((busy - idle) * 0.7 / (limit - idle - 0.3 * (busy - idle))) ** 0.25 - 1)
+            ),
+            "draws {} W",
+            "computes, {} W idle",
+            "limit of {} W",
+        ),
+        "Time to accuracy": (
+            lambda epochs, images, batch, step: epochs * ceil(images / batch) * step,
+            "needs {} epochs",
+            "epochs of {} images",
+            "batch of {}; a",
+            "step takes {}. How",
+        ),
+        "Energy of a facility": (
+            lambda hours, watts, pue: hours * watts * pue / 1e6,
+            "took {} GPU",
+            "hours at {} W",
+            "PUE {}. How",
+        ),
+        "Which size?": (
+            lambda gpus, peak, days, mfu, *law: optimal(gpus, 1e12 * peak, days, mfu, *law),
+            "{} GPUs with a peak",
+            "peak of {} TFLOP",
+            "for {} days",
+            "MFU of {}%",
+            "E + {} / N",
+            "N^{} +",
+            "+ {} / D",
+            "D^{} (",
+        ),
+        "A floor": (
+            lambda high, long, low, short, floor: (
+                100 * (floor / 100 * high - low) * short / (high * long + low * short)
+            ),
+            "draws {} MW while its",
+            "compute, for {},",
+            "and {} MW",
+            "exchange, for {};",
+            "floor of {}%",
+        ),
+    },
+    "traces": {
+        "Load balance": (lambda *each: 100 * sum(each) / len(each) / max(each),),
+        "The factors": (
+            lambda *each: 100 * each[0] * each[1] * each[2],
+            "balance {}, serial",
+            "serialization {}, tr",
+            "transfer {}. For",
+        ),
+        "An ideal network": (lambda transfer: 100 * (1 - transfer), "transfer {}. For"),
+        "Which side is the bottleneck?": (
+            lambda produce, consume, batches: (
+                batches * max(produce, consume) + min(produce, consume)
+            ),
+            "batch takes {} to produce",
+            "and {} to train",
+            "on, {} batches",
+        ),
+    },
+    "language_model": {
+        "A bubble": (
+            bubble,
+            "{} equal stages, 1F1B",
+            "1F1B, {} microbatches",
+            "takes {} forward",
+            "and {} backward",
+        ),
+        "FSDP over all nodes": (
+            lambda weights, units, replicas, rate, us: (
+                3 * units * (replicas - 1) * us * 1e-6
+                + 3 * 2 * weights * 1e9 / 8 * (replicas - 1) / replicas / rate / 1e9
+            ),
+            "{} billion weights in",
+            "weights in {} units",
+            "; {} replicas shard",
+            "NIC carries {} GB/s, a",
+            "latency of {} us",
+        ),
+        "A hidden ring": (
+            lambda width, keys, gpus, rate, link: kept_ring(
+                width, keys, gpus, 1e12 * rate, 1e9 * link
+            ),
+            "heads {} wide",
+            "values {} each",
+            "over {} GPUs in a ring",
+            "achieves {} TFLOP",
+            "passes on {} GB",
+        ),
+        "MFU": (
+            lambda flop, gpus, peak, sequences, step: (
+                100 * 1e15 * flop * sequences / gpus / step / (1e12 * peak)
+            ),
+            "takes {} PFLOP",
+            "405B. {} GPUs",
+            "peak of {} TFLOP",
+            "train {} of them",
+            "them in {}. What",
+        ),
+        "Frozen in four bits": (
+            lambda blocks, block, others: (
+                1e9 * (blocks * (4 + (8 + 32 / 256) / block) / 8 + 2 * others)
+            ),
+            "stores the {} billion",
+            "every {} weights, and",
+            "other {} billion",
+        ),
+        "Tokens to experts": (
+            lambda hidden, copies, ranks, nic, tokens: (
+                3 * 2 * copies * 2 * hidden * tokens * (1 - 8 / ranks) / (1e9 * nic)
+            ),
+            "token, {} numbers",
+            "to {} experts and",
+            "on {} GPUs in nodes of 8",
+            "carries {} GB/s, and NVLink",
+            "do the {} tokens",
+        ),
+        "Experts in an NVLink domain": (
+            lambda ranks, link, rate: (
+                (3 * 2 * 2) / (3 * 2 * 4) * (1 - 1 / ranks) * 1e15 * rate / (1e9 * link)
+            ),
+            "among {} GPUs",
+            "joins at {} GB/s",
+            "computes at {} PFLOP",
+        ),
+        "FSDP behind": (
+            lambda speed, gpus, weights, link: (
+                3 * 2 * 1e9 * weights / gpus / (1e9 * link) * gpus * speed
+            ),
+            "trains at {} tokens",
+            "replicas of {} GPUs: for",
+            "eighth of the {} billion",
+            "bits, at {} GB/s. From",
+        ),
+    },
+    "serving": {
+        "Bytes of a cache": (
+            lambda layers, heads, size, tokens: 2 * layers * heads * size * 2 * tokens,
+            "has {} layers",
+            "with {} heads",
+            "values, {} numbers",
+            "sequence of {} tokens",
+        ),
+        "What a token waits for": (
+            lambda rate, weights, step: 100 * weights / rate / step,
+            "GPU reads {},",
+            "reads {} of weights",
+            "takes {}. For",
+        ),
+        "Little's law": (lambda rate, held: held / rate, "{} requests", "and {} are in"),
+        "A million tokens": (
+            lambda gpus, price, rate: 1e6 / rate * gpus * price / 3600,
+            "{} GPUs at",
+            "${} an hour",
+            "make {} tokens",
+        ),
+        "Windows": (
+            lambda layers, heads, size, every, window, tokens: (
+                2 * heads * size * 2 * (layers / every * tokens + layers * (1 - 1 / every) * window)
+            ),
+            "{} layers have",
+            "have {} heads",
+            "values, {} numbers each, 2 bytes a number. One",
+            "layer in {} sees",
+            "last {}. How",
+            "sequence of {} tokens take?",
+        ),
+    },
+}
