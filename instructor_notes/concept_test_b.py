@@ -25,7 +25,7 @@ QUESTIONS = [
         "each round sends the whole buffer",
         {
             "there are twice as many rounds, each with half of the bytes": "Latency decides at any size.",
-            "buffers travel in pieces, each on its own way": "Pieces cost more than wholes.",
+            "buffers travel in pieces, to different ranks": "Pieces cost more than wholes.",
             "ranks do not form a ring": "Ring is the best allreduce.",
         },
         "Bytes decide, and whole buffers in each round are the most bytes.",
@@ -55,7 +55,7 @@ QUESTIONS = [
     ),
     Question(
         "slow one",
-        "One of 64 GPUs gets hot and computes at a third of its speed. All update synchronously. The run takes",
+        "One of 64 GPUs gets hot and computes at a third of its speed. Updates are synchronous. The run takes",
         "about three times as long",
         {
             "a few percent longer": "The mean decides.",
@@ -80,9 +80,9 @@ QUESTIONS = [
         "asynchronous",
         "Workers no longer wait for each other; each gradient is applied when it comes, and is some updates old. The"
         " run",
-        "needs a smaller rate, which may cost more than waiting did",
+        "needs a smaller learning rate, and so more gradients",
         {
-            "wins, since no GPU is ever idle": "Asynchronous is faster, so it is better.",
+            "reaches any loss sooner, since no GPU is idle": "Asynchronous is faster, so it is better.",
             "cannot converge with gradients of weights that have changed": "Stale gradients do not converge.",
             "learns the same from each gradient, and has more of them": "A gradient is as good for any weights.",
         },
@@ -116,7 +116,7 @@ QUESTIONS = [
         " weights",
         "if the gradient hardly changes in the eight steps",
         {
-            "always, since the same gradients are summed": "Linear scaling of the rate always works.",
+            "because the same gradients are summed": "Linear scaling of the rate always works.",
             "at any rate that was reached by a warm-up of some epochs": "A long enough warm-up repairs it.",
             "if the rate stays as it was": "The rate belongs to the network, not to the batch.",
         },

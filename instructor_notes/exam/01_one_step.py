@@ -37,7 +37,9 @@ def one_sample(draw: Draw) -> Question:
         f" {show(launch, 's')}. About how long does the layer take?",
         show(one.seconds, "s"),
         {
-            show(launch + width**2 / bandwidth, "s"): "A number of 16 bits has one byte.",
+            show(launch + 6 * width**2 / bandwidth, "s"): (
+                "Inputs and outputs move as many bytes as the weights."
+            ),
             show(launch + 4 * width**2 / bandwidth, "s"): (
                 "A multiplication and an addition each read the weight."
             ),
@@ -130,7 +132,7 @@ def ridge_point(draw: Draw) -> Question:
         " intensity on can it reach its peak?",
         f"{ridge:.0f} FLOP/B",
         {
-            f"{ridge * 2:.0f} FLOP/B": "A multiplication and an addition are one FLOP.",
+            f"{ridge / 4:.0f} FLOP/B": "Each FLOP reads two numbers of 16 bits.",
             f"{ridge / 2:.0f} FLOP/B": "Numbers of 16 bits count as one byte each.",
             f"{ridge / 8:.0f} FLOP/B": "Bandwidth is counted in bits.",
         },

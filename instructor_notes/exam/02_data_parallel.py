@@ -33,11 +33,10 @@ def twice_the_gpus(draw: Draw) -> Question:
     return Question(
         "twice the gpus",
         f"{gpus * images:,} images per step, {images} on each of {gpus} GPUs, gradients allreduced after backward: a"
-        " GPU"
-        f" computes for {show(float(now.compute), 's')}, and the allreduce takes"
+        f" GPU computes for {show(float(now.compute), 's')}, and the allreduce takes"
         f" {show(ring, 's')}; on twice the GPUs {show(longer, 's')}. For half of the images a GPU computes for"
-        f" {show(float(then.compute), 's')}. On twice the GPUs with half of the images each, what share of the time"
-        " does a step take?",
+        f" {show(float(then.compute), 's')}. What share of its former time does a step take on twice the"
+        " GPUs with half of the images each?",
         f"{100 * float(then.step_time / now.step_time):.1f}%",
         {
             f"{100 / 2:.1f}%": "Twice the GPUs, half the time.",
@@ -189,7 +188,7 @@ def stale_rate(draw: Draw) -> Question:
         " workers' learning rates do they converge?",
         f"{together:.3f}",
         {
-            f"{alone / workers:.3f}": "A rate must fall as gradients get older, in proportion.",
+            f"{workers**0.5 * alone:.3f}": "The noise of the workers averages out, so rates grow with its root.",
             f"{workers * alone:.3f}": "Workers add up, and so do their rates.",
             f"{alone:.3f}": "Age does not matter, the direction is right on average.",
         },
@@ -308,12 +307,12 @@ QUESTIONS = [
         "asynchronous",
         "8 equally fast workers, 2 servers. Asynchronous training computes"
         f" {runs['asynchronous'].gradients:.1f} gradients per second, synchronous"
-        f" {runs['synchronous'].gradients:.1f}. Which one do you take?",
-        "That depends on slow workers and on the learning rate",
+        f" {runs['synchronous'].gradients:.1f}. What decides which of them reaches a given loss first?",
+        "How far the loss falls with each of these gradients",
         {
-            "Asynchronous: its workers never wait for the slowest one": "Asynchronous is faster, so it is better.",
-            "Synchronous, since stale gradients never converge": "Stale gradients do not converge.",
-            "Whichever computes more gradients per second": "More gradients are more learning.",
+            "The waits, of which asynchronous workers have fewest": "Asynchronous is faster, so it is better.",
+            "The age of the gradients: old ones do not converge": "Stale gradients do not converge.",
+            "The count: the same loss takes as many gradients": "More gradients are more learning.",
         },
         "Gradients per second and loss per second differ: asynchronous pays where waiting is expensive.",
     ),

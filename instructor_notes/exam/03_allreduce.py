@@ -48,7 +48,7 @@ def short_message(draw: Draw) -> Question:
         {
             show(ring, "s"): "Ring is the best allreduce.",
             show(halving, "s"): "The fewest bytes win at any size.",
-            show(latency * 1e-6, "s"): "All ranks exchange at once, so one latency is paid.",
+            show((ranks - 1) * latency * 1e-6, "s"): "Ranks add their numbers one after another.",
         },
         "With so few bytes the number of rounds decides: recursive doubling has the fewest, lg p, each of the whole"
         f" buffer. A binomial tree takes {show(tree, 's')}.",

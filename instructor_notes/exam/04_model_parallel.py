@@ -49,7 +49,7 @@ def bubble(draw: Draw) -> Question:
         f"{100 * over / (1 + over):.1f}%",
         {
             f"{100 * over:.1f}%": "The bubble over the work is its share of the step.",
-            f"{100 / microbatches:.1f}%": "Only one stage waits at a time.",
+            f"{200 * over:.1f}%": "Filling and draining are two bubbles.",
             f"{100 * ranks / microbatches:.1f}%": "P microbatches are lost to fill P stages.",
         },
         "(p - 1) / m of the work; of the step that over one more than that.",

@@ -21,12 +21,12 @@ def cut_finer(draw: Draw) -> Question:
         f" per step save no steps. A step takes {show(float(now.step_time), 's')}, of which halos and"
         f" gradients expose {show(parts['halos'] + parts['gradients'], 's')}. You get as many GPUs again and"
         " cut each cube twice as fine: a GPU computes, and waits for the slowest, for"
-        f" {show(own['compute'] + own['waiting'], 's')}. What share of the time does a step take, if halos and"
-        " gradients take as long as before?",
+        f" {show(own['compute'] + own['waiting'], 's')}. How long does a step take, over that before, if halos and"
+        " gradients take as long?",
         f"{left / float(now.step_time):.3f}",
         {
             f"{float(more.step_time / now.step_time):.3f}": "Model parallelism is never for speed.",
-            f"{1 / 2 / 2:.3f}": "Half of the slab takes a quarter of the time.",
+            f"{3 / 4:.3f}": "Half of a step is messages, which stay.",
             f"{2 * slabs / slabs:.3f}": "Twice the messages, twice the time.",
         },
         "Past the critical batch a finer cut shortens the step, and more replicas do not; here halos are cheap.",
@@ -113,7 +113,7 @@ def one_domain(draw: Draw) -> Question:
         f"{across / inside:.2f}",
         {
             f"{nvlink / nic:.2f}": "An exchange speeds up by the ratio of the links.",
-            f"{nodes / 8:.2f}": "Fewer copies are faster, whatever the link.",
+            f"{nodes * nvlink / nic:.2f}": "In a rack, one copy serves all GPUs.",
             f"{8 / nodes * nvlink / nic:.2f}": "Nodes send more copies than a rack.",
         },
         "NVLink is faster, but a rack sends a copy to each GPU, where nodes share one copy.",

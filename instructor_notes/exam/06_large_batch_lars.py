@@ -177,11 +177,11 @@ QUESTIONS = [
         f"A network recognizes digits. At batch {LARGE:,} LARS is {lars - tuned:.0f} points ahead of SGD with a tuned"
         f" rate. At batch {BEYOND:,}, a run of {sgd_beyond.steps} steps, SGD reaches {spread(sgd_beyond)} over ten"
         f" seeds, LARS {spread(lars_beyond)}, and the small batch {base().mean:.1%}. What follows?",
-        "LARS has a largest batch, too, below this one",
+        "LARS has a largest batch, too, and this one is beyond it",
         {
-            "LARS is implemented incorrectly": "LARS works at any batch.",
-            "SGD with a tuned rate trains at any batch": "A tuned rate works at any batch.",
-            "Nothing, both are at chance": "Beyond a batch no rule learns anything.",
+            "LARS has a bug, since it was ahead at the smaller batch": "LARS works at any batch.",
+            "SGD has no largest batch if its rate is tuned": "A tuned rate works at any batch.",
+            "Neither has learned, so it is a draw at this batch": "Beyond a batch no rule learns anything.",
         },
         "So few steps are left that neither rule gets far; SGD is the better of two bad ones.",
     ),

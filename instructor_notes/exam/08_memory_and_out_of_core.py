@@ -236,7 +236,7 @@ QUESTIONS = [
         {
             "Yes, all GPUs compute at once": "Model parallelism is for speed.",
             "Yes, smaller layers run at a higher rate": "Small kernels fill a GPU better.",
-            "No, and it never can be": "Model parallelism is never for speed.",
+            "No, nor past the critical batch": "Model parallelism is never for speed.",
         },
         "Eight replicas with eight times the samples would do the same work without an allreduce in each"
         " layer, if they fitted.",

@@ -256,11 +256,11 @@ QUESTIONS = [
     Question(
         "a slower clock",
         "When does a lower clock save energy without costing time?",
-        "Where a pass has slack, as others are waited for",
+        "In a pass with slack, while others are waited for",
         {
-            "Always, since power falls faster than the clock": "Slowing down saves energy.",
-            "Never, since a slower pass makes the step longer": "Every pass is on the critical path.",
-            "Where the clock is already low": "The lower the clock, the more there is to gain.",
+            "In any pass, since power falls faster than the clock": "Slowing down saves energy.",
+            "In no pass, since a slower one makes the step longer": "Every pass is on the critical path.",
+            "In a pass whose clock is already below its nominal one": "The lower the clock, the more there is to gain.",
         },
         "And only down to some clock: below it the static part costs more than the slower arithmetic saves.",
     ),

@@ -161,9 +161,9 @@ def small_replicas(draw: Draw) -> Question:
         f"{gpus:,} GPUs, {sequences:,} sequences in a step. Why not replicas of {replica} GPUs?",
         f"{idle:,} of the replicas would have no sequence",
         {
-            "The batch would have to grow, which costs nothing": "The batch may grow with the machine.",
-            "The weights would not fit, however they are sharded": "Memory is the only limit.",
-            "Each sequence would be split over replicas": "Data parallelism splits sequences too.",
+            f"Nothing forbids them, with a batch of {sequences + idle:,}": "The batch may grow with the machine.",
+            f"The weights would not fit on {replica} GPUs, even sharded": "Memory is the only limit.",
+            "Each sequence would be split over two replicas": "Data parallelism splits sequences too.",
         },
         "The batch is fixed by what learns well, and ends data parallelism at one sequence per replica.",
         [Step("Replicas", gpus // replica), Step("Less the sequences", idle)],

@@ -101,7 +101,7 @@ def a_batch(draw: Draw) -> Question:
         {
             f"{batch:.2f}": "A larger batch makes every token slower in proportion.",
             f"{batch**0.5:.2f}": "Cost grows with the root of the batch.",
-            f"{1 / batch:.2f}": "A batch divides the time of a step among its sequences.",
+            f"{(1 + batch) / 2:.2f}": "Half of a step reads weights, and half the caches.",
         },
         "The weights are read once for all of them; only the caches are added.",
         [

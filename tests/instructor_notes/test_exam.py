@@ -22,6 +22,8 @@ WITH_ELEVEN = (
 )
 CLOSE = 0.03  # numbers that differ by less are one answer, rounded
 SEEDS = range(6)
+HEDGED = re.compile(r"\b(may|might|can|could|depends?|usually|sometimes)\b")
+ABSOLUTE = re.compile(r"\b(never|always|nothing|none|nobody|whatever|however|cannot)\b", re.I)
 TERMS = re.compile(r"ZeRO \d|1F1B|float64|1 \+ 7")  # digits of names
 
 
@@ -104,6 +106,34 @@ def test_the_right_option_in_words_does_not_stand_out_by_its_length(questions):
         assert len(outstanding(words, int.__gt__)) <= len(words) / 4
         assert len(outstanding(words, int.__ge__)) <= len(words) / 3  # ties as well
         assert len(outstanding(words, int.__le__)) <= len(words) / 3
+
+
+def test_no_option_is_right_because_it_alone_is_careful(questions, concept, form_b):
+    """Who knows nothing picks the option that may be true, and drops those that are never true."""
+    words = [q for name in NAMES for q in questions(name) if value(q.right) is None]
+    for item in (*words, *concept, *form_b):
+        assert not HEDGED.search(item.right), item.name
+    for form in (words, concept, form_b):
+        careful = [
+            item.name
+            for item in form
+            if not ABSOLUTE.search(item.right)
+            and sum(map(bool, map(ABSOLUTE.search, item.wrong))) > 1
+        ]
+        assert len(careful) <= 0.05 * len(form), careful
+
+
+def test_the_rank_of_a_number_among_its_options_tells_little(questions):
+    """Four numbers in order: who picks the second smallest each time is right in a third of the items at most."""
+    ranks = [
+        sorted(numbers).index(numbers[0])
+        for seed in SEEDS
+        for name in NAMES
+        for q in questions(name, seed)
+        if None not in (numbers := [value(option) for option in (q.right, *q.wrong)])
+    ]
+    for rank in range(4):
+        assert 0.15 <= ranks.count(rank) / len(ranks) <= 0.34, rank
 
 
 def test_form_b_has_the_misconceptions_of_the_first_ten_items_in_other_words(concept, form_b):

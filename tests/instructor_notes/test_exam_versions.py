@@ -97,7 +97,7 @@ def test_02_data_parallel(questions):
         "computes for {}, and",
         "allreduce takes {};",
         "twice the GPUs {}.",
-        "a GPU computes for {}. On",
+        "a GPU computes for {}. What",
     )
     is_right(
         questions,
