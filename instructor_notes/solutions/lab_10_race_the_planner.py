@@ -10,17 +10,19 @@ def estimate(experiment, layout):
     replicas, zero, full = layout["data"], layout["zero"], layout["recompute"] == "full"
     fill, again = 1 + (stages - 1) / count, 4 / 3 if full else 1
     flop = experiment.model.train_flop * experiment.global_batch / experiment.devices
-    compute = flop / (0.5 * max(device.peak.values())) * again
+    blocks, logits = size["layers"] / stages, size["vocabulary"] / size["hidden"] / 12
+    issued = 48 * again * blocks * count * device.dispatch  # 16 kernels of a block, backward twice
+    compute = max(flop / (0.5 * max(device.peak.values())) * again, issued)
 
     held = experiment.model.parameters / tensor / stages
     near = min(replicas, machine.devices_per_node // tensor)  # of a group of replicas, in a node
     rate = 0.85 * machine.inter_node.bandwidth * machine.nics * near / machine.devices_per_node
     if near == replicas:
         rate = 0.85 * machine.intra_node.bandwidth
-    gather = (2 * count + 1 if zero == 3 else 2) * 2 * held / rate * (replicas > 1)
-    exposed = gather if zero == 3 else max(0.0, gather - 0.6 * compute)
+    leaves = 1 - near / replicas if near < replicas else 1 - 1 / replicas
+    gather = (2 * count + 1 if zero == 3 else 2) * 2 * held * leaves / rate
+    exposed = max(0.0, gather - 0.5 * compute)
     block = 2 * layout["batch"] // count * size["sequence"] * size["hidden"]
-    blocks, logits = size["layers"] / stages, size["vocabulary"] / size["hidden"] / 12
     uneven = (blocks + logits) / (
         (size["layers"] + logits) / stages
     )  # the last stage has the logits
@@ -151,6 +153,13 @@ MISTAKES = {
         "near = 1",
         "Your estimate of the objective",
         "how many of a node's NICs",
+    ),
+    "one device computes all": (
+        "estimate",
+        "experiment.global_batch / experiment.devices",
+        "experiment.global_batch",
+        "Your estimate of the objective",
+        "takes much of a step",
     ),
     "no terms": (
         "estimate",

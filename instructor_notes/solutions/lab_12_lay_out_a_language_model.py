@@ -584,6 +584,12 @@ MISTAKES = {
         "Time: bubble",
         "however many there are",
     ),
+    "a bubble without recomputation": (
+        "seconds",
+        [("(p - 1) * (work", "(p - 1) * (compute")],
+        "Time: bubble",
+        "waits for recomputation, too",
+    ),
     "exchanges of all blocks on each stage": (
         "seconds",
         [("* layout.blocks * sent / machine.nvlink", "* model.layers * sent / machine.nvlink")],
@@ -631,6 +637,21 @@ MISTAKES = {
         [("once - compute * 2 / 3) + once", "once - compute * 2 / 3)")],
         "Time: weights and gradients",
         "which nothing hides",
+    ),
+    "all exchanges behind the computing": (
+        "exchange",
+        [("once - compute * 2 / 3) + once", "2 * once - compute)")],
+        "Time: weights and gradients",
+        "which nothing hides",
+    ),
+    "ZeRO 3 hides nothing": (
+        "exchange",
+        [
+            ("max(first, once - compute / 3)", "once"),
+            ("max(2 * first, 2 * once - compute * 2 / 3)", "2 * once"),
+        ],
+        "Time: weights and gradients",
+        "Computation hides a part",
     ),
     "replicas exchange nothing": (
         "exchange",

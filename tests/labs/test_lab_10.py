@@ -11,7 +11,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import as_text, passed
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.race_the_planner import race
-from lib_dlhpc.labs.race_the_planner.estimate_laws import correlation, estimate_findings
+from lib_dlhpc.labs.race_the_planner.estimate_laws import VALUE, correlation, estimate_findings
 from lib_dlhpc.labs.race_the_planner.laws import HALF, KEEPS, LEGAL, SHOWN, TARGET, planner_findings
 from lib_dlhpc.labs.race_the_planner.real_plans import here, picks
 
@@ -53,6 +53,19 @@ def test_the_starter_fails_with_a_useful_message(own, starter, shown):
     knows_nothing = run_cell(starter(LAB, "def estimate("), {})["estimate"]
     for finding in estimate_findings(knows_nothing, shown):
         assert finding.right is False and "0.00" in finding.words, finding
+
+
+@pytest.mark.parametrize("name", ["learner 2", "ada"])
+def test_the_solution_orders_the_objective_where_it_is_hardest(own, solved, name):
+    """Small microbatches, for which the host is late; few layouts that fit."""
+    finding = found(estimate_findings(solved.estimate, own.tracks_of(own.seed_of(name))), VALUE)
+    assert finding.right, finding
+
+
+def test_an_estimate_in_which_the_host_is_never_late_is_named(own, solved):
+    estimate, _ = changed(solved, "estimate", ("issued = 48 *", "issued = 0 *"))
+    finding = found(estimate_findings(estimate, own.tracks_of(own.seed_of("learner 2"))), VALUE)
+    assert finding.right is False and "issue the kernels" in finding.words, finding
 
 
 def test_a_planner_that_reaches_the_target_does_not_excuse_its_estimate(solved, shown):

@@ -18,7 +18,7 @@ from lib_dlhpc.labs.step_costs import step_costs
 
 COMPUTING, BUBBLE = "computing", "bubble"
 TENSOR, DATA = "tensor exchanges", "weights and gradients"
-NEAR = {COMPUTING: 0.10, BUBBLE: 0.25, TENSOR: 0.15, DATA: 0.30}  # of the term, as predicted
+NEAR = {COMPUTING: 0.10, BUBBLE: 0.20, TENSOR: 0.15, DATA: 0.30}  # of the term, as predicted
 ARITHMETIC, FILLING, TENSORS, REPLICAS = (
     f"Time: {term}, to {near:.0%}" for term, near in NEAR.items()
 )
@@ -38,14 +38,20 @@ CASES = {  # tensor, context, pipeline, zero, recompute: the simple ones first
         (1, 1, 4, 1, "none"),
         (2, 2, 2, 1, "full"),
     ),
-    BUBBLE: ((1, 1, 2, 1, "none"), (1, 1, 4, 1, "none")),
+    BUBBLE: ((1, 1, 2, 1, "none"), (1, 1, 4, 1, "none"), (2, 1, 2, 1, "full")),
     TENSOR: (
         (2, 1, 1, 1, "none"),
         (8, 1, 1, 1, "none"),
         (4, 1, 1, 1, "full"),
         (2, 2, 2, 1, "full"),
     ),
-    DATA: ((2, 1, 1, 1, "none"), (1, 1, 2, 1, "none"), (2, 2, 1, 3, "none")),
+    DATA: (
+        (2, 1, 1, 1, "none"),
+        (1, 1, 1, 1, "none"),
+        (1, 1, 2, 1, "none"),
+        (2, 1, 1, 3, "none"),
+        (2, 2, 1, 3, "none"),
+    ),
 }
 HINTS = {
     COMPUTING: "Count the FLOP of a microbatch, the devices that share it, and the microbatches of a replica.",
@@ -116,6 +122,8 @@ def _computing(_: LayoutTask, one: Layout) -> Slips:
 
 def _bubble(_: LayoutTask, one: Layout) -> Slips:
     p, m = one.pipeline, one.microbatches
+    if one.recompute == "full":
+        yield "A stage that waits, waits for recomputation, too.", 3 / 4
     yield "The last stage waits while the pipeline fills, the first while it drains.", 0.0
     yield "The first stage starts at once: p - 1 microbatches, not p.", p / (p - 1)
     yield "A bubble lasts p - 1 microbatches, however many there are.", m
@@ -170,6 +178,8 @@ def _data(task: LayoutTask, one: Layout) -> Slips:
     yield "ZeRO 1 reduces behind the last backward pass, which hides a part.", 2 * once
     words = "ZeRO 1 gathers the weights after the update, which nothing hides."
     yield words, right - once
+    work = task.model.flop / (one.tensor * one.context * one.pipeline) / task.machine.rate
+    yield words, max(once / one.blocks, 2 * once - work)
     words = "ZeRO 1 exchanges once per step, not in each microbatch."
     yield words, right * one.microbatches
 
