@@ -78,8 +78,9 @@ def test_what_to_try_takes_a_line_and_stays_beside_its_figure(closed, eventually
     top = "text => text.getBoundingClientRect().top"
     eventually(lambda: 50 < waits.locator(".dlhpc-text.after").evaluate(top) < 80)
     closed.set_viewport_size({"width": 390, "height": 844})
-    entry = waits.locator(".step .entry").first
-    eventually(lambda: entry.evaluate("entry => entry.offsetHeight") < 50)
+    has(waits.locator(".step .entry:visible"), 0)  # it needs the figure, which waits for a guess
+    entry = closed.locator(".dlhpc-row.with-figure").first.locator(".step .entry").first
+    eventually(lambda: 0 < entry.evaluate("entry => entry.offsetHeight") < 50)
     closed.set_viewport_size({"width": 1280, "height": 900})
     closed.evaluate("scrollTo(0, 0)")
 

@@ -13,21 +13,24 @@ SCRIPT = Path(blocks.__file__).parent / "static" / "question.js"
 pytestmark = pytest.mark.browser
 
 # A card that is on the page, stage and all, before its question is drawn, as on a slow connection; no kernel hears it.
-CARD = """async ([script, answer]) => {
+CARD = """async ([script, answer, verdict]) => {
   const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
   const { default: widget } = await import(url);
-  const state = { kind: "number", question: "How many ms?", gates: true, verdict: {}, name: "q", given: [] };
+  const state = { kind: "number", question: "How many ms?", gates: true, verdict, name: "q", given: [] };
+  let progress = null;
+  addEventListener("dlhpc-progress", ({ detail }) => { progress = detail; });
   const model = { get: name => state[name], set: (name, value) => { state[name] = value; }, on: () => {},
     save_changes: () => { if (state.given.length) throw new Error("no connection"); } };
   document.body.innerHTML = '<div class="dlhpc-card"><div id="here"></div><div class="dlhpc-stage"></div></div>';
   widget.render({ model, el: document.getElementById("here") });
   if (answer) {
     document.querySelector("input").value = answer;
-    document.querySelector("button").click();
+    document.querySelector(answer === "skip" ? "button.quiet" : "button").click();
   }
   await new Promise(done => setTimeout(done));
   const covered = document.querySelector(".dlhpc-stage").classList.contains("covered");
-  return { text: document.querySelector(".dlhpc-question").innerText, covered, uncovered: state.uncovered ?? false };
+  return { text: document.querySelector(".dlhpc-question").innerText, covered, uncovered: state.uncovered ?? false,
+    given: state.given.slice(1), progress };
 }"""
 
 
@@ -37,9 +40,12 @@ def card(chromium: Any) -> Iterator[Callable[..., dict[str, Any]]]:
     page = chromium.new_context().new_page()
     page.route("http://localhost/*", lambda route: route.fulfill(body="", content_type="text/html"))
 
-    def drawn(answer: str = "", address: str = "") -> dict[str, Any]:
+    def drawn(answer: str = "", address: str = "", verdict: Any = None) -> dict[str, Any]:
         page.goto(f"http://localhost/{address}")
-        return dict(page.evaluate(CARD, [SCRIPT.read_text(encoding="utf-8"), answer]))
+        script = SCRIPT.read_text(encoding="utf-8")
+        found = dict(page.evaluate(CARD, [script, answer, verdict or {}]))
+        page.evaluate("localStorage.removeItem('dlhpc-unheard')")  # as if a kernel had heard it
+        return found
 
     yield drawn
     page.context.close()
@@ -53,3 +59,17 @@ def test_without_gates_a_card_is_open_and_its_kernel_hears_so(card):
     before, off = card(), card(address="?gates=off")
     assert before["covered"] and not before["uncovered"]
     assert off["uncovered"] and not off["covered"]
+
+
+def test_what_was_skipped_is_skipped_again_after_a_reload_but_in_a_class(card):
+    card("skip")
+    eventually(lambda: card()["given"] == ["", True])
+    assert card(address="?gates=on")["given"] == []
+
+
+def test_progress_tells_what_was_skipped_from_what_was_answered(card):
+    skipped = card(verdict={"final": True, "right": None, "words": "It is 3 ms."})
+    assert "Skipped. It is 3 ms." in skipped["text"] and not skipped["covered"]
+    assert skipped["progress"] == {"done": 0, "skipped": 1, "of": 1}
+    missed = card(verdict={"final": True, "right": False, "words": "It is 3 ms.", "answer": "4"})
+    assert missed["progress"] == {"done": 1, "skipped": 0, "of": 1}

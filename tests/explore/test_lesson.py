@@ -43,6 +43,7 @@ def test_what_is_no_number_is_reported_and_reveals_nothing(nonsense):
     lesson = Lesson()
     said = lesson.predict("How many?", 90.0, "%").question.answer(nonsense)
     assert said["right"] is False and not said["final"] and "90" not in said["words"]
+    assert said["words"] == f"{nonsense!r} is not a number in %. Type digits, as in 2.5 or 1e6."
     assert not lesson.guesses
 
 
@@ -70,8 +71,8 @@ def test_a_choice_needs_to_be_one():
 
 def test_each_answer_of_a_check_has_its_own_feedback_and_may_be_tried_again():
     question = Lesson().choose("Which?", {"a": "No.", "b": "Yes."}, right="b").question
-    assert question.answer("a") == {"right": False, "words": "No.", "final": False}
-    assert question.answer("b") == {"right": True, "words": "Yes.", "final": True}
+    assert question.answer("a") == {"right": False, "words": "No.", "final": False, "answer": "a"}
+    assert question.answer("b") == {"right": True, "words": "Yes.", "final": True, "answer": "b"}
     with pytest.raises(SpecError, match="expected one of a, b"):
         Lesson().choose("Which?", {"a": "", "b": ""}, right="c")
 

@@ -190,7 +190,7 @@ class Lesson:
         """
 
         def judge(text: str) -> dict[str, Any]:
-            guess = number(text, unit, "guess") if text else None
+            guess = number(text, unit) if text else None
             value = float(result() if callable(result) else result)
             right = shown(value, unit)
             if guess is None:
@@ -236,7 +236,7 @@ class Lesson:
         def judge(text: str) -> dict[str, Any]:
             if text not in answers:
                 raise SpecError(f"Choose one of: {', '.join(answers)}.")
-            return verdict(text == right, answers[text], final=text == right)
+            return verdict(text == right, answers[text], final=text == right, answer=text)
 
         options = shuffled(list(answers), question)
         asked = self._placed(Question("check", question, judge, options=options), "check")

@@ -53,7 +53,7 @@ class Numeric:
         right = shown(self.answer, self.unit)
         if not text:
             return verdict(None, f"It is {right}. {self.hint}", final=True)
-        given = number(text, self.unit, "answer")
+        given = number(text, self.unit)
         if math.isclose(given, self.answer, rel_tol=TOLERANCE):
             return verdict(True, f"Yes: {right}.", final=True, answer=text, value=given)
         self.missed.add(given)
@@ -110,13 +110,18 @@ def distance(given: float, answer: float) -> str:
     return f"Too {size}, by a factor of about {about:,}."
 
 
-def number(text: str, unit: str, what: str) -> float:
-    """Return what was typed, in `unit`; raises SpecError if it is no number. what: it is, for that error."""
+def number(text: str, unit: str) -> float:
+    """Return what was typed, in `unit`; raises SpecError if it is no number."""
     if "," in text:  # 85,2 is 85.2 in many languages, and 1,000 is 1000 in others
         raise SpecError(f"{text!r}: use a point, as in 85.2, and nothing between thousands.")
-    if unit in SI:  # which may have a prefix
-        return parse_quantity(text, unit, what)
-    return parse_quantity(text.strip().removesuffix(unit).strip() or "nothing", "", what)
+    try:
+        if unit in SI:  # which may have a prefix
+            return parse_quantity(text, unit)
+        return parse_quantity(text.strip().removesuffix(unit).strip() or "nothing", "")
+    except SpecError:
+        raise SpecError(
+            f"{text[:40]!r} is not a number{f' in {unit}' * bool(unit)}. Type digits, as in 2.5 or 1e6."
+        ) from None
 
 
 def shown(value: float, unit: str) -> str:

@@ -29,12 +29,13 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-// How many of this page's questions have a final answer; problems to practice come on top.
+// How many of this page's questions are answered, and skipped; problems to practice come on top.
 function count() {
-  const all = document.querySelectorAll(".dlhpc-question:not(.dlhpc-practice *)").length;
-  const done = document.querySelectorAll(".dlhpc-question[data-final]:not(.dlhpc-practice *)").length;
-  if (NUMBER) keep(PROGRESS, (pages) => { pages[NUMBER] = { done, of: all }; });
-  dispatchEvent(new CustomEvent("dlhpc-progress", { detail: { done, of: all } }));
+  const number = (state) => document.querySelectorAll(`.dlhpc-question${state}:not(.dlhpc-practice *)`).length;
+  const skipped = number("[data-skipped]");
+  const detail = { done: number("[data-final]") - skipped, skipped, of: number("") };
+  if (NUMBER) keep(PROGRESS, (pages) => { pages[NUMBER] = detail; });
+  dispatchEvent(new CustomEvent("dlhpc-progress", { detail }));
 }
 
 function bars(rows) {
@@ -67,7 +68,7 @@ function render({ model, el }) {
   const give = (text, again = false) => {
     const serial = Date.now();
     if (again !== true) keep(UNHEARD, (pages) => { (pages[PAGE] ??= {})[get("name")] = text; });
-    if (!again && (text || kind === "step")) keep(ANSWERS, (pages) => { (pages[PAGE] ??= {})[get("name")] = text; });
+    if (!again && (text || kind === "step" || get("gates"))) keep(ANSWERS, (pages) => { (pages[PAGE] ??= {})[get("name")] = text; });
     clearTimeout(waiting);
     if (again !== true) waiting = setTimeout(unheard, PATIENCE);
     model.set("given", [serial, text, again]);
@@ -115,9 +116,15 @@ function render({ model, el }) {
   const stage = () => el.closest(".dlhpc-card")?.querySelector(":scope > .dlhpc-stage");
   function show() {
     const said = get("verdict");
-    const final = Boolean(said.final);
+    const final = Boolean(said.final), skipped = final && said.right === null && said.answer === undefined;
     card.toggleAttribute("data-final", final);
-    const mark = said.right === true ? "✓ " : said.right === false ? "✗ " : "";
+    card.toggleAttribute("data-skipped", skipped);
+    for (const option of card.querySelectorAll(".option")) {
+      const chosen = option.textContent === said.answer;
+      option.setAttribute("aria-pressed", chosen);
+      option.classList.toggle("right", chosen && Boolean(said.right));
+    }
+    const mark = skipped && get("gates") ? "Skipped. " : said.right === true ? "✓ " : said.right === false ? "✗ " : "";
     verdict.replaceChildren(...(said.words ? [element("p", { class: said.right === false ? "wrong" : said.right ? "right" : "" }, mark + said.words)] : []),
       ...(said.bars ? [bars(said.bars)] : []));
     if (final && kind !== "check") {
@@ -133,6 +140,8 @@ function render({ model, el }) {
       dispatchEvent(new Event("dlhpc-known"));
       about.classList.toggle("covered", !open);
       about.inert = !open;
+      const row = about.closest(".dlhpc-row");
+      row?.classList.toggle("unguessed", row.querySelector(".dlhpc-stage.covered") !== null);
       if (open && !final && !get("uncovered")) {
         model.set("uncovered", true);
         model.save_changes();
@@ -164,7 +173,7 @@ function render({ model, el }) {
   enter();
   const late = stored(UNHEARD)[PAGE]?.[get("name")];
   if (late !== undefined) give(late, "late");
-  else if (before && !get("verdict").final) give(before, true);
+  else if ((before || before === "" && GATES !== "on") && !get("verdict").final) give(before, true);
   return () => {
     model.off("change:verdict", show);
     model.off("change:question", ask);

@@ -237,8 +237,9 @@ let progress = {};
 try { progress = JSON.parse(localStorage.getItem("dlhpc-progress")) ?? {}; } catch { /* nothing is known of this visitor */ }
 for (const card of document.querySelectorAll(".module")) {
   const own = progress[card.dataset.number];
-  if (!own?.done) continue;
+  const { done = 0, skipped = 0, of = 0 } = own ?? {};
+  if (!done && !skipped) continue;
   const words = card.querySelector(".done");
-  words.textContent = own.done >= own.of ? "✓ done" : `${own.done} of ${own.of} done`;
+  words.textContent = (done + skipped >= of ? "✓ done" : `${done} of ${of} done`) + (skipped ? `, ${skipped} skipped` : "");
   words.hidden = false;
 }

@@ -42,9 +42,10 @@ export function sections(cells) {
   };
   const reveal = () => document.querySelector(":target")?.closest(".dlhpc-section")?.setAttribute("open", "");
   const tell = () => folds.forEach(({ details, count }) => {
-    const all = [...details.querySelectorAll(QUESTION)], done = all.filter((each) => "final" in each.dataset).length;
-    const left = done ? `${done} of ${all.length} done` : `${all.length} to answer`;
-    count.textContent = all.length === 0 ? "" : done === all.length ? "✓ done" : left;
+    const all = [...details.querySelectorAll(QUESTION)], final = all.filter((each) => "final" in each.dataset);
+    const skipped = final.filter((each) => "skipped" in each.dataset).length, done = final.length - skipped;
+    const left = final.length === all.length ? "✓ done" : done ? `${done} of ${all.length} done` : `${all.length} to answer`;
+    count.textContent = all.length === 0 ? "" : left + (skipped ? `, ${skipped} skipped` : "");
   });
   for (const { details, heading } of folds) {
     details.open = opened.includes(heading.id);
