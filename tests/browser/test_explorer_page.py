@@ -291,5 +291,18 @@ def test_a_kernel_dies_with_its_page(explorer, chromium, eventually):
     eventually(lambda: not alive(), what="the end of the kernel")
 
 
+def test_where_the_controls_are_below_the_charts_only_the_first_group_is_open(page, eventually):
+    groups = page.locator(".dl-panel .group[open]")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    opened(page)
+    has(groups)
+    tells(page.locator(".dl-panel .group").nth(1), "Machine", "devices in")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.reload()
+    opened(page)
+    has(groups, 3)
+
+
 def test_it_is_for_everybody_at_every_width(page, eventually):
     everyone_can_use(page)

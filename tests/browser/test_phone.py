@@ -44,6 +44,18 @@ def test_one_chart_waits_for_a_guess_and_the_controls_come_with_the_result(page,
     has(card.locator(".dlhpc-controls:visible"))
 
 
+def test_controls_are_one_line_that_says_where_they_stand_until_they_are_tapped(page, eventually):
+    controls = page.locator(".dlhpc-page").first.locator(".dlhpc-controls")
+    line, sliders = controls.locator("button.fold"), controls.get_by_role("slider")
+    tells(line, "Controls", "GPUs", " · ")
+    eventually(lambda: controls.bounding_box()["height"] < 60)
+    has(sliders, 0)
+    line.click()
+    eventually(lambda: sliders.count() > 0)
+    line.click()
+    has(sliders, 0)
+
+
 def test_a_tap_opens_a_section_and_answers_are_counted(page, eventually):
     page.locator(SUMMARY).first.click()
     eventually(lambda: page.evaluate(OPEN) == [0])
@@ -61,7 +73,12 @@ def test_a_link_to_a_heading_opens_its_section(page, eventually):
     page.locator(".contents summary").click()
     page.locator(".contents .here a", has_text="Stages, slabs, or both?").click()
     eventually(lambda: page.evaluate(OPEN) == [2])
-    has(page.locator(SECTION).nth(2).locator(".dlhpc-question:visible"), 4)
+    section = page.locator(SECTION).nth(2)
+    has(section.locator(".dlhpc-question:visible"), 4)
+    covered = section.locator(".dlhpc-stage.covered")
+    has(covered)
+    section.get_by_role("button", name="Skip").click()
+    has(covered, 0)
 
 
 def test_the_path_is_one_tap_away_and_says_where_one_is(page, eventually):
@@ -79,6 +96,8 @@ def test_a_page_that_is_loaded_again_has_the_same_sections_open(page, eventually
     page.reload()
     has(page.locator(".dlhpc-question"), QUESTIONS)
     eventually(lambda: page.evaluate(OPEN) == [2])
+    tells(page.locator(SECTION).nth(2), "Skipped. It is")
+    tells(page.locator(".where"), "done, 1 skipped")
 
 
 @pytest.mark.parametrize("width", ["360px", "800px"])

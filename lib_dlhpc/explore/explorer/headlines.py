@@ -21,6 +21,7 @@ MEANING = {  # "{}": what is counted
 }
 MORE_IS_BETTER = ("Throughput", "MFU")
 SIGNS = {"good": "✓", "fair": "≈", "poor": "✗", "unknown": "?"}
+NO_BREAK = "\N{NO-BREAK SPACE}"
 SAME = 5e-4  # relative; less is no difference
 
 
@@ -105,7 +106,8 @@ def headline_html(
     for number, line in enumerate(now):
         unit = f' <span class="unit">{escape(line.unit)}</span>' if line.unit else ""
         by = _difference(line, of_a[line.name]) if a else ""
-        value = f"{escape(line.text)}{unit}{'' if number or line.unfit else poor}{by}"
+        text = escape(line.text if line.unfit else line.text.replace(" ", NO_BREAK))
+        value = f"{text}{unit}{'' if number or line.unfit else poor}{by}"
         kind = "" if number else "first unfit" if line.unfit else f"first {level}"
         meaning = MEANING[line.name].format(line.counted)
         tiles += _tile(kind, line.name, meaning, value, line.remark)

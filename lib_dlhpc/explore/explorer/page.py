@@ -259,7 +259,7 @@ class Explorer:
         lead = _named(Column([top, _named(box([self.panel, self.file]), "dl-controls")]), "dl-lead")
         opened = [*(each.opened for each in self.sections), self.every]
         buttons = _named(ipywidgets.Box(opened), "dl-sections")
-        bodies = [_named(each.body, "dl-section") for each in self.sections]
+        bodies = [_named(each.place, "dl-card", "dl-section") for each in self.sections]
         rest = [words["difference"], words["notices"], memory, buttons, *bodies, words["why"]]
         below = _named(Column(rest), "dl-below", "dlhpc-results")
         main = _named(Row([self.plan, lead, below]), "dl-main")

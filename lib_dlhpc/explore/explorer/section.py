@@ -44,18 +44,22 @@ class Soon:
 
 
 class Section(ABC):
-    """The newest prediction, and what is shown of it in `body` while the section is open.
+    """The newest prediction, and what is shown of it in `body`, below its name in `place`, while the section is open.
 
     Nothing is computed before the section is opened.
     """
 
     def __init__(self, name: str, rest: float = REST) -> None:
         self.opened = ipywidgets.ToggleButton(description=name, layout={"width": "auto"})
+        self.title = ipywidgets.HTML(
+            f'<p class="dl-title" role="heading" aria-level="2">{name}</p>'
+        )
         self.body: Any = ipywidgets.VBox([])
+        self.place = ipywidgets.VBox([])
         self.newest: Breakdown | None = None
         self.bands: Bands = {}
         self.soon = Soon(rest)
-        self.opened.observe(lambda _: self.show() if self.opened.value else self._close(), "value")
+        self.opened.observe(lambda _: self._open() if self.opened.value else self._close(), "value")
 
     def follow(self, prediction: Breakdown, bands: Bands | None = None) -> None:
         """Take over another prediction; it is shown once the controls rest. bands: where they are known."""
@@ -82,9 +86,13 @@ class Section(ABC):
     def _show(self, prediction: Breakdown) -> None:
         """Show a prediction in `body`."""
 
+    def _open(self) -> None:
+        self.place.children = (self.title, self.body)
+        self.show()
+
     def _close(self) -> None:
         self.soon.cancel()
-        self.body.children = ()
+        self.body.children = self.place.children = ()
 
 
 def control_bar(*controls: Any) -> ipywidgets.Box:

@@ -6,6 +6,7 @@ const make = (tag, properties = {}, ...children) => {
   node.append(...children);
   return node;
 };
+const COLUMN = matchMedia("(max-width: 900px)"); // the controls are below the charts: only the first group is open
 let many = 0;
 
 function slider(send) {
@@ -99,7 +100,7 @@ function render({ model, el }) {
   const rows = new Map();
   function group(state) {
     const summary = make("span");
-    const fold = make("details", { class: "group", open: state.open });
+    const fold = make("details", { class: "group", open: state.open && !(COLUMN.matches && groups.size) });
     const apart = make("details", { class: "apart" }, make("summary"));
     const body = make("div");
     fold.append(make("summary", {}, make("b", { textContent: state.name }), summary), body, apart);

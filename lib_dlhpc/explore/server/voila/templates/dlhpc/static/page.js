@@ -175,9 +175,9 @@ function formulas() {
   cells.querySelectorAll(".jp-MarkdownOutput, .jp-MarkdownOutput table").forEach((text) => wide.observe(text));
 }
 
-addEventListener("dlhpc-progress", ({ detail: { done, of } }) => {
+addEventListener("dlhpc-progress", ({ detail: { done, skipped, of } }) => {
   const place = document.querySelector(".dlhpc-top .done");
-  const words = of ? ` · ${done} of ${of} done` : "";
+  const words = of ? ` · ${done} of ${of} done${skipped ? `, ${skipped} skipped` : ""}` : "";
   if (place && place.textContent !== words) place.textContent = words;
 });
 
@@ -201,7 +201,8 @@ addEventListener("dlhpc-unheard", alive);
 // The sentence on what comes stays until the first widget is there; a page without widgets needs none.
 function arrives() {
   const words = document.getElementById("dlhpc-loading");
-  const there = () => cells.querySelector(".jupyter-widgets, .dlhpc-figure-view") || !document.querySelector('script[type="application/vnd.voila.cell-output+json"]');
+  const output = ".lm-Panel.jp-OutputArea-output", first = document.body.dataset.page ? ".dlhpc-question, .dl-panel" : `${output} > *`;
+  const there = () => cells.querySelector(first) || !document.querySelector(`${output}, script[type="application/vnd.voila.cell-output+json"]`);
   const look = (_, seen) => { if (there() || !lost.hidden) { words.remove(); seen?.disconnect(); } };
   const seen = new MutationObserver(look);
   seen.observe(document.body, { childList: true, subtree: true });
