@@ -10,7 +10,7 @@ from lib_dlhpc.layers.base.kind import Layer
 from lib_dlhpc.layers.base.saved import PART, Array, Saved, Tensors, parts
 from lib_dlhpc.layers.base.windows import Pool, Tap, taps, whole
 
-LARGE = 2 * PART  # elements of a part: calls for each axis and tap cost more than misses of L2
+LARGE = 4 * PART  # elements of a part: calls for each axis and tap cost more than misses of L2
 
 
 class _Step(NamedTuple):
@@ -18,30 +18,38 @@ class _Step(NamedTuple):
     taps: list[Tap]
     inside: bool  # no window reaches into the padding
     apart: bool  # an input is in one window at most
+    all_read: bool  # and in one at least
 
-    def maxima(self, saved: Saved, x: Array) -> Array:
-        """Return the largest element of each window."""
-        found = saved.array((len(x), *self.extents, x.shape[-1]), x.dtype)
+    def maxima(self, x: Array, out: Array) -> Array:
+        """Return the largest element of each window: `out`, or the inputs themselves."""
         if self.inside:
-            return reduce(partial(np.maximum, out=found), [x[tap.there] for tap in self.taps])
-        found.fill(-inf)
+            return reduce(partial(np.maximum, out=out), [x[tap.there] for tap in self.taps])
+        out.fill(-inf)
         for tap in self.taps:
-            most = found[tap.here]
+            most = out[tap.here]
             np.maximum(most, x[tap.there], out=most)
-        return found
+        return out
 
-    def add_back(self, saved: Saved, dx: Array, dy: Array, x: Array, y: Array) -> None:
-        """Add the gradient of x to dx; what one tap has taken of dy is removed for the next."""
+    @property
+    def writes(self) -> bool:
+        """Whether maxima are written to an array of their own."""
+        return len(self.taps) > 1 or not self.inside
+
+    def back(self, saved: Saved, dx: Array, dy: Array, x: Array, y: Array) -> None:
+        """Write the gradient of x; what one tap has taken of dy is removed for the next."""
+        if not (self.apart and self.all_read):
+            dx.fill(0)
         for tap in self.taps:
-            given = dy[tap.here]
+            given, into = dy[tap.here], dx[tap.there]
             if not (self.inside and tap is self.taps[-1]):  # to which all that is left belongs
-                most = x[tap.there] == y[tap.here]
-                given = np.multiply(given, most, out=saved.array(given.shape, dy.dtype))
-                dy[tap.here] -= given
-            if self.apart:
-                dx[tap.there] = given
-            else:
-                dx[tap.there] += given
+                rest, most = given, x[tap.there] == y[tap.here]
+                given = into if self.apart else saved.array(rest.shape, rest.dtype)
+                np.multiply(rest, most, out=given)
+                rest -= given
+            if not self.apart:
+                into += given
+            elif given is not into:
+                into[...] = given
 
 
 class MaxPool(Pool):
@@ -71,41 +79,46 @@ class MaxPool(Pool):
             found = taps(space, whole(tuple(extents)), along)
             inside = not any(tap.border for tap in found)
             apart = along["stride"][axis] >= along["kernel"][axis]
-            self.steps.append(_Step(tuple(extents), found, inside, apart))
+            read = sum(tap.here[1 + axis].stop - tap.here[1 + axis].start for tap in found)
+            self.steps.append(_Step(tuple(extents), found, inside, apart, read >= space[axis]))
 
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (channels, *space, batch)."""
         y = saved.array((len(x), *self.output, x.shape[-1]), x.dtype)
         saved.values.update(x=x, y=y)
         below, above = self._by_rows(x), self._by_rows(y)
+        rooms = self._rooms(saved, below)
         for part in parts(below, LARGE):
-            above[part] = self._maxima(saved, below[part])[-1]
+            found = self.steps[-1].maxima(self._maxima(below[part], rooms)[-1], above[part])
+            if not self.steps[-1].writes:
+                above[part] = found
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx."""
         x = saved.values["x"]
         dx = saved.array(x.shape, dy.dtype)
-        below, down, up = self._by_rows(x), self._by_rows(dy), self._by_rows(dx)
+        below, above, down, up = map(self._by_rows, (x, saved.values["y"], dy, dx))
+        maxima_rooms, error_rooms = (self._rooms(saved, below) for _ in range(2))
         for part in parts(below, LARGE):
-            self._back(saved, up[part], down[part], below[part])
+            maxima = [*self._maxima(below[part], maxima_rooms), above[part]]
+            errors = [up[part], *(room[: len(below[part])] for room in error_rooms), down[part]]
+            for axis in reversed(range(len(self.steps))):
+                self.steps[axis].back(saved, *errors[axis : axis + 2], *maxima[axis : axis + 2])
         return dx
 
-    def _back(self, saved: Saved, dx: Array, dy: Array, x: Array) -> None:
-        """Write dx of a part."""
-        maxima = self._maxima(saved, x)
-        for axis in reversed(range(len(self.steps))):
-            y, x = maxima.pop(), maxima[-1]
-            given, dy = dy, saved.array(x.shape, dy.dtype) if axis else dx
-            dy.fill(0)
-            self.steps[axis].add_back(saved, dy, given, x, y)
-
-    def _maxima(self, saved: Saved, x: Array) -> list[Array]:
-        """Return x, and the maxima along the first axis, the first two and so on."""
+    def _maxima(self, x: Array, rooms: list[Array]) -> list[Array]:
+        """Return x, and the maxima along the first axis, the first two and so on, but not all."""
         found = [x]
-        for step in self.steps:
-            found.append(step.maxima(saved, found[-1]))
+        for step, room in zip(self.steps[:-1], rooms, strict=True):
+            found.append(step.maxima(found[-1], room[: len(x)]))
         return found
+
+    def _rooms(self, saved: Saved, x: Array) -> list[Array]:
+        """Return room for a part's maxima, axis after axis."""
+        most = next((part.stop for part in parts(x, LARGE)), 0)
+        shapes = ((min(most, len(x)), *step.extents, x.shape[-1]) for step in self.steps[:-1])
+        return [saved.array(shape, x.dtype) for shape in shapes]
 
     def _by_rows(self, x: Array) -> Array:
         """Return x with each row of windows as a channel of its own, if they lie side by side along the first axis."""

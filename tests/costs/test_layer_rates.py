@@ -52,7 +52,7 @@ def test_a_convolution_moves_its_columns_as_well():
     table = {"family": "sequential", "input": [3, 8, 8]}
     conv = {"kind": "conv", "channels": 4, "kernel": 3, "padding": 1}
     elements, parameters = layer_rates.moved(read_model(table | {"layers": [conv]}))
-    assert elements[0] == 3 * 64 + 4 * 64 + 3 * 9 * 64
+    assert elements[0] == 3 * 64 + 4 * 64 + 3 * 3 * 64  # one copy for each tap of a row
     assert parameters[0] == 4 * 3 * 9 + 4
     for stride, columns in (
         (1, 0),
@@ -64,12 +64,13 @@ def test_a_convolution_moves_its_columns_as_well():
 
 
 def test_a_large_convolution_of_kernel_3_moves_tiles_and_multiplies_less():
-    conv = {"kind": "conv", "channels": 32, "kernel": 3, "padding": 1}
-    for space, less, traffic in (([16, 16], 4 / 9, 3 * 4), ([8, 8, 8], 8 / 27, 4 * 8)):
-        table = {"family": "sequential", "input": [16, *space], "layers": [conv]}
+    cases = ((64, [16, 16], 4 / 9, 3 * 4), (32, [8, 8, 8], 8 / 27, 4 * 8))
+    for channels, space, less, traffic in cases:
+        conv = {"kind": "conv", "channels": 64, "kernel": 3, "padding": 1}
+        table = {"family": "sequential", "input": [channels, *space], "layers": [conv]}
         whole, positions = read_model(table), np.prod(space)
         assert layer_rates.computed(whole)[0] == pytest.approx(less * whole.forward_flop)
-        assert layer_rates.moved(whole)[0][0] == (1 + traffic) * (16 + 32) * positions
+        assert layer_rates.moved(whole)[0][0] == (1 + traffic) * (channels + 64) * positions
 
 
 def test_what_is_dropped_is_reported_from_what_is_not():

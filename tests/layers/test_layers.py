@@ -24,6 +24,7 @@ from layer_references import (
 )
 
 from lib_dlhpc.layers import KINDS, Context, Layer, batch_norm, conv, max_pool
+from lib_dlhpc.layers.base import columns, products
 from lib_dlhpc.layers.base.saved import unbuffered
 from lib_dlhpc.layers.fused_attention import fused
 
@@ -321,7 +322,8 @@ def test_convolution(name):
 @named("conv")
 def test_convolution_in_blocks_of_any_size(name, cache, monkeypatch):
     expected = run(CASES[name], 2)
-    monkeypatch.setattr(conv, "CACHE", cache)
+    monkeypatch.setattr(columns, "CACHE", cache)
+    monkeypatch.setattr(columns, "WIDE", 1)
     assert_same(run(CASES[name], 2), expected, atol=1e-12)
 
 
@@ -329,8 +331,8 @@ def test_convolution_in_blocks_of_any_size(name, cache, monkeypatch):
 @named("conv")
 def test_convolution_in_products_of_any_size(name, multiplications, monkeypatch):
     expected = run(CASES[name], 2)
-    monkeypatch.setattr(conv, "UNPACKED", multiplications)
-    monkeypatch.setattr(conv, "FEW", 1)
+    monkeypatch.setattr(products, "UNPACKED", multiplications)
+    monkeypatch.setattr(products, "FEW", 1)
     assert_same(run(CASES[name], 2), expected, atol=1e-12)
 
 
@@ -674,7 +676,8 @@ def test_differences_find_a_border_one_short(monkeypatch):
     right = conv.Conv.backward
 
     def short(layer, weights, gradients, saved, dy):
-        for block in layer._plan(dy.shape[-1], dy.itemsize):
+        behind = layer._way.behind
+        for block in behind.plan(len(dy), dy.shape[-1], dy.itemsize):
             *_, here = block.taps[0].here
             *_, there = block.taps[0].there
             block.taps[0] = block.taps[0]._replace(
@@ -682,11 +685,11 @@ def test_differences_find_a_border_one_short(monkeypatch):
                 there=(*block.taps[0].there[:-1], slice(there.start, there.stop - 1)),
             )
         found = right(layer, weights, gradients, saved, dy)
-        layer._plans.clear()
+        behind._plans.clear()
         return found
 
     monkeypatch.setattr(conv.Conv, "backward", short)
-    with pytest.raises(AssertionError, match=r"input 0|weight"):
+    with pytest.raises(AssertionError, match="input 0"):
         assert_layer(CASES["conv"], 2)
 
 

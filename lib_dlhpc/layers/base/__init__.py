@@ -5,6 +5,8 @@ saved.py                   Context, Saved: state of a pass, and the layout of ar
 arena.py, arena_plan.py    planned, reused memory
 slices.py                  a rank's part of a partitioned tensor
 windows.py                 windows that slide over space: their outputs, and taps
-minimal.py                 convolutions of kernel 3 with fewer multiplications
+columns.py                 what each output of a convolution reads, as a column of a matrix
+by_columns.py, minimal.py  convolutions as products with them, or with fewer multiplications
+products.py                products of stacked matrices, in parts
 elementwise.py, masks.py   in-place layers, random masks
 """

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from lib_dlhpc.layers.base.kind import Layer
+from lib_dlhpc.layers.base.products import multiply
 from lib_dlhpc.layers.base.saved import Array, Saved
 from lib_dlhpc.layers.base.windows import Block, Tap, blocks, taps
 
@@ -103,44 +104,47 @@ def traffic(layer: Layer) -> float:
     return float((1 + axes) * 2**axes * channels * prod(layer.output_shape[1:]))
 
 
-def forward(
-    saved: Saved, of: Filter, x: Array, weight: Array, bias: Array | None, y: Array
-) -> None:
-    """Write y = W * x + b."""
-    matrices, ones = _kernels(saved, weight), (1,) * (y.ndim - 2)
-    for tiles, sums, writes in of.tiles(saved, x, len(y)):
-        np.matmul(matrices, tiles, out=sums.reshape(len(matrices), len(y), -1))
-        if bias is not None:  # A' adds this element to both outputs
-            sums[ones] += bias.reshape(-1, *ones, 1)
-        _write(y, sums, writes)
+class Minimal:
+    """A convolution from one space to another, with this many zeros around its inputs."""
 
+    def __init__(
+        self, space: tuple[int, ...], output: tuple[int, ...], padding: tuple[int, ...]
+    ) -> None:
+        self.ahead = Filter(space, output, padding)
+        self.behind = Filter(output, space, tuple(2 - pad for pad in padding))
 
-def backward(
-    saved: Saved,
-    of: Filter,
-    channels: int,
-    dy: Array,
-    weight_dx: tuple[Array, Array] | None,
-    x_dw: tuple[Array, Array] | None,
-) -> None:
-    """Write dx, dw or both: the tiles of dy serve both. of: from dy to dx, which has `channels`."""
-    axes = dy.ndim - 2
-    if weight_dx is not None:
-        matrices = _kernels(saved, weight_dx[0], flipped=True).swapaxes(1, 2)
-    if x_dw is not None:
-        total, part = (saved.array((4**axes, len(dy), channels), dy.dtype) for _ in range(2))
-        total.fill(0)
-    for tiles, room, places in of.tiles(saved, dy, channels):
-        flat = room.reshape(4**axes, channels, -1)
-        if x_dw is not None:
-            _spread(x_dw[0], room, places)
-            total += np.matmul(tiles, flat.swapaxes(1, 2), out=part)
-        if weight_dx is not None:
-            np.matmul(matrices, tiles, out=flat)
-            _write(weight_dx[1], room, places)
-    if x_dw is not None:
+    def forward(self, saved: Saved, x: Array, weight: Array, bias: Array | None, y: Array) -> None:
+        """Write y = W * x + b."""
+        matrices, ones = _kernels(saved, weight), (1,) * (y.ndim - 2)
+        for tiles, sums, writes in self.ahead.tiles(saved, x, len(y)):
+            _multiply(matrices, tiles, sums)
+            if bias is not None:  # A' adds this element to both outputs
+                sums[ones] += bias.reshape(-1, *ones, 1)
+            _write(y, sums, writes)
+
+    def backward(
+        self, saved: Saved, dy: Array, x: Array | None, weight: Array | None, dx: Array | None
+    ) -> Array | None:
+        """Write dx, if there is one, and return dW, if there is an x: the tiles of dy serve both."""
+        axes, total = dy.ndim - 2, None
+        channels = len(x) if x is not None else len(dx) if dx is not None else 0
+        if weight is not None:
+            matrices = _kernels(saved, weight, flipped=True).swapaxes(1, 2)
+        if x is not None:
+            total, part = (saved.array((4**axes, len(dy), channels), dy.dtype) for _ in range(2))
+            total.fill(0)
+        for tiles, room, places in self.behind.tiles(saved, dy, channels):
+            if x is not None:
+                _spread(x, room, places)
+                flat = room.reshape(4**axes, channels, -1)
+                total += np.matmul(tiles, flat.swapaxes(1, 2), out=part)
+            if weight is not None and dx is not None:
+                _multiply(matrices, tiles, room)
+                _write(dx, room, places)
+        if total is None:
+            return None
         taps_of = _axes(axes, dy.dtype).T @ total.reshape(4**axes, -1)
-        x_dw[1][...] = taps_of[::-1].T.reshape(x_dw[1].shape)
+        return taps_of[::-1].T
 
 
 def _kernels(saved: Saved, weight: Array, flipped: bool = False) -> Array:
@@ -150,6 +154,12 @@ def _kernels(saved: Saved, weight: Array, flipped: bool = False) -> Array:
     matrices = saved.array((4 ** len(kernel), outputs * inputs), weight.dtype)
     np.matmul(_axes(len(kernel), weight.dtype), taps_of.T, out=matrices)
     return matrices.reshape(-1, outputs, inputs)
+
+
+def _multiply(matrices: Array, tiles: Array, sums: Array) -> None:
+    """Write the product of each element of the tiles."""
+    flat = sums.reshape(*matrices.shape[:2], -1)
+    multiply(matrices[:, None], tiles[:, None], flat[:, None])
 
 
 def _axes(many: int, dtype: np.dtype[Any]) -> Array:

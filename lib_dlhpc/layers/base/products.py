@@ -1,0 +1,53 @@
+"""Products of stacked matrices, in parts of the size that the matrix library computes fastest.
+
+OpenBLAS copies the matrices of large products first; small ones it computes as they lie.
+"""
+
+from math import prod
+
+import numpy as np
+
+from lib_dlhpc.layers.base.saved import Array, Saved
+
+UNPACKED = 10**6  # multiplications in products that OpenBLAS computes without copies (AVX-512)
+FEW = 64  # columns of a part below which that is slower than the copy
+CACHE = 3 * 1024 * 1024  # bytes of the products of a sum
+
+
+def multiply(left: Array, right: Array, out: Array) -> None:
+    """Write left right, of matrices in two stacked dimensions."""
+    size = prod(left.shape[2:])
+    for part, product in zip(_parts(right, size, FEW), _parts(out, size, FEW), strict=True):
+        np.matmul(left[:, :, None], part, out=product)
+
+
+def outer(saved: Saved, left: Array, right: Array) -> Array:
+    """Return the sum of left right' over the second stacked dimension.
+
+    Products of many rows and few columns are faster than their transposes.
+    """
+    if left.shape[2] < right.shape[2]:
+        return outer(saved, right, left).swapaxes(1, 2)
+    shape = left.shape[2], right.shape[2]
+    total = np.zeros((len(left), *shape), left.dtype)
+    size, rows = prod(shape), max(1, CACHE // max(1, prod(shape) * left.itemsize))
+    for start in range(0, left.shape[1], rows):
+        pair = (_parts(each[:, start : start + rows], size, 4 * FEW) for each in (left, right))
+        for a, b in zip(*pair, strict=True):
+            products = saved.array((*a.shape[:3], *shape), a.dtype)
+            total += np.matmul(a, b.swapaxes(3, 4), out=products).sum(axis=(1, 2))
+    return total
+
+
+def _parts(matrices: Array, size: int, few: int) -> list[Array]:
+    """Return the columns in parts, for products of `size` multiplications a column, and the rest of them.
+
+    (stacked, stacked, parts, rows, columns); a power of 2, so that parts begin with a cache line. All in one, if that
+    is less than `few`.
+    """
+    columns, most = matrices.shape[-1], 1 << (UNPACKED // max(1, size)).bit_length() >> 1
+    if most < few or columns <= most:
+        return [matrices[:, :, None]]
+    whole = columns - columns % most
+    parts = matrices[..., :whole].reshape(*matrices.shape[:3], -1, most).swapaxes(2, 3)
+    return [parts, matrices[:, :, None, :, whole:]]
