@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.layers.base.elementwise import in_place
 from lib_dlhpc.layers.base.kind import Counts, Kind, Site
 from lib_dlhpc.layers.base.saved import Array, Saved, Tensors
 
@@ -25,7 +26,7 @@ class Add(Kind):
 
     def forward(self, weights: Tensors, saved: Saved, *x: Array) -> Array:
         """Return y."""
-        y = saved.array(x[0].shape, x[0].dtype)
+        y = in_place(saved, x[0])
         np.add(x[0], x[1] if len(x) > 1 else 0, out=y)
         for more in x[2:]:
             y += more

@@ -16,7 +16,7 @@ Visit = tuple[str, int]  # one of these, and the index of a layer
 def flags(
     model: Model, sends: Sequence[str], segments: Sequence[Segment]
 ) -> list[tuple[bool, bool]]:
-    """Return for each layer whether it may overwrite its input, and whether the gradient of its input is needed.
+    """Return for each layer whether it may overwrite its first input, and whether the gradient of its input is needed.
 
     Not overwritten: outputs with other readers, other stages among them, and inputs of recomputed segments.
     """
@@ -31,7 +31,7 @@ def flags(
             name for each in segments if each.first <= index < each.stop for name in each.reads
         ]
         sole_reader = (
-            len(layer.inputs) == 1
+            bool(layer.inputs)
             and readers[layer.inputs[0]] == 1
             and layer.inputs[0] in by_name
             and overwritable(by_name[layer.inputs[0]])

@@ -427,6 +427,26 @@ def test_differences_find_branches_that_share_a_gradient(monkeypatch):
         test_gradients_equal_differences("one vector, three readers")
 
 
+def test_a_sum_overwrites_its_first_input_unless_another_layer_reads_it():
+    layers = [{**CONV, "channels": 2, "name": name} for name in ("one", "two", "three")]
+    layers[2]["after"] = "one"
+    found = {}
+    for inputs in (["two", "three"], ["one", "two", "three"]):
+        model = model_of((2, 3, 4), *layers, {"kind": "add", "inputs": inputs})
+        network, places = Network(model), []
+        right = network.layers[-1].forward
+
+        def watched(weights, saved, *x, right=right, places=places):
+            y = right(weights, saved, *x)
+            places.extend(np.shares_memory(each, y) for each in x)
+            return y
+
+        network.layers[-1].forward = watched
+        network.forward(np.ones((3, 2, 3, 4), np.float32))
+        found[inputs[0]] = places
+    assert found == {"two": [True, False], "one": [False, False, False]}
+
+
 def test_differences_find_an_output_that_is_overwritten_while_it_is_needed(monkeypatch):
     monkeypatch.setattr("lib_dlhpc.training.graph.overwritable", lambda layer: True)
     with pytest.raises(AssertionError, match="weights"):

@@ -92,7 +92,7 @@ class Saved:
     """Saved state of one layer and one batch; the network releases the values after backward."""
 
     context: Context
-    inplace: bool = False  # nobody else reads the input, so the output may overwrite it
+    inplace: bool = False  # nobody else reads the first input, so the output may overwrite it
     wants_dx: bool = True  # False in the first layer: the gradient of the samples is not needed
     values: dict[str, Any] = field(default_factory=dict)
 
