@@ -1,6 +1,7 @@
 """The machine as the collectives see it: two levels, and how far exchanges get in each other's way."""
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ __all__ = [
     "Level",
     "Network",
     "all_to_all_congestion",
+    "all_to_all_steps",
+    "columns_of",
     "congestion",
     "flat",
     "joined",
@@ -58,7 +61,7 @@ def network_of(experiment: Experiment) -> Network:
         ),
         BYTES_MOVED_TO_REDUCE / last_axis(machine.device.memory_bandwidth),
         lambda distance: congestion(machine, nodes, distance),
-        all_to_all_congestion(machine, nodes),
+        all_to_all_steps(machine, nodes),
         neighbor_congestion(machine, nodes),
         IN_NETWORK[machine.in_network],
         lanes if machine.topology in RAILS else 1,
@@ -115,8 +118,8 @@ def congestion(machine: Machine, nodes: Any, distance: int) -> Any:
     """Slow-down when each node exchanges with the one `distance` further on in rank order.
 
     fat-tree, rails: what leaves a switch shares its uplinks. dragonfly: what leaves a group shares the links to one
-    or two other groups, and takes no others (minimal routing). torus (row-major, square): a link is crossed by as many
-    exchanges as the partners are hops apart.
+    or two other groups, and takes no others (minimal routing). torus (row-major, dimension order): a link is crossed
+    by as many exchanges as the partners are hops apart along it.
     """
     if machine.topology in TREES:
         leaves_switch = np.greater_equal(distance, last_axis(machine.nodes_per_switch))
@@ -128,9 +131,43 @@ def congestion(machine: Machine, nodes: Any, distance: int) -> Any:
         most = np.maximum(beyond, 1 - beyond) * group
         return np.where(np.greater_equal(distance, group), _on_global_link(machine, most), 1.0)
     if machine.topology == "torus":
-        side = np.sqrt(nodes)
-        return np.where(distance < side, distance, np.maximum(distance / side, 1.0))
+        return _hops(nodes, distance)
     return 1.0
+
+
+def columns_of(nodes: Any) -> Any:
+    """Return the columns of a torus: the smallest divisor of `nodes` that is at least its square root."""
+    return np.vectorize(_columns, otypes=[np.int64])(nodes)[()]
+
+
+@lru_cache(maxsize=4096)
+def _columns(nodes: int) -> int:
+    return next(c for c in range(1, nodes + 1) if nodes % c == 0 and c * c >= nodes)
+
+
+def _hops(nodes: Any, distance: Any) -> Any:
+    """Return the exchanges on the busiest link of a torus whose nodes all send `distance` nodes on, at least 1."""
+    columns = columns_of(nodes)
+    rows = nodes // columns
+    down, right = np.divmod(np.mod(distance, nodes), columns)
+    further = (down + (right > 0)) % rows  # of those beyond the end of their row
+    most = np.maximum(np.minimum(down, rows - down), np.minimum(further, rows - further))
+    return np.maximum(np.maximum(most, np.minimum(right, columns - right)), 1.0)
+
+
+def all_to_all_steps(machine: Machine, nodes: Any) -> Any:
+    """Slow-down of an all-to-all in steps, in the k-th of which each node sends to the one k further on.
+
+    On a torus the steps that go farther take longer, and no link has work from two of them at once.
+    """
+    if machine.topology == "torus":
+        return np.vectorize(_mean_hops, otypes=[np.float64])(nodes)[()]
+    return all_to_all_congestion(machine, nodes)
+
+
+@lru_cache(maxsize=4096)
+def _mean_hops(nodes: int) -> float:
+    return float(np.mean(_hops(nodes, np.arange(1, nodes)))) if nodes > 1 else 1.0
 
 
 def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:

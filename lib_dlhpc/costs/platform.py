@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lib_dlhpc.costs.network import BYTES_MOVED_TO_REDUCE, global_link, nics_used
+from lib_dlhpc.costs.network import BYTES_MOVED_TO_REDUCE, columns_of, global_link, nics_used
 from lib_dlhpc.schedules.network import Rails
 from lib_dlhpc.spec.machine import RAILS, Machine
 
@@ -175,7 +175,7 @@ def platform(machine: Machine, nodes: int, devices_per_node: int) -> Platform:
         groups = _leaves(nodes, machine.nodes_per_switch)
         capacity.append(np.full(groups**2, nic * global_link(machine)))
     if machine.topology == "torus":
-        columns = _most_square(nodes)
+        columns = int(columns_of(nodes))
         capacity.append(np.full(4 * nodes, nic))
     return Platform(
         nodes=nodes,
@@ -193,11 +193,6 @@ def platform(machine: Machine, nodes: int, devices_per_node: int) -> Platform:
 
 def _leaves(nodes: int, nodes_per_switch: int) -> int:
     return -(-nodes // nodes_per_switch)
-
-
-def _most_square(nodes: int) -> int:
-    """The smallest divisor of `nodes` that is at least its square root."""
-    return next(c for c in range(1, nodes + 1) if nodes % c == 0 and c * c >= nodes)
 
 
 def _walk(start: Any, stop: Any, size: int) -> list[tuple[Any, Any]]:

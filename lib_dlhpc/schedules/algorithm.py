@@ -19,8 +19,7 @@ class Algorithm:
     an algorithm without one can be scheduled, but not selected for an experiment. by_node: it takes the option
     `node_size`, the ranks of a node. options: its other options. library: MPI or NCCL implement it, so "auto"
     may select it. needs: what the network's switches must be able to do for that (Network.combines). phases: the
-    reduce-scatter and the allgather of which it is composed, if any. slowest_link: a round uses links of both
-    levels, and the closed form takes the worse of each.
+    reduce-scatter and the allgather of which it is composed, if any.
     """
 
     name: str
@@ -34,7 +33,6 @@ class Algorithm:
     library: bool = True
     needs: frozenset[str] = frozenset()
     phases: tuple[str, str] | None = None
-    slowest_link: bool = False
 
     @property
     def legal_options(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.doubling import node_grid
 from lib_dlhpc.schedules.exchange import pairwise_all_to_all
-from lib_dlhpc.schedules.network import Array, Cost, Network, depth, slowest
+from lib_dlhpc.schedules.network import Array, Cost, Network, depth
 from lib_dlhpc.schedules.rings import cuts
 from lib_dlhpc.schedules.rounds import Ints, Round, messages
 
@@ -65,19 +65,32 @@ def _moved(source: Ints, target: Ints, cut: Ints) -> Iterator[Round]:
 
 
 def pairwise_all_to_all_cost(n: Array, net: Network) -> Cost:
-    """Pairwise exchanges; traffic inside and between nodes overlaps. What changes rails loads the links inside a
-    node (relay) or the uplinks."""
+    """p-1 steps. In the k-th from the first or the last, min(k, g) ranks of a node of g leave it, and share its NICs;
+    the others wait for them, or they for these. What changes rails loads the links inside a node (relay) or the
+    uplinks."""
     near, far = net.inner.ranks, net.outer.ranks
     ranks = near * far
-    own = n / ranks
+    size = n / ranks / ranks
     turning = _turning(net)
-    relayed = (ranks - near) * turning * net.relay
-    inside = (near - 1 + relayed) / ranks * own * net.inner.beta
     turned = np.maximum(net.all_to_all, net.crossing)  # in a step all change rails, or none does
     crowded = turning * turned + (1 - turning) * net.all_to_all
-    across = (ranks - near) / ranks * own * near * net.outer.beta * crowded
-    alpha, _ = slowest(net)
-    return Cost((ranks - 1) * alpha, np.maximum(inside, across), 0.0 * n)
+    inside = net.inner.alpha, size * net.inner.beta
+    relayed = turning * net.relay
+    alpha, one = net.outer.alpha + relayed * net.inner.alpha, size * net.nic_beta * crowded
+
+    def across(leaving: Array) -> Array:
+        carried = np.minimum(leaving * net.beside, net.on_a_nic)
+        return np.maximum(one * carried, relayed * inside[1])
+
+    steps = np.where(far > 1, ranks - 2 * near + 1, 0)
+    latency, bandwidth = steps * alpha, steps * across(near)
+    for k in range(1, int(np.max(near))):
+        most = across(k)
+        out = (far > 1) & (alpha + most >= sum(inside))
+        times = (k < near) * np.where(far > 1, 2, 1)
+        latency = latency + times * np.where(out, alpha, inside[0])
+        bandwidth = bandwidth + times * np.where(out, most, inside[1])
+    return Cost(latency, bandwidth, 0.0 * n)
 
 
 def _turning(net: Network) -> Array:

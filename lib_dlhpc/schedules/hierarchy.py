@@ -59,11 +59,10 @@ def torus_2d(ranks: int, elements: int, node_size: int = 1, columns: int = 0) ->
 def row_length(ranks: int, node_size: int = 1) -> int:
     """Return g m, m the divisor of the number of nodes for which g m is closest to sqrt(ranks), by ratio.
 
-    Raises SpecError if `ranks` are not whole nodes.
+    Of two as close the larger: then rows are those of a torus of nodes. Raises SpecError if `ranks` are not whole nodes.
     """
     nodes = len(node_grid(ranks, node_size))
-    divisors = [m for m in range(1, nodes + 1) if nodes % m == 0]
-    return node_size * min(divisors, key=lambda m: (abs(np.log(m * m * node_size / nodes)), m))
+    return node_size * _divisor(nodes, node_size)
 
 
 def _to_leader(ranks: int, elements: int) -> Iterator[Round]:
@@ -90,7 +89,7 @@ def torus_2d_cost(n: Array, net: Network) -> Cost:
     g, (nodes, a_out, b_out) = net.inner.ranks, net.outer
     row_nodes = _row_nodes(nodes, g)
     x, y = g * row_nodes, nodes / row_nodes
-    a_row, b_row = slowest(net._replace(outer=net.outer._replace(ranks=row_nodes)))
+    a_row, b_row = slowest(net._replace(outer=net.outer._replace(ranks=row_nodes)), n / x)
     latency = 2 * (x - 1) * a_row + 2 * (y - 1) * a_out
     bandwidth = 2 * (x - 1) / x * n * b_row + 2 * (y - 1) / y * (n / x) * g * b_out
     reduction = ((x - 1) / x + (y - 1) / y / x) * n * net.gamma
@@ -117,7 +116,7 @@ def _row_nodes(nodes: Array, g: Array) -> Array:
 @lru_cache(maxsize=65536)
 def _divisor(nodes: int, g: int) -> int:
     divisors = [m for m in range(1, nodes + 1) if nodes % m == 0]
-    return min(divisors, key=lambda m: (abs(np.log(m * m * g / nodes)), m))
+    return min(divisors, key=lambda m: (round(abs(np.log(m * m * g / nodes)), 9), -m))
 
 
 HIERARCHICAL = Algorithm(
@@ -139,6 +138,5 @@ TORUS_2D = Algorithm(
     "reduce-scatter along rows, ring along columns, allgather along rows; Mikami et al. 2018",
     by_node=True,
     options=("columns",),
-    slowest_link=True,
     phases=("hierarchical_reduce_scatter", "hierarchical_allgather"),
 )

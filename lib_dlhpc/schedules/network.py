@@ -125,8 +125,11 @@ def flat(ranks: int, alpha: Array, beta: Array, gamma: Array = 0.0) -> Network:
     return Network(Level(1, 0.0, 0.0), Level(ranks, alpha, beta), gamma)
 
 
-def slowest(net: Network) -> tuple[Array, Array]:
-    """Return alpha and beta of the slowest link of a ring over all devices; it leaves a node by one of its NICs."""
+def slowest(net: Network, size: Array) -> tuple[Array, Array]:
+    """Return alpha and beta of the link of a ring over all devices that takes longest for a message of `size` B.
+
+    The ring leaves a node through one of its NICs.
+    """
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     single = np.equal(g, 1)
     turns = (
@@ -134,21 +137,20 @@ def slowest(net: Network) -> tuple[Array, Array]:
     ) & ~single  # from the last rank of a node to the first of the next: to another rail
     a_out = a_out + a_in * turns * net.relay
     b_out = b_out * net.lanes * np.maximum(net.neighbors, net.crossing * turns)
-    alpha = np.where(nodes > 1, np.where(single, a_out, np.maximum(a_in, a_out)), a_in)
-    beta = np.where(nodes > 1, np.where(single, b_out, np.maximum(b_in, b_out)), b_in)
-    return alpha, beta
+    across = (nodes > 1) & (single | (a_out + size * b_out >= a_in + size * b_in))
+    return np.where(across, a_out, a_in), np.where(across, b_out, b_in)
 
 
 def depth(ranks: Array) -> Array:
-    """Return ceil(lg ranks), exact for integers."""
+    """Return ceil(lg ranks), exact for integers, as a float: a product with whole bytes exceeds 32 bits."""
     mantissa, exponent = np.frexp(ranks)
-    return exponent - (mantissa == 0.5)
+    return exponent - 1.0 * (mantissa == 0.5)
 
 
 def whole_rounds(ranks: Array) -> tuple[Array, Array]:
-    """Return floor(lg ranks), and 1 where ranks is not a power of two, else 0."""
+    """Return floor(lg ranks), and 1 where ranks is not a power of two, else 0; both are floats."""
     mantissa, exponent = np.frexp(ranks)
-    return exponent - 1, (mantissa != 0.5) * 1
+    return exponent - 1.0, (mantissa != 0.5) * 1.0
 
 
 def over_rounds(rounds: Array, net: Network, share: Callable[[int], Array]) -> Array:

@@ -68,7 +68,7 @@ def _turned(ranks: int, elements: int) -> tuple[Ints, Ints, list[Ints], list[Int
 def ring_cost(n: Array, net: Network) -> Cost:
     """Reduce-scatter and allgather on one ring of all devices; its slowest link is the bottleneck."""
     p = net.inner.ranks * net.outer.ranks
-    alpha, beta = slowest(net)
+    alpha, beta = slowest(net, n / p)
     fraction = (p - 1) / p
     return Cost(2 * (p - 1) * alpha, 2 * fraction * n * beta, fraction * n * net.gamma)
 
@@ -83,7 +83,7 @@ def ring_reduce_scatter_cost(n: Array, net: Network) -> Cost:
 def ring_allgather_cost(n: Array, net: Network) -> Cost:
     """The same without reduction."""
     p = net.inner.ranks * net.outer.ranks
-    alpha, beta = slowest(net)
+    alpha, beta = slowest(net, n / p)
     return Cost((p - 1) * alpha, (p - 1) / p * n * beta, 0.0 * n)
 
 
@@ -95,7 +95,6 @@ RING = Algorithm(
     "ring",
     "2 (p-1) α + 2 (p-1)/p n β + (p-1)/p n γ; Thakur, Rabenseifner & Gropp 2005",
     phases=("ring_reduce_scatter", "ring_allgather"),
-    slowest_link=True,
 )
 RING_REDUCE_SCATTER = Algorithm(
     "ring_reduce_scatter",

@@ -249,16 +249,6 @@ def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) 
             f"the prediction includes the congestion of the {machine.topology}; fidelity rounds includes none beyond"
             " the NICs. Try --fidelity events."
         )
-    if any(one.slowest_link for one in used) and here > 1 and nodes > 1:
-        inner, outer = machine.intra_node, machine.inter_node
-        slower_inside = 1 / (inner.bandwidth * inner.efficiency) - 1 / (
-            outer.bandwidth * outer.efficiency * machine.nics
-        )
-        if (inner.latency - outer.latency) * slower_inside < 0:
-            reasons.append(
-                "one link has the longer latency and the other the lower bandwidth; the prediction takes"
-                " the worse of each."
-            )
     if reasons and experiment.calibration.rate and int(experiment.calibration.devices) > 1:
         reasons.append(
             "the measured rate includes part of the exchange, so what is left for compute differs as well."

@@ -74,6 +74,8 @@ def test_a_torus_shares_a_link_among_the_hops():
     machine = RUN.set({"machine.topology": "torus"}).machine
     hops = [float(congestion(machine, 64, d)) for d in (1, 2, 4, 8, 16, 32)]
     assert hops == [1, 2, 4, 1, 2, 4]
+    assert [float(congestion(machine, 8, d)) for d in (1, 2, 4)] == [1, 2, 1]  # 2 rows of 4
+    assert [float(congestion(machine, 6, d)) for d in (1, 2, 4)] == [1, 1, 1]  # 2 rows of 3
     assert float(all_to_all_congestion(machine, 32**2)) == 4
 
 

@@ -95,21 +95,19 @@ def test_only_what_changes_rails_meets_the_uplinks_of_a_common_leaf():
 def test_an_all_to_all_by_levels_avoids_the_spine_that_pairs_cross(topology, over):
     on = machine(topology, over=over)
     pairs, levels = times("pairwise_all_to_all", on), times("hierarchical_all_to_all", on)
-    ranks = (
-        NODES * EACH
-    )  # the closed form spreads the messages that stay in a node evenly over all steps
-    assert 0.95 * pairs[0] <= pairs[3] <= pairs[0] * (ranks - 1) / (ranks - EACH)
+    # The closed form spreads the messages that change rails evenly over all steps.
+    assert pairs[3] == pytest.approx(pairs[0], rel=0.025)
     assert levels[3] == pytest.approx(levels[0], rel=1e-6) and levels[3] < pairs[3]
 
 
 @pytest.mark.parametrize("over", [1.0, 4.0])
-@pytest.mark.parametrize(("topology", "fast"), [("rails", 1.0), ("rails-pxn", 0.91)])
+@pytest.mark.parametrize(("topology", "fast"), [("rails", 0.91), ("rails-pxn", 0.95)])
 @pytest.mark.parametrize("nics", [2, 3])
 def test_pairs_on_few_nics_are_as_near(nics, topology, fast, over):
-    """Through a relay they are faster than priced, by at most 9%."""
-    on, ranks = machine(topology, nics, over=over), NODES * EACH
+    """They are faster than priced, by at most 9%, through a relay 5%."""
+    on = machine(topology, nics, over=over)
     pairs, levels = times("pairwise_all_to_all", on), times("hierarchical_all_to_all", on)
-    assert fast * pairs[0] <= pairs[3] * (1 + 1e-9) <= pairs[0] * (ranks - 1) / (ranks - EACH)
+    assert fast * pairs[0] <= pairs[3] * (1 + 1e-9) <= pairs[0] * 1.01
     assert levels[3] == pytest.approx(levels[0], rel=1e-6) and levels[3] < pairs[3]
 
 

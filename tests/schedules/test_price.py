@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lib_dlhpc.costs.network import Level, Network
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.collectives import ALGORITHMS as CLOSED_FORMS
-from lib_dlhpc.schedules import ALGORITHMS, Cost, price, schedule
+from lib_dlhpc.schedules import ALGORITHMS, COLLECTIVES, Cost, price, schedule
 from lib_dlhpc.schedules.double_tree import SEGMENTS, double_binary_tree_cost
 
 RANKS = [*range(1, 18), 32, 64]
@@ -154,15 +154,45 @@ def test_an_inner_rank_of_a_halo_exchange_pays_for_all_its_faces(d):
 # --- two levels ---
 
 
-@pytest.mark.parametrize("name", [n for n in CLOSED_FORMS if n != "parameter_server"])
-def test_two_levels_cost_the_closed_form_of_two_levels(name):
+LEVELS = {  # alpha, beta of links inside a node and between nodes
+    "slower outside": ((1e-6, 1e-11), (5e-6, 1e-10)),
+    "longer latency inside": ((9e-6, 1e-11), (1e-6, 1e-10)),
+    "lower bandwidth inside": ((1e-6, 1e-9), (5e-6, 1e-10)),
+    "little lower inside": ((1e-6, 3e-10), (5e-6, 1e-10)),
+}
+TWO_LEVELS = [n for n in CLOSED_FORMS if n != "parameter_server"] + list(COLLECTIVES["all_to_all"])
+
+
+@pytest.mark.parametrize("levels", LEVELS)
+@pytest.mark.parametrize("name", TWO_LEVELS)
+def test_two_levels_cost_the_closed_form_of_two_levels(name, levels):
     """Ranks are numbered node by node; the ranks of a node share its NICs."""
+    near, far = LEVELS[levels]
     for g, nodes in product([1, 2, 3, 4, 6, 8], [1, 2, 3, 5, 8]):
-        p, n = g * nodes, g * nodes * 8 * 8 * 15
-        net = Network(Level(g, 1e-6, 1e-11), Level(nodes, 5e-6, 1e-10), GAMMA)
-        options = ALGORITHMS[name].on_nodes(p, g)
-        cost = price(schedule(name, p, n, **options), network=net, itemsize=1)
-        same(cost, CLOSED_FORMS[name](n, net))
+        p = g * nodes
+        net = Network(Level(g, *near), Level(nodes, *far), GAMMA)
+        for n in (p * p * 8 * 8 * 15, p * p * 8 * 8 * 15 * 128):
+            options = ALGORITHMS[name].on_nodes(p, g)
+            cost = price(schedule(name, p, n, **options), network=net, itemsize=1)
+            same(cost, ALGORITHMS[name].cost(n, net), 1e-9)
+
+
+def test_a_ring_is_as_fast_as_the_link_that_takes_longest_for_its_messages():
+    """By hand: 2 nodes of 2 ranks, blocks of 4 B. Inside 10 + 4 s, between nodes 1 + 8 s: not 10 + 8 s."""
+    net = Network(Level(2, 10.0, 1.0), Level(2, 1.0, 2.0), 0.0)
+    assert price(schedule("ring", 4, 16), network=net, itemsize=1) == Cost(60, 24, 0)
+    assert ALGORITHMS["ring"].cost(16, net) == Cost(60, 24, 0)
+    assert ALGORITHMS["ring"].cost(64, net) == Cost(6, 192, 0)  # 10 + 16 s, 1 + 32 s
+
+
+def test_a_pair_beside_one_that_leaves_the_node_waits_for_it():
+    """By hand: 2 nodes of 2 ranks, messages of 4 B, in steps 1 and 3 one rank of a node leaves it, in step 2 both."""
+    slow_inside = Network(Level(2, 1.0, 4.0), Level(2, 1.0, 1.0), 0.0)
+    slow_outside = Network(Level(2, 1.0, 1.0), Level(2, 1.0, 2.0), 0.0)
+    for net, seconds in ((slow_inside, 17 + 9 + 17), (slow_outside, 9 + 17 + 9)):
+        assert ALGORITHMS["pairwise_all_to_all"].cost(64, net).total == seconds
+        plan = schedule("pairwise_all_to_all", 4, 64)
+        assert price(plan, network=net, itemsize=1).total == seconds
 
 
 def test_ports_serve_one_message_after_the_other_and_both_ways_at_once():
