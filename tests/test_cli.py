@@ -88,6 +88,8 @@ def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsy
             "write dlhpc catalog machines laptop or dlhpc catalog presets laptop",
         ),
         (["catalog", "machines", "bigbasn"], "Did you mean 'bigbasin'"),
+        (["catalog", "bigbasn"], "Did you mean 'bigbasin'"),
+        (["catalog", "nope"], "no kind and no entry of the catalog; kinds: devices"),
         (["validate", "goyal"], "Did you mean 'goyal17'"),
         (["explore", "no.ipynb"], "no such notebook"),
         (["predict", "goyal-2017", "--set", "strategy.batch=many"], "not a number; write a number"),

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from lib_dlhpc.commands.output import add_output, print_result
@@ -36,6 +37,8 @@ def _catalog(options: argparse.Namespace) -> int:
         raise SpecError(f"{kind}: an entry of {' and '.join(holding)}; write {ways}.")
     if holding:
         kind, name = *holding, kind
+    elif not name and kind not in catalog.KINDS:
+        raise SpecError(_unknown(kind))
     if not name:
         tables = {name: catalog.read(options.kind, name) for name in catalog.names(options.kind)}
         titles = {name: table.get("title", "") for name, table in tables.items()}
@@ -45,6 +48,14 @@ def _catalog(options: argparse.Namespace) -> int:
     table = catalog.read(kind, name)
     print_result(options, table, _entry(table))
     return 0
+
+
+def _unknown(word: str) -> str:
+    """Return that nothing of the catalog is called `word`, with the nearest names of all kinds."""
+    every = [*catalog.KINDS, *(name for kind in catalog.KINDS for name in catalog.names(kind))]
+    near = get_close_matches(word, dict.fromkeys(every), n=3, cutoff=0.6)
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f"{word}: no kind and no entry of the catalog; kinds: {', '.join(catalog.KINDS)}.{hint}"
 
 
 def _entry(table: dict[str, Any]) -> str:

@@ -63,13 +63,13 @@ def folder_of(options: argparse.Namespace) -> str | None:
 def read(name: str, changes: Sequence[str]) -> Experiment:
     """Return the experiment of a file, standard input (-) or the catalog, with `changes` (KEY=VALUE) made.
 
-    Fields that the changes disable are printed as warnings. Raises SpecError.
+    What the file or the changes make void is printed as warnings. Raises SpecError.
     """
     if not name.strip():
         raise SpecError("expected a file or the name of a run, found an empty name.")
     experiment = loads(standard_input()) if name == STDIN else load(name)
     if not changes:
-        return experiment
+        return warned(experiment)
     from lib_dlhpc.prediction.what_if import what_if
 
     return warned(what_if(experiment, dict(map(change, changes))))

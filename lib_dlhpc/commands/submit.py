@@ -52,8 +52,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one.add_argument(
         "--sweep",
         metavar="KEY=A,B",
-        help="one run for each value, such as strategy.batch=8,16,32, in folders below --out: one job"
-        " array with Slurm, otherwise one job each",
+        help="one run for each value, such as strategy.batch=8,16,32 (microbatches keep their samples), in"
+        " folders below --out: one job array with Slurm, otherwise one job each",
     )
     one.add_argument(
         "--wait", action="store_true", help="wait until it has ended, and print the result"
@@ -119,6 +119,7 @@ def _task(options: argparse.Namespace) -> int:
 def _sweep(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import submit_sweep
     from lib_dlhpc.prediction.on_ranks import check_fits
+    from lib_dlhpc.prediction.resplit import beside
     from lib_dlhpc.prediction.what_if import what_if
 
     key, equals, values = options.sweep.partition("=")
@@ -129,7 +130,8 @@ def _sweep(options: argparse.Namespace) -> int:
     base = read(options.experiment, options.set)
     runs = {}
     for value in values.split(","):
-        runs[f"{key}={value}"] = what_if(base, dict([change(f"{key}={value}")]))
+        setting = dict([change(f"{key}={value}")])
+        runs[f"{key}={value}"] = what_if(base, {**beside(base, setting), **setting})
     ranks = {name: ranks_of(run, options.ranks) for name, run in runs.items()}
     for run in runs.values():
         check_fits(run)

@@ -22,8 +22,7 @@ from lib_dlhpc.comparison.placed import Placed, check_here, check_many, placed
 from lib_dlhpc.comparison.steady import Steps
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.local import JobError
-from lib_dlhpc.prediction import what_if
-from lib_dlhpc.prediction.resplit import of_batch
+from lib_dlhpc.prediction import resplit, what_if
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
 RANKS = "ranks"  # an axis that is no field of an experiment: ranks that split the global batch
 PARTS = ("data", "tensor", "pipeline", "spatial", "context")  # degrees of parallelism
 DEVICES = "strategy.devices_per_node"
-BATCH, MICROBATCHES = "strategy.batch", "strategy.microbatches"
-ALONG = {MICROBATCHES, "strategy.schedule", "strategy.chunks"}  # see of_batch
+ALONG = {"strategy.microbatches", "strategy.schedule", "strategy.chunks"}  # see resplit.of_batch
 MOST = 64  # settings; each needs a run
 Fields = Mapping[str, Any]
 
@@ -164,7 +162,7 @@ def placed_setting(
 
     Raises SpecError for a setting that cannot run here.
     """
-    fields = _fields(experiment, {**_beside(experiment, setting), **setting})
+    fields = _fields(experiment, {**resplit.beside(experiment, setting), **setting})
     there = what_if(experiment, fields) if fields else experiment
     check(there)
     here = placed(there, setting.get(RANKS, ranks), machine)
@@ -196,14 +194,6 @@ def interleaved(
             except (JobError, SpecError) as error:
                 runs[number] = str(error)
     return runs
-
-
-def _beside(experiment: Experiment, setting: Fields) -> Fields:
-    """Return what a batch moves along; a value that is no number is left to the reader of the specification."""
-    batch = setting.get(BATCH)
-    if type(batch) is not int or batch < 1 or MICROBATCHES in setting:
-        return {}
-    return of_batch(experiment, batch)
 
 
 def _moved(experiment: Experiment, setting: Fields, here: Placed) -> Fields:

@@ -3,11 +3,13 @@
 The explorer's controls, its advice and sweeps use this, so what is advised, or swept, is what a click gives.
 """
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
 from lib_dlhpc.spec.experiment import Experiment
 
+BATCH, MICROBATCHES = "strategy.batch", "strategy.microbatches"
 DEGREES = ("strategy.tensor", "strategy.pipeline", "strategy.spatial", "strategy.context")
 APART = {  # degrees that cannot be together
     "strategy.tensor": ("strategy.spatial",),
@@ -35,8 +37,8 @@ def resplit(e: Experiment, field: str, value: int) -> dict[str, Any]:
         many = interleavable(many, pipeline)
     found: dict[str, Any] = {
         **degrees,
-        "strategy.batch": max(batch, many),
-        "strategy.microbatches": many,
+        BATCH: max(batch, many),
+        MICROBATCHES: many,
     }
     if pipeline == 1 or (s.mirrored and not fills_both_ends(many, pipeline)):
         found |= NO_PIPELINE
@@ -59,7 +61,15 @@ def of_batch(e: Experiment, batch: int) -> dict[str, Any]:
     if s.schedule == "interleaved":
         many = interleavable(many, s.pipeline)
     few = NO_PIPELINE if s.mirrored and not fills_both_ends(many, s.pipeline) else {}
-    return {"strategy.microbatches": many, **few}
+    return {MICROBATCHES: many, **few}
+
+
+def beside(e: Experiment, setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a batch in `setting` moves along; a value that is no number is left to the reader of the fields."""
+    batch = setting.get(BATCH)
+    if type(batch) is not int or batch < 1 or MICROBATCHES in setting:
+        return {}
+    return of_batch(e, batch)
 
 
 def degree(e: Experiment, field: str) -> int:

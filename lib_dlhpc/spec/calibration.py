@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec.machine import read_machine
 from lib_dlhpc.spec.schema import number, whole
 from lib_dlhpc.spec.strategy import FP8
 
@@ -102,6 +103,14 @@ def _with_warning(experiment: "Experiment", words: str) -> "Experiment":
 def without(experiment: "Experiment", why: str) -> "Experiment":
     """Return the experiment without measured numbers, with a warning for each that it had."""
     return _without(experiment, dict.fromkeys(_MEASURED_WITH, (True, why)))
+
+
+def moved(there: "Experiment", tables: Mapping[str, Any]) -> "Experiment":
+    """Return the experiment of a file's `tables` on a machine, without numbers measured on another, with warnings."""
+    machine = tables.get("machine")
+    if machine is not None and read_machine(machine) == there.machine:
+        return there
+    return without(there, f"it was not measured on {there.machine.name}")
 
 
 def _without(experiment: "Experiment", invalid: Mapping[str, tuple[Any, str]]) -> "Experiment":

@@ -15,7 +15,7 @@ from lib_dlhpc.errors import FieldError, SpecError, reason_of
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.adapters import as_trained
 from lib_dlhpc.spec.calibration import Calibration as Calibration
-from lib_dlhpc.spec.calibration import after_change
+from lib_dlhpc.spec.calibration import after_change, moved
 from lib_dlhpc.spec.consistency import check_consistency
 from lib_dlhpc.spec.dataset import SIZES, Dataset, cut, read_dataset, usual_dataset
 from lib_dlhpc.spec.machine import DEFAULT_HOST_LINK, Machine, read_device, read_link, read_machine
@@ -294,13 +294,13 @@ def _parsed(source: str) -> dict[str, Any]:
 def load(path: str | Path) -> Experiment:
     """Return the experiment in a TOML file, else the catalog's run of that name; raises SpecError.
 
-    "resnet50@summit" or "model.toml@summit": a model on a machine, with the usual data set and the default strategy.
+    "resnet50@summit" or "model.toml@summit": a model on a machine, by default with the usual data set and strategy.
     """
     try:
         if on_machine := catalog.on_machine(path):
             model, machine = on_machine
             tables = _parsed(_text(model)) if Path(model).is_file() else {"model": model}
-            return read_experiment({"dataset": None} | tables | {"machine": machine})
+            return moved(read_experiment({"dataset": None} | tables | {"machine": machine}), tables)
         if Path(path).is_dir() or not Path(path).exists():
             return read_experiment(catalog.run(str(path), Path(path).is_dir()))
         return loads(_text(path))

@@ -10,7 +10,7 @@ from short_runs import SHORT
 from lib_dlhpc.cli import main
 from lib_dlhpc.launch import attach
 from lib_dlhpc.launch.jobs import ENDS
-from lib_dlhpc.spec.experiment import dump
+from lib_dlhpc.spec.experiment import dump, load
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs of this machine need POSIX")
 
@@ -64,6 +64,14 @@ def test_a_sweep_is_a_folder_of_runs(tmp_path, capsys):
     assert names == ["strategy.batch=25", "strategy.batch=50"]
     assert main(["jobs", "list", "many"]) == 0
     assert capsys.readouterr().out.count("done") == 2
+
+
+def test_in_a_sweep_of_the_batch_microbatches_keep_their_samples(tmp_path):
+    dump(SHORT.set({"strategy.batch": 50, "strategy.microbatches": 2}), tmp_path / "two.toml")
+    words = ["--sweep", "strategy.batch=25,100", "--out", "many", "-n", "2", "--wait", "-q"]
+    assert main(["submit", "two.toml", *words]) == 0
+    runs = [load(f"many/strategy.batch={batch}/experiment.toml") for batch in (25, 100)]
+    assert [int(run.strategy.microbatches) for run in runs] == [1, 4]
 
 
 def test_a_folder_of_two_lines_is_one_in_the_table(tmp_path, capsys):

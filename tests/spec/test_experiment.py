@@ -283,6 +283,10 @@ def test_a_model_on_a_machine_is_a_run_in_one_word(tmp_path, monkeypatch):
     dump(load("goyal-2017"), Path("goyal.toml"))
     moved = load("goyal.toml@summit")
     assert moved.machine.name == "summit" and moved.strategy == load("goyal-2017").strategy
+    assert not moved.calibration.rate and "was not measured on summit" in moved.warnings[0]
+    measured = load("goyal.toml")
+    there = load(f"goyal.toml@{measured.machine.name}")  # with it
+    assert there.calibration == measured.calibration and measured.calibration.rate
     Path("own.toml").write_text("not TOML")
     with pytest.raises(SpecError, match=r"own\.toml@summit: Not valid TOML"):
         load("own.toml@summit")
