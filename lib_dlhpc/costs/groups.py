@@ -21,9 +21,9 @@ from lib_dlhpc.costs.network import (
     crossing_congestion,
     joined,
     lanes_of,
-    neighbor_congestion,
     network_of,
     nics_used,
+    shifted,
 )
 from lib_dlhpc.costs.uneven import Uneven, is_even
 from lib_dlhpc.costs.wire_format import on_wire
@@ -119,8 +119,10 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
         Level(used, outer.latency, sharing / outer_rate),
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
         lru_cache(maxsize=64)(lambda distance: congestion(machine, nodes, distance * step)),
-        all_to_all_steps(machine, used * step),
-        neighbor_congestion(machine, used * step),
+        all_to_all_steps(machine, nodes, used, step),
+        lru_cache(maxsize=64)(
+            lambda distance: shifted(machine, nodes, used * step, distance * step)
+        ),
         IN_NETWORK[machine.in_network],
         lanes,
         crossing_congestion(machine, used * step),

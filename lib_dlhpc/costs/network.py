@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,10 +24,10 @@ __all__ = [
     "joined",
     "lanes_of",
     "last_axis",
-    "neighbor_congestion",
     "network_of",
     "nics_used",
     "node_links",
+    "shifted",
     "slowest",
 ]
 
@@ -61,8 +61,8 @@ def network_of(experiment: Experiment) -> Network:
         ),
         BYTES_MOVED_TO_REDUCE / last_axis(machine.device.memory_bandwidth),
         lambda distance: congestion(machine, nodes, distance),
-        all_to_all_steps(machine, nodes),
-        neighbor_congestion(machine, nodes),
+        all_to_all_steps(machine, nodes, nodes),
+        lambda distance: shifted(machine, nodes, nodes, distance),
         IN_NETWORK[machine.in_network],
         lanes if machine.topology in RAILS else 1,
         crossing_congestion(machine, nodes),
@@ -131,7 +131,8 @@ def congestion(machine: Machine, nodes: Any, distance: int) -> Any:
         most = np.maximum(beyond, 1 - beyond) * group
         return np.where(np.greater_equal(distance, group), _on_global_link(machine, most), 1.0)
     if machine.topology == "torus":
-        return _hops(nodes, distance)
+        columns = columns_of(nodes)
+        return _hops(nodes // columns, columns, distance)
     return 1.0
 
 
@@ -145,33 +146,68 @@ def _columns(nodes: int) -> int:
     return next(c for c in range(1, nodes + 1) if nodes % c == 0 and c * c >= nodes)
 
 
-def _hops(nodes: Any, distance: Any) -> Any:
+def _hops(rows: Any, columns: Any, distance: Any) -> Any:
     """Return the exchanges on the busiest link of a torus whose nodes all send `distance` nodes on, at least 1."""
-    columns = columns_of(nodes)
-    rows = nodes // columns
-    down, right = np.divmod(np.mod(distance, nodes), columns)
+    down, right = np.divmod(np.mod(distance, rows * columns), columns)
     further = (down + (right > 0)) % rows  # of those beyond the end of their row
     most = np.maximum(np.minimum(down, rows - down), np.minimum(further, rows - further))
     return np.maximum(np.maximum(most, np.minimum(right, columns - right)), 1.0)
 
 
-def all_to_all_steps(machine: Machine, nodes: Any) -> Any:
-    """Slow-down of an all-to-all in steps, in the k-th of which each node sends to the one k further on.
+def shifted(machine: "Machine | _Switches", nodes: Any, block: Any, distance: Any) -> Any:
+    """Slow-down when, in each block of `block` of the nodes, all send `distance` nodes on, round its end.
 
-    On a torus the steps that go farther take longer, and no link has work from two of them at once.
+    So a ring sends, and an all-to-all in each of its steps. fat-tree, rails: what leaves a switch shares its uplinks.
+    dragonfly: what goes to one other group shares the links to it. torus: see `congestion`.
     """
+    group = last_axis(machine.nodes_per_switch)
+    if machine.topology in TREES:
+        leaving = np.minimum(np.minimum(distance, block - distance), group)
+        crowd = np.maximum(leaving / group * last_axis(machine.oversubscription), 1.0)
+        return np.where(np.greater(block, group), crowd, 1.0)
+    if machine.topology == "dragonfly":
+        on, over = np.divmod(distance, group)
+        groups = np.ceil(np.divide(block, group))
+        near = np.where(np.mod(on, groups) > 0, group - over, 0)
+        most = np.maximum(near, np.where(np.mod(on + 1, groups) > 0, over, 0))
+        return np.where(np.greater(block, group), _on_global_link(machine, most), 1.0)
     if machine.topology == "torus":
-        return np.vectorize(_mean_hops, otypes=[np.float64])(nodes)[()]
-    return all_to_all_congestion(machine, nodes)
+        columns = np.minimum(columns_of(nodes), block)
+        return _hops(-(-block // columns), columns, distance)
+    return 1.0
+
+
+def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1) -> Any:
+    """Slow-down of an all-to-all of `many` nodes at a distance of `step`: the mean of its steps, see `shifted`.
+
+    No link has work from two steps at once.
+    """
+    if machine.topology == "single-switch":
+        return 1.0
+    sizes = machine.nodes, machine.nodes_per_switch, machine.oversubscription
+    fields = (last_axis(each) for each in sizes)
+    found = np.vectorize(_mean_shifted, otypes=[np.float64])
+    return found(machine.topology, nodes, many, step, *fields)[()]
 
 
 @lru_cache(maxsize=4096)
-def _mean_hops(nodes: int) -> float:
-    return float(np.mean(_hops(nodes, np.arange(1, nodes)))) if nodes > 1 else 1.0
+def _mean_shifted(topology: str, nodes: int, many: int, step: int, *sizes: Any) -> float:
+    on = _Switches(topology, *sizes)
+    steps = step * np.arange(1, many)
+    return float(np.mean(shifted(on, nodes, many * step, steps))) if many > 1 else 1.0
+
+
+class _Switches(NamedTuple):
+    """The fields of a machine that `shifted` reads."""
+
+    topology: str
+    nodes: Any
+    nodes_per_switch: Any
+    oversubscription: Any
 
 
 def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:
-    """Slow-down of an exchange of everyone with everyone.
+    """Slow-down of an exchange of everyone with everyone, all at once.
 
     fat-tree, rails: most of the traffic crosses the uplinks. dragonfly: a group sends each other one
     its share. torus of side k: the mean path is k/2 hops
@@ -189,22 +225,7 @@ def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:
     return 1.0
 
 
-def neighbor_congestion(machine: Machine, nodes: Any) -> Any:
-    """Slow-down of a ring of nodes in rank order, of which one flow leaves each switch or group.
-
-    Above 1 only where the uplinks of a leaf, or the links between two groups, carry less than the NICs of a node.
-    """
-    group = last_axis(machine.nodes_per_switch)
-    if machine.topology in TREES:
-        return np.where(
-            nodes > group, np.maximum(last_axis(machine.oversubscription) / group, 1.0), 1.0
-        )
-    if machine.topology == "dragonfly":
-        return np.where(nodes > group, _on_global_link(machine, 1), 1.0)
-    return 1.0
-
-
-def global_link(machine: Machine) -> Any:
+def global_link(machine: "Machine | _Switches") -> Any:
     """Return how many nodes' NICs the links from one group of a dragonfly to another carry at full rate.
 
     All links of a group together carry what its nodes send over the oversubscription; there are equally many to each
@@ -215,7 +236,7 @@ def global_link(machine: Machine) -> Any:
     return group / machine.oversubscription / others
 
 
-def _on_global_link(machine: Machine, flows: Any) -> Any:
+def _on_global_link(machine: "Machine | _Switches", flows: Any) -> Any:
     return np.maximum(flows / last_axis(global_link(machine)), 1.0)
 
 

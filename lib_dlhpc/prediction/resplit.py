@@ -35,11 +35,7 @@ def resplit(e: Experiment, field: str, value: int) -> dict[str, Any]:
         many = min(batch, 4 * pipeline)  # a pipeline of one microbatch is all bubble
     if pipeline > 1 and s.schedule == "interleaved":
         many = interleavable(many, pipeline)
-    found: dict[str, Any] = {
-        **degrees,
-        BATCH: max(batch, many),
-        MICROBATCHES: many,
-    }
+    found: dict[str, Any] = {**degrees, BATCH: max(batch, many), MICROBATCHES: many}
     if pipeline == 1 or (s.mirrored and not fills_both_ends(many, pipeline)):
         found |= NO_PIPELINE
     if tensor == 1:

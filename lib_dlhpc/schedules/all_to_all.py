@@ -113,7 +113,7 @@ def bruck_all_to_all_cost(n: Array, net: Network) -> Cost:
     """One level after the other, with hops of 1, 2, 4 ... ranks."""
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     near = _hopped(g, lambda distance: 1.0)
-    far = _hopped(nodes, net.congestion) * g
+    far = _hopped(nodes, net.neighbors) * g
     latency = depth(g) * a_in + depth(nodes) * a_out
     return Cost(latency, n / (g * nodes) * (near * b_in + far * b_out), 0.0 * n)
 

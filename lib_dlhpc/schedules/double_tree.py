@@ -65,7 +65,7 @@ def double_binary_tree_cost(n: Array, net: Network, segments: int = SEGMENTS) ->
     part, up = (g - 1) / g, steps(nodes, segments)
     piece = n / (2 * segments)
     latency = 2 * (g - 1) * a_in + 2 * up * a_out
-    bandwidth = 2 * part * n * b_in + 2 * up * piece * b_out * net.neighbors
+    bandwidth = 2 * part * n * b_in + 2 * up * piece * b_out * net.neighbors(1)
     return Cost(latency, bandwidth, (part * n + up * piece / g) * net.gamma)
 
 

@@ -59,7 +59,7 @@ def torus_2d(ranks: int, elements: int, node_size: int = 1, columns: int = 0) ->
 def row_length(ranks: int, node_size: int = 1) -> int:
     """Return g m, m the divisor of the number of nodes for which g m is closest to sqrt(ranks), by ratio.
 
-    Of two as close the larger: then rows are those of a torus of nodes. Raises SpecError if `ranks` are not whole nodes.
+    Of two as close the larger, as rows of a torus of nodes are. Raises SpecError if `ranks` are not whole nodes.
     """
     nodes = len(node_grid(ranks, node_size))
     return node_size * _divisor(nodes, node_size)
@@ -91,6 +91,7 @@ def torus_2d_cost(n: Array, net: Network) -> Cost:
     x, y = g * row_nodes, nodes / row_nodes
     a_row, b_row = slowest(net._replace(outer=net.outer._replace(ranks=row_nodes)), n / x)
     latency = 2 * (x - 1) * a_row + 2 * (y - 1) * a_out
+    b_out = b_out * net.neighbors(row_nodes)
     bandwidth = 2 * (x - 1) / x * n * b_row + 2 * (y - 1) / y * (n / x) * g * b_out
     reduction = ((x - 1) / x + (y - 1) / y / x) * n * net.gamma
     return Cost(latency, bandwidth, reduction)

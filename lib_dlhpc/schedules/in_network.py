@@ -100,7 +100,7 @@ def _cost(n: Array, net: Network, in_node: bool = False, between_nodes: bool = F
     else:
         inside = Cost(2 * (g - 1) * a_in, 2 * part * n * b_in, part * n * net.gamma)
     if between_nodes:
-        return inside + Cost(2 * several * a_out, several * n * b_out * net.neighbors, 0.0 * n)
+        return inside + Cost(2 * several * a_out, several * n * b_out * net.neighbors(1), 0.0 * n)
     latency, bandwidth, reduction = halving_doubling_cost(
         n, net._replace(inner=net.inner._replace(ranks=1))
     )

@@ -18,7 +18,7 @@ from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside, then, within
 from lib_dlhpc.schedules.doubling import node_grid
 from lib_dlhpc.schedules.exchange import bruck_allgather
-from lib_dlhpc.schedules.network import Array, Cost, Network, depth, over_rounds
+from lib_dlhpc.schedules.network import Array, Cost, Network, depth, over_rounds, whole_rounds
 from lib_dlhpc.schedules.rings import cuts, ring_allgather, ring_reduce_scatter
 from lib_dlhpc.schedules.rounds import Ints, Round, Rounds, messages
 
@@ -114,7 +114,7 @@ def hierarchical_allgather_cost(n: Array, net: Network) -> Cost:
     """A ring on each level."""
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     latency = (g - 1) * a_in + (nodes - 1) * a_out
-    b_out = b_out * net.neighbors
+    b_out = b_out * net.neighbors(1)
     return Cost(latency, n * ((g - 1) / g * b_in + (nodes - 1) / nodes * b_out), 0.0 * n)
 
 
@@ -122,10 +122,18 @@ def doubling_allgather_cost(n: Array, net: Network) -> Cost:
     """Partners at distances 1, 2, 4 ... on each level; messages grow with the distance."""
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     far = over_rounds(
-        depth(nodes), net, lambda k: np.minimum(2.0**k, np.maximum(nodes - 2.0**k, 0)) / nodes
+        depth(nodes),
+        net._replace(congestion=lambda distance: _met(net, distance)),
+        lambda k: np.minimum(2.0**k, np.maximum(nodes - 2.0**k, 0)) / nodes,
     )
     latency = depth(g) * a_in + depth(nodes) * a_out
     return Cost(latency, n * ((g - 1) / g * b_in + far * b_out), 0.0 * n)
+
+
+def _met(net: Network, distance: int) -> Array:
+    """Return the congestion of an exchange with the node so far away: with pairs, or on the graph of other numbers."""
+    paired = depth(net.outer.ranks) == whole_rounds(net.outer.ranks)[0]
+    return np.where(paired, net.congestion(distance), net.neighbors(distance))
 
 
 def _summed(cost: Cost, n: Array, net: Network) -> Cost:

@@ -61,11 +61,12 @@ def busiest(nic: Array, sent: Array) -> Array:
 
 class Network(NamedTuple):
     """The network of a collective; `congestion(distance)` is the slowdown factor of an exchange between all pairs of
-    nodes at that distance in rank order, `all_to_all` that of an all-to-all, `neighbors` that of a ring. combines:
-    where switches add what passes them: "nvls" inside a node, "sharp" between nodes. The beta of `outer` is of a node's
-    ranks that all send; lanes: how many times that rate one of them has that sends alone. crossing:
-    slowdown factor where every node sends all of one rail to another. relay, nics, beside: see Rails. uneven: prices
-    groups that do not fill nodes evenly (costs/uneven.py); `inner` is then of ranks that are in one node in each group.
+    nodes at that distance in rank order, `all_to_all` that of an all-to-all, `neighbors(distance)` that of rings whose
+    neighbors are so many nodes apart. combines: where switches add what passes them: "nvls" inside a node, "sharp"
+    between nodes. The beta of `outer` is of a node's ranks that all send; lanes: how many times that rate one of them
+    has that sends alone. crossing: slowdown factor where every node sends all of one rail to another. relay, nics,
+    beside: see Rails. uneven: prices groups that do not fill nodes evenly (costs/uneven.py); `inner` is then of ranks
+    that are in one node in each group.
     """
 
     inner: Level
@@ -73,7 +74,7 @@ class Network(NamedTuple):
     gamma: Array
     congestion: Callable[[int], Array] = lambda distance: 1.0
     all_to_all: Array = 1.0
-    neighbors: Array = 1.0
+    neighbors: Callable[[Any], Array] = lambda distance: 1.0
     combines: frozenset[str] = frozenset()
     lanes: Array = 1
     crossing: Array = 0.0
@@ -136,7 +137,7 @@ def slowest(net: Network, size: Array) -> tuple[Array, Array]:
         net.nics > 1
     ) & ~single  # from the last rank of a node to the first of the next: to another rail
     a_out = a_out + a_in * turns * net.relay
-    b_out = b_out * net.lanes * np.maximum(net.neighbors, net.crossing * turns)
+    b_out = b_out * net.lanes * np.maximum(net.neighbors(1), net.crossing * turns)
     across = (nodes > 1) & (single | (a_out + size * b_out >= a_in + size * b_in))
     return np.where(across, a_out, a_in), np.where(across, b_out, b_in)
 

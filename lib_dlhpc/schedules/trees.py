@@ -12,7 +12,7 @@ import numpy as np
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import then, within
 from lib_dlhpc.schedules.doubling import node_grid
-from lib_dlhpc.schedules.network import Array, Cost, Network, depth
+from lib_dlhpc.schedules.network import Array, Cost, Network, depth, over_rounds
 from lib_dlhpc.schedules.rings import cuts, ring_allgather
 from lib_dlhpc.schedules.rounds import Ints, Round, messages
 
@@ -120,7 +120,10 @@ def binomial_cost(n: Array, net: Network) -> Cost:
     in_depth, out_depth = depth(net.inner.ranks), depth(net.outer.ranks)
     latency = 2 * (in_depth * net.inner.alpha + out_depth * net.outer.alpha)
     one_nic = net.outer.beta * net.lanes  # a leader has no others
-    bandwidth = 2 * n * (in_depth * net.inner.beta + out_depth * one_nic)
+    # At a distance one node in as many sends, so no more leave a switch than in a ring.
+    few = net._replace(congestion=lambda d: np.minimum(net.congestion(d), net.neighbors(1)))
+    far = over_rounds(out_depth, few, lambda k: 1.0)
+    bandwidth = 2 * n * (in_depth * net.inner.beta + far * one_nic)
     return Cost(latency, bandwidth, n * (in_depth + out_depth) * net.gamma)
 
 

@@ -259,7 +259,9 @@ def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) 
 def _congested(experiment: Experiment) -> bool:
     """Whether the price of a bucket holds congestion."""
     net = network_of(experiment)
-    quiet = net._replace(congestion=lambda distance: 1.0, all_to_all=1.0, neighbors=1.0)
+    quiet = net._replace(
+        congestion=lambda distance: 1.0, all_to_all=1.0, neighbors=lambda distance: 1.0
+    )
     priced = allreduces(experiment).items()
     return any(one.priced(n, net).total > one.priced(n, quiet).total for n, one in priced)
 

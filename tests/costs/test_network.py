@@ -96,9 +96,12 @@ def test_oversubscription_and_switch_size_move_what_crosses_the_tree(allreduce):
 
 @pytest.mark.parametrize("allreduce", ["ring", "hierarchical", "torus_2d"])
 def test_neighbors_in_a_ring_do_not_meet_the_uplinks_congestion(allreduce):
+    topologies = ["single-switch", "fat-tree", "torus"]
+    if allreduce == "torus_2d":  # its columns are two nodes apart here, those of the machine four
+        topologies.remove("torus")
     times = {
         communication(strategy__allreduce=allreduce, machine__topology=topology)
-        for topology in ("single-switch", "fat-tree", "torus")
+        for topology in topologies
     }
     assert len(times) == 1
 

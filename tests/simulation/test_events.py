@@ -1,21 +1,19 @@
 """Events: the closed form where every link is alone, more where links are shared, never a hang."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc.costs.network import (
-    Level,
-    Network,
-    all_to_all_congestion,
-    congestion,
-    neighbor_congestion,
-)
+from lib_dlhpc.costs.groups import network_on
+from lib_dlhpc.costs.network import Level, Network, all_to_all_congestion, congestion, shifted
 from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import collectives
-from lib_dlhpc.schedules import COLLECTIVES, Schedule, messages, price, schedule
+from lib_dlhpc.schedules import ALGORITHMS as RECORDS
+from lib_dlhpc.schedules import COLLECTIVES, Schedule, beside, messages, price, schedule, within
 from lib_dlhpc.simulation import alone, rounds
 from lib_dlhpc.simulation.events import finish_times, simulate_schedules, start_schedules
 from lib_dlhpc.simulation.simulation import Simulation, Traffic
@@ -199,12 +197,12 @@ def test_a_ring_slows_down_where_a_node_has_more_than_what_leads_to_the_next_gro
     options = {"topology": topology, "nodes_per_switch": 4, "oversubscription": over}
     here = Machine(FREE, Link(0.0, 1e30), Link(0.0, 12.5e9), nodes=32, **options)
     slower = over / 4 * (7 if topology == "dragonfly" else 1)
-    assert neighbor_congestion(here, 16) == max(slower, 1)
-    assert neighbor_congestion(here, 4) == 1
+    assert shifted(here, 16, 16, 1) == max(slower, 1)
+    assert shifted(here, 4, 4, 1) == 1
     quiet = network(16, 2, FREE)._replace(
         inner=Level(2, 0.0, 0.0), outer=Level(16, 0.0, 1 / 12.5e9)
     )
-    crowded = quiet._replace(neighbors=neighbor_congestion(here, 16))
+    crowded = quiet._replace(neighbors=lambda distance: shifted(here, 16, 16, distance))
     elements = 32**2
     ends = finish_times(allreduce(algorithm, 16, 2, elements), here, 16, 2)
     expected = collectives.ALGORITHMS[algorithm](4.0 * elements, crowded).total
@@ -212,6 +210,33 @@ def test_a_ring_slows_down_where_a_node_has_more_than_what_leads_to_the_next_gro
     assert expected == pytest.approx(
         max(slower, 1) * collectives.ALGORITHMS[algorithm](4.0 * elements, quiet).total
     )
+
+
+GROUPS = [(16, 1, 16, 1), (16, 1, 4, 4), (16, 1, 8, 2), (16, 2, 8, 4), (12, 2, 6, 4), (8, 2, 16, 1)]
+SWITCHES = [("fat-tree", 2, 2.0), ("fat-tree", 4, 4.0), ("dragonfly", 4, 2.0), ("torus", 4, 1.0)]
+
+
+@pytest.mark.parametrize(("topology", "leaf", "over"), SWITCHES)
+@pytest.mark.parametrize(("nodes", "g", "ranks", "apart"), GROUPS)
+@pytest.mark.parametrize(
+    "name", ["ring", "hierarchical_ring", "halving_doubling", "pairwise_all_to_all"]
+)
+def test_groups_whose_ranks_are_nodes_apart_share_uplinks_as_predicted(
+    name, nodes, g, ranks, apart, topology, leaf, over
+):
+    """All groups at once, each of `ranks` ranks at a distance of `apart`."""
+    options = {"topology": topology, "nodes_per_switch": leaf, "oversubscription": over}
+    here = Machine(
+        FREE, Link(0.0, 600e9), Link(0.0, 12.5e9), nodes=16, devices_per_node=g, **options
+    )
+    net, record, elements = network_on(here, g, nodes, ranks, apart), RECORDS[name], ranks**2 * 8
+    plan = schedule(name, ranks, elements, **record.on_nodes(ranks, int(net.inner.ranks)))
+    first = [b + o for b in range(0, nodes * g, ranks * apart) for o in range(apart)]
+    groups = [[one + apart * k for k in range(ranks)] for one in first]
+    both = tuple(beside(*(within(plan.rounds(), group) for group in groups)))
+    whole = replace(plan, ranks=nodes * g, generate=lambda: both)
+    ends = finish_times(whole, here, nodes, g, 40_000)
+    assert max(ends) == pytest.approx(record.cost(4e4 * elements, net).total, rel=0.06)
 
 
 @pytest.mark.parametrize("nodes", [8, 16])
