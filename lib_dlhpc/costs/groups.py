@@ -23,7 +23,9 @@ from lib_dlhpc.costs.network import (
     lanes_of,
     network_of,
     nics_used,
+    sent_on,
     shifted,
+    slowest,
 )
 from lib_dlhpc.costs.uneven import Uneven, is_even
 from lib_dlhpc.costs.wire_format import on_wire
@@ -149,10 +151,16 @@ def wire(experiment: Experiment, first: int, second: int, leaving: float) -> Wir
     """Return the path between two ranks while `leaving` ranks of a node send out of it, or all, if it has fewer.
 
     While all ranks send to the rank at a distance, that is the distance: only those next to the edge of the node leave.
+    Ranks of as many nodes as they fill send at once, and share the links between switches.
     """
     machine, devices = experiment.calibrated_machine, near(experiment)
-    whole, _, _ = joined(machine, int(experiment.strategy.nodes), int(experiment.devices_per_node))
-    return wire_on(whole, first // devices == second // devices, min(leaving, devices), devices)
+    whole, nodes, _ = joined(
+        machine, int(experiment.strategy.nodes), int(experiment.devices_per_node)
+    )
+    first, second = first // devices, second // devices
+    path = wire_on(whole, first == second, min(leaving, devices), devices)
+    crowd = sent_on(whole, nodes, first, second, -(-int(leaving) // devices))
+    return path._replace(beta=path.beta * crowd)
 
 
 def near(experiment: Experiment) -> int:
@@ -200,21 +208,23 @@ def shift_cost(net: Network, size: Any) -> Cost:
     if net.uneven is not None:
         found: Cost = net.uneven.shift(size)
         return found
-    if net.outer.ranks > 1:
-        return Cost(net.outer.alpha, size * net.outer.beta * net.lanes, 0.0)
-    return Cost(net.inner.alpha, size * net.inner.beta, 0.0)
+    alpha, beta = slowest(net, size)
+    return Cost(alpha, size * beta, 0.0)
 
 
 def halo_cost(net: Network, size: Any) -> Cost:
     """Return the cost of the halo of a layer; size: B that a rank receives or sends, the more of the two.
 
     At the edge of a node one side uses the network and the other stays inside; with one rank of the group per
-    node, both sides use the network.
+    node, both sides use the network. A rank between two others of its node sends both sides inside.
     """
     if net.uneven is not None:
         found: Cost = net.uneven.halo(size)
         return found
-    level = net.outer if net.outer.ranks > 1 else net.inner
-    both = net.inner.ranks > 1 and net.outer.ranks > 1
-    one_nic = net.lanes if net.outer.ranks > 1 else 1
-    return Cost(level.alpha, size * level.beta * one_nic / (2 if both else 1), 0.0)
+    (close, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
+    inside = size * b_in / (2 if close == 2 and nodes > 1 else 1)
+    if nodes == 1:
+        return Cost(a_in, inside, 0.0)
+    across = size * b_out * net.lanes * net.neighbors(1) / (2 if close > 1 else 1)
+    out = (close == 1) | (a_out + across >= a_in + inside)
+    return Cost(np.where(out, a_out, a_in)[()], np.where(out, across, inside)[()], 0.0)

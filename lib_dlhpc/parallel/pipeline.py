@@ -30,7 +30,8 @@ def ways(experiment: Experiment) -> list[tuple[groups.Wire, ...]]:
     """
     many, devices = sizes(experiment).pipeline, groups.near(experiment)
     apart = stride(experiment, "pipeline")
-    if apart % devices and devices % apart:  # stages that lie across the edges of nodes
+    across = apart % devices and devices % apart  # stages that lie across the edges of nodes
+    if across or experiment.machine.topology != "single-switch":
         found = [path_between(experiment, place, (place + 1) % many) for place in range(many)]
     else:
         within, between = (groups.wire(experiment, 0, other, apart) for other in (0, devices))

@@ -5,6 +5,8 @@ import pytest
 from lib_dlhpc import Experiment
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.fit import ways_to_fit
+from lib_dlhpc.simulation import simulate
+from lib_dlhpc.timeline import breakdown
 
 LONG = Experiment(
     model={"name": "llama3-8b", "sequence": 131_072},
@@ -43,3 +45,14 @@ def test_a_ring_has_no_limit_of_heads_and_hides_its_messages():
 def test_dividing_the_sequence_is_among_the_ways_to_fit():
     """One sample of 131,072 tokens: fewer samples at a time cannot be had."""
     assert any("context" in way.words for way in ways_to_fit(LONG))
+
+
+@pytest.mark.parametrize("exchange", ["gather", "ring"])
+def test_a_ring_of_blocks_is_as_slow_as_the_slower_link(exchange):
+    """On a TPU v3 the links inside a node are slower than those between nodes."""
+    options = {"nodes": 2, "devices_per_node": 2, "context": 4, "context_exchange": exchange}
+    options |= {"precision": "bf16", "batch": 4, "microbatches": 2, "overlap": False}
+    machine = {"name": "tpu-v3-pod", "jitter": 0.0}
+    run = Experiment(model="llama3.2-1b", machine=machine, strategy=options)
+    simulated = sum(breakdown(simulate(run, "events")).terms.values())
+    assert simulated == pytest.approx(float(predict(run).step_time), rel=1e-6)
