@@ -2,11 +2,12 @@
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from math import inf
 
 from lib_dlhpc.commands.experiment import change, read, warned
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec import catalog, run_only
 from lib_dlhpc.spec.calibration import without
 from lib_dlhpc.spec.experiment import Experiment

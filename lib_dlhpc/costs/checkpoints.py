@@ -1,6 +1,5 @@
 """Checkpoints: who writes how many bytes, how long training stalls, what a restart takes."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.input import listing_time, loading_time, reached
 from lib_dlhpc.costs.state import model_state_bytes, state_each
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier, storage_tier
 from lib_dlhpc.spec.model import Model

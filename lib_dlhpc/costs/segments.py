@@ -1,7 +1,6 @@
 """The segments of layers that activation recomputation recomputes, and what it stores to do so."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, pairwise
 from math import sqrt
@@ -10,6 +9,7 @@ import numpy as np
 
 from lib_dlhpc.costs.light import light_runs
 from lib_dlhpc.costs.per_op import per_op_runs, repeated
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.model import BLOCK, Layer, Model
 from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP
 

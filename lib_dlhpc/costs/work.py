@@ -1,6 +1,5 @@
 """One device's compute in a step: forward, backward, and when gradient buckets are ready, in s."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +13,7 @@ from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program import Mix
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.experiment import Experiment
 
 

@@ -1,11 +1,12 @@
 """Part: a stage of a network on one rank."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.model import Model
 
 Likeness: TypeAlias = tuple[Any, ...]

@@ -1,7 +1,7 @@
 """Breakdown: the predicted time of a step by cause, memory, and cost of the run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from lib_dlhpc.costs import energy, length
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.prediction import memory
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
 

@@ -1,7 +1,6 @@
 """What is behind a number: its formula, its inputs, and where each of these comes from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.costs import fp8
@@ -14,6 +13,7 @@ from lib_dlhpc.costs.wire_format import (
     search_time,
     wire_format,
 )
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.machine import field_of, load_machine, read_device, read_link
 from lib_dlhpc.spec.units import format_quantity as show

@@ -7,11 +7,11 @@ it predicts which, from what, and why it leaves others out. Every row of results
 import csv
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.units import TIMES
 

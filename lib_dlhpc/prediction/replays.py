@@ -1,10 +1,10 @@
 """Replays: historical runs as experiments, with the publication beside the prediction."""
 
-from dataclasses import dataclass
 from functools import cache, cached_property
 
 from lib_dlhpc.prediction.allowed_errors import allowed
 from lib_dlhpc.prediction.published import published, row_of, value_of
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 

@@ -7,7 +7,7 @@ noticing (silent.py). With machine.repair_time, the run waits where no node of t
 place of a failed one (spares.py); shares of a long run, at whose start the machine is not yet whole.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from lib_dlhpc.costs.checkpoints import HASH_RATE, Saving, saving, write_rate, writers, written_at
 from lib_dlhpc.prediction import intervals
 from lib_dlhpc.prediction.explanation import Explanation, source_of
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show

@@ -6,12 +6,13 @@ count in which the time of a step was published; of a kind with fewer than LEAST
 
 import csv
 from collections.abc import Iterable
-from dataclasses import asdict, astuple, dataclass, fields, replace
+from dataclasses import asdict, astuple, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.calibration import Calibration
 from lib_dlhpc.spec.experiment import Experiment

@@ -4,9 +4,9 @@ Engines, explanations, controls and tests read it; there is no second list.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.schedules.network import Array, Cost, Network
 from lib_dlhpc.schedules.rounds import Rounds
 

@@ -13,7 +13,7 @@ where; on the way the switch merges them, so a link carries their bytes once.
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.records import dataclass
 
 Ints: TypeAlias = NDArray[np.int64]
 KINDS = {"reduce": True, "copy": False}

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.machine import read_machine
 from lib_dlhpc.spec.schema import number, whole
 from lib_dlhpc.spec.strategy import FP8

@@ -3,13 +3,13 @@
 import dataclasses
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.schema import number, read_table, required, resolve, text, whole
 

@@ -4,7 +4,7 @@ import dataclasses
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.errors import FieldError, SpecError, reason_of
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.adapters import as_trained
 from lib_dlhpc.spec.calibration import Calibration as Calibration

@@ -6,10 +6,11 @@ pays rate and bandwidth once for each gradient product; a layer that reads the s
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.schema import number, read_table
 from lib_dlhpc.spec.units import format_quantity
 

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.layer_rate import LayerRate, read_layer_rates
 from lib_dlhpc.spec.measured import Measured, read_measured
 from lib_dlhpc.spec.schema import (

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.layers import Layer as Layer
+from lib_dlhpc.records import dataclass
 
 BLOCK = re.compile(r"layer\d+\.")  # before the names of the layers of a transformer's block
 

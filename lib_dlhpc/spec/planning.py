@@ -1,10 +1,11 @@
 """Planning: what is asked of a plan of an experiment: objectives, limits, and the values that fields may have."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.schema import check_keys, check_value, number, read_table, whole
 from lib_dlhpc.spec.strategy import Strategy
 from lib_dlhpc.spec.training import Training

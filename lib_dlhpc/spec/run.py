@@ -1,7 +1,6 @@
 """Run: epochs, target, seed and checkpoints."""
 
-from dataclasses import dataclass
-
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.schema import choice, number, whole
 
 CHECKPOINTS = ("synchronous", "asynchronous", "multilevel", "incremental")

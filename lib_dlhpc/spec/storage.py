@@ -1,8 +1,8 @@
 """Storage: where samples come from, and how they are read."""
 
 import math
-from dataclasses import dataclass
 
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.schema import choice, number, text, whole
 
 ACCESSES = ("stream", "stage", "cooperative")

@@ -1,12 +1,12 @@
 """Strategy: parallelization over devices and gradient synchronization."""
 
 from collections import ChainMap, OrderedDict
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.machine import IN_SWITCHES
 from lib_dlhpc.spec.schema import choice, flag, holds, number, text, whole
 from lib_dlhpc.spec.training import Training

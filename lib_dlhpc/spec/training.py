@@ -1,7 +1,6 @@
 """Training: hyper-parameters of the optimizer and of the gradients."""
 
-from dataclasses import dataclass
-
+from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.schema import LEARNING, choice, holds, number, whole
 
 DECAYS = ("constant", "step", "cosine", "quadratic", "growth")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from importlib import import_module
 from math import prod
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NewType
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.records import dataclass
 
 Shape = tuple[int, ...]
 Factor = NewType("Factor", float)  # an option that is 0 or more; a float is a fraction below 1

@@ -7,13 +7,14 @@ memory. All other arrays are stored samples first.
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.layers.base.arena import Arena
+from lib_dlhpc.records import dataclass
 
 Array: TypeAlias = NDArray[Any]
 Tensors: TypeAlias = dict[str, Array]  # a layer's weights, or their gradients, by name
