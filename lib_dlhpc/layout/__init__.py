@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 from lib_dlhpc.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lib_dlhpc.layout.alike import alike
+    from lib_dlhpc.layout.alike import representative, represented
     from lib_dlhpc.layout.context import (
         context_group,
         gathers_keys,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
     from lib_dlhpc.layout.limits import is_partitioned, untrained
     from lib_dlhpc.layout.part import Part
-    from lib_dlhpc.layout.parts import chain, parts, stage_cut
+    from lib_dlhpc.layout.parts import chain, parts, stage_cut, stage_cuts
     from lib_dlhpc.layout.spatial import rows_read
     from lib_dlhpc.layout.stages import cut_points, live_names, stage_ends
     from lib_dlhpc.layout.tensor import too_few
@@ -62,7 +62,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Part",
     "Place",
-    "alike",
     "alike_group",
     "chain",
     "check_experts",
@@ -82,11 +81,14 @@ __all__ = [
     "parts",
     "place",
     "rank_at",
+    "representative",
+    "represented",
     "ring_blocks",
     "rows_read",
     "shards",
     "sizes",
     "stage_cut",
+    "stage_cuts",
     "stage_ends",
     "stride",
     "too_few",
@@ -96,7 +98,7 @@ __all__ = [
 lazy_names(
     __name__,
     {
-        "alike": ["alike"],
+        "alike": ["representative", "represented"],
         "context": [
             "context_group",
             "gathers_keys",
@@ -109,7 +111,7 @@ lazy_names(
         "groups": ["Place", "folded", "group", "place", "rank_at", "shards", "sizes", "stride"],
         "limits": ["is_partitioned", "untrained"],
         "part": ["Part"],
-        "parts": ["chain", "parts", "stage_cut"],
+        "parts": ["chain", "parts", "stage_cut", "stage_cuts"],
         "spatial": ["rows_read"],
         "stages": ["cut_points", "live_names", "stage_ends"],
         "tensor": ["too_few"],

@@ -54,5 +54,5 @@ class Part:
             tuple([at[name] for name in self.sends]),
             self.model.input_shape,
             self.model.in_blocks,
-            self.stage if self.shared else -1,
+            (self.stage, *self.shared.items()) if self.shared else (),
         )

@@ -61,18 +61,39 @@ def _chain(
     return tuple(every.value[place::places] for place in range(places))
 
 
-def stage_cut(experiment: Experiment) -> tuple[int, ...]:
-    """Return where the stages of a scalar experiment end, as `stage_ends`; experiments with the same cut, the same."""
+class Cuts:
+    """Where the stages of layouts end that differ in their microbatches and schedule; `first` is one of them."""
+
+    def __init__(self, first: Experiment) -> None:
+        self.first = first
+        self._known: dict[tuple[int, str], tuple[int, ...]] = {}
+
+    def of(self, many: int, schedule: str) -> tuple[int, ...]:
+        """Return the ends as `stage_ends` does; raises SpecError as that does."""
+        if (many, schedule) not in self._known:
+            strategy = replace(self.first.strategy, microbatches=many, schedule=schedule)
+            self._known[many, schedule] = stage_ends(replace(self.first, strategy=strategy))
+        return self._known[many, schedule]
+
+
+def stage_cuts(experiment: Experiment) -> Cuts:
+    """Return where stages end, with any schedule; experiments whose stages end at the same places have the same."""
     s, device = experiment.strategy, experiment.machine.device
-    numbers = (s.tensor, s.pipeline, s.spatial, s.context, s.chunks, s.microbatches, s.batch)
+    numbers = (s.tensor, s.pipeline, s.spatial, s.context, s.chunks, s.batch)
     room = float(device.memory - device.reserved_memory) if s.pipeline > 1 else 0.0
-    how = (s.schedule, s.precision, s.recompute, s.offload)
-    return _ends_of(Keyed(experiment, id(experiment.model), *map(int, numbers), *how, room))
+    how = (s.precision, s.recompute, s.offload)
+    return _cuts(Keyed(experiment, id(experiment.model), *map(int, numbers), *how, room))
 
 
-@lru_cache(maxsize=8192)
-def _ends_of(key: Keyed[Experiment]) -> tuple[int, ...]:
-    return stage_ends(key.value)
+@lru_cache(maxsize=2048)
+def _cuts(key: Keyed[Experiment]) -> Cuts:
+    return Cuts(key.value)
+
+
+def stage_cut(experiment: Experiment) -> tuple[int, ...]:
+    """Return where the stages of a scalar experiment end, as `stage_ends`."""
+    s = experiment.strategy
+    return stage_cuts(experiment).of(int(s.microbatches), s.schedule)
 
 
 class _Cut(NamedTuple):

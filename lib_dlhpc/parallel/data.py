@@ -29,7 +29,7 @@ def exchange_gradients(experiment: Experiment, held: tuple[Part, ...], passes: P
     each_pass = _each_pass(experiment)
     if not experiment.overlaps and not each_pass:
         return
-    filled = _filled(experiment, held, passes.part)
+    filled = _filled(experiment, held, passes.chunk)
     passes.last = _posted(passes.last, filled)
     if each_pass:
         passes.backward = _posted(passes.backward, filled)
@@ -40,8 +40,8 @@ def remaining(experiment: Experiment, held: tuple[Part, ...]) -> list[Instructio
     if experiment.overlaps or _each_pass(experiment):
         return []
     found: list[Instruction] = []
-    for part in reversed(held):
-        filled = _filled(experiment, held, part)
+    for chunk in reversed(range(len(held))):
+        filled = _filled(experiment, held, chunk)
         found += [one for layer in sorted(filled, reverse=True) for one in filled[layer]]
     return found
 
@@ -56,10 +56,9 @@ def _each_pass(experiment: Experiment) -> bool:
     return bool(experiment.strategy.zero > 1 and shards(experiment) > 1)
 
 
-def _first_bucket(experiment: Experiment, held: tuple[Part, ...], part: Part) -> int:
-    """Return the number of the first bucket of a part: backward goes through the chunks from the last."""
-    after = held[held.index(part) + 1 :]
-    return 1 + sum(len(cut(experiment, each)) for each in after)
+def _first_bucket(experiment: Experiment, held: tuple[Part, ...], chunk: int) -> int:
+    """Return the number of the first bucket of a chunk: backward goes through the chunks from the last."""
+    return 1 + sum(len(cut(experiment, each)) for each in held[chunk + 1 :])
 
 
 def _posted(
@@ -95,10 +94,10 @@ def cut(experiment: Experiment, part: Part) -> list[Bucket]:
 
 
 def _filled(
-    experiment: Experiment, held: tuple[Part, ...], part: Part
+    experiment: Experiment, held: tuple[Part, ...], chunk: int
 ) -> dict[int, list[Collective]]:
-    """Return the collectives of each bucket, by the layer whose backward completes it."""
-    strategy, size = experiment.strategy, sizes(experiment)
+    """Return the collectives of each bucket of a chunk, by the layer whose backward completes it."""
+    strategy, size, part = experiment.strategy, sizes(experiment), held[chunk]
     summed = extra_reductions(part.model)
     if size.data == 1 and not summed:
         return {}
@@ -106,7 +105,7 @@ def _filled(
     of = WIRE if is_cast(strategy) else WEIGHTS
     over_replicas = partial(_replicas, size.data, shards(experiment), int(strategy.experts))
     found: dict[int, list[Collective]] = {}
-    chunk, first = held.index(part), _first_bucket(experiment, held, part)
+    first = _first_bucket(experiment, held, chunk)
     for number, (elements, layer, stop) in enumerate(cut(experiment, part), first):
         label, layers = "" if each_pass else f"bucket {number}", (chunk, layer, stop)
         own = []

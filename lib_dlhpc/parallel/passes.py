@@ -23,12 +23,12 @@ class Passes:
     """The first forward pass of a step, where it differs from the others."""
     before: "Passes | None" = None
     """What these were made from; the templates of passes that stayed the same are shared."""
+    chunk: int = 0  # of its rank
 
-    def copy(self) -> "Passes":
-        """Return the same passes, to be changed."""
-        return Passes(
-            self.part, [*self.forward], [*self.backward], [*self.last], [*self.hidden], before=self
-        )
+    def copy(self, chunk: int) -> "Passes":
+        """Return the same passes of a chunk of a rank, to be changed."""
+        lists = [*self.forward], [*self.backward], [*self.last], [*self.hidden]
+        return Passes(self.part, *lists, before=self, chunk=chunk)
 
     @cached_property
     def forward_pass(self) -> Template:

@@ -20,7 +20,7 @@ from lib_dlhpc.costs.instruction_prices import (
 )
 from lib_dlhpc.costs.overlapped_prices import LEFT, overlapped_prices
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import Part, alike, chain, folded, mean_shards, shards, sizes
+from lib_dlhpc.layout import Part, folded, mean_shards, representative, represented, shards, sizes
 from lib_dlhpc.parallel import (
     calls,
     casts,
@@ -82,16 +82,14 @@ def program(experiment: Experiment, scale: Any = 1.0, samples: Any = None) -> Pr
         samples = float(experiment.strategy.batch / experiment.strategy.microbatches)
     prices = collective_prices(experiment, found, samples)
     # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.
-    like = alike(experiment)
-    chains = [chain(experiment, space) for space in range(size.spatial)]
-    held = {at: [each[at] for each in chains] for at in {*like}}
-    made = {at: _stage(experiment, each, scale, prices) for at, each in held.items()}
-    stages = _linked(experiment, [made[first] for first in like])
-    first = [held[at][0] for at in like]
+    chains = [represented(experiment, space) for space in range(size.spatial)]
+    held = {tuple(map(id, each)): [*each] for each in zip(*chains, strict=True)}
+    made = {like: _stage(experiment, each, scale, prices) for like, each in held.items()}
+    stages = _linked(experiment, [made[tuple(map(id, each))] for each in zip(*chains, strict=True)])
     return Program(
         pipeline.pipeline_of(experiment),
         tuple(stages),
-        _end(experiment, first, scale),
+        _end(experiment, [*chains[0]], scale),
         found,
         (size.data, size.spatial, size.tensor),
         in_step(experiment),
@@ -148,8 +146,9 @@ def _passes(key: Keyed[tuple[Experiment, tuple[Part, ...]]]) -> tuple[Passes, ..
     (experiment, held), found = key.value, []
     s = experiment.strategy
     how = (s.recompute, *sharing(experiment), int(s.context), bool(experiment.overlap))
-    for part in held:
-        passes = _computed(Keyed((experiment, part), id(part), *how)).copy()
+    for chunk, own in enumerate(held):
+        part = representative(experiment.model, own)
+        passes = _computed(Keyed((experiment, part), id(part), *how)).copy(chunk)
         for step_pass in PASSES:
             step_pass(experiment, held, passes)
         found.append(passes)

@@ -37,7 +37,7 @@ _wait = lru_cache(maxsize=1 << 13)(Wait)  # passes wait alike: equal ones are on
 
 def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> None:
     """Gather the weights of each unit before its passes (ZeRO 3); wait for the gradients of each pass (2 and 3)."""
-    strategy, chunk = experiment.strategy, held.index(passes.part)
+    strategy, chunk = experiment.strategy, passes.chunk
     if not strategy.zero or shards(experiment) == 1:
         return
     if strategy.gather == FORWARD:

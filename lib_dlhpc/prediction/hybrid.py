@@ -7,7 +7,7 @@ from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.offload import OffloadTraffic, offload_traffic
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import Part, alike, chain, sizes
+from lib_dlhpc.layout import Part, represented, sizes
 from lib_dlhpc.prediction import offload
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -18,13 +18,12 @@ Chain: TypeAlias = tuple[tuple[Part, ...], ...]  # the parts of each rank of a p
 def rank_parts(experiment: Experiment) -> tuple[Chain, ...]:
     """Return the parts of each rank of a pipeline, for the spatial positions that can be the slowest.
 
-    The parts of ranks that are alike are those of the first of them.
+    The parts of ranks that are alike are the same object.
     Parts of a tensor group differ by at most one element, and the first is the larger.
     """
     size = sizes(experiment)
     places = sorted({0, min(1, size.spatial - 1), size.spatial - 1})
-    chains, like = (chain(experiment, place) for place in places), alike(experiment)
-    return tuple(tuple(each[stage] for stage in like) for each in chains)
+    return tuple(represented(experiment, place) for place in places)
 
 
 def rank_model(held: tuple[Part, ...]) -> Model:

@@ -28,7 +28,7 @@ from lib_dlhpc.costs.stored_activations import (
 from lib_dlhpc.costs.units import buckets_of, unit_weights
 from lib_dlhpc.costs.wire_format import adds_wide, is_cast, on_wire
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import Part, folded, mean_shards, parts, place, shards, sizes
+from lib_dlhpc.layout import Part, folded, mean_shards, parts, place, representative, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_in_fp8
 from lib_dlhpc.prediction.holdings import TERMS, Needs, Ranks, in_passes, ranks_of
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
@@ -152,7 +152,8 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
     largest = float(model.layer_trained.max(initial=0.0))
     if kept and strategy.zero:
         largest = max(largest, float(max(unit_weights(model, "block"), default=0)))
-    return _activations(Keyed(held, tuple(part.likeness for part in held)), *how)._replace(
+    like = tuple(representative(experiment.model, part) for part in held)
+    return _activations(Keyed(like, *map(id, like)), *how)._replace(
         summed=largest * size if accumulates else 0.0,
         fixed={name: float(fixed.get(name, 0.0)) for name in TERMS},
         away=away,

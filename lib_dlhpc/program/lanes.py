@@ -11,6 +11,7 @@ Linearity"). All other streams are free when it starts.
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program.calls import PASSES
 from lib_dlhpc.program.fold import Queue, Shape, Span
-from lib_dlhpc.program.instructions import Collective, Meet, Move, Swap, Update, Wait
+from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.program import Block, Chunk, Floats, Prices, Program
 from lib_dlhpc.schedules.pipeline import Pipeline
 
@@ -143,15 +144,24 @@ def _with_moves(shape: Shape, costs: Floats) -> Floats:
 
 
 def _rows(step: Program, stream: str) -> Iterator[Row]:
-    """Yield the rows of what follows the passes that take time; stream: as in `timed`."""
+    """Yield the rows of what follows the passes that take time, those of one kind that follow one another as one;
+    stream: as in `timed`."""
     prices = step.stages[0][0].last.prices[0]
-    for row in step.end:
-        places = [place for place, each in enumerate(row) if each is not None]
-        first = row[places[0]]
-        if isinstance(first, Wait) and first.stream != stream:
-            continue
-        seconds = [[_seconds(row[place], prices)] for place in places]
-        yield Row(type(first), np.array(places), np.array(seconds))
+    for what, rows in groupby(step.end, lambda row: type(_first(row))):
+        # Each place carries out its own collectives one after another, and so takes the sum.
+        for some in [[*rows]] if what is Collective else ([row] for row in rows):
+            first = _first(some[0])
+            if isinstance(first, Wait) and first.stream != stream:
+                continue
+            unlike = {id(each): each for row in some for each in row if each is not None}
+            known = {key: _seconds(each, prices) for key, each in unlike.items()} | {id(None): 0.0}
+            seconds = np.array([[known[key] for key in map(id, row)] for row in some]).sum(axis=0)
+            places = np.flatnonzero([any(each) for each in zip(*some, strict=True)])
+            yield Row(what, places, seconds[places, None])
+
+
+def _first(row: Sequence[Instruction | None]) -> Instruction:
+    return next(each for each in row if each is not None)
 
 
 def _seconds(what: Any, prices: Prices) -> float:

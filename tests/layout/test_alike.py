@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from frozen_steps import CASES, run_of
 
-from lib_dlhpc.layout import alike, parts
+from lib_dlhpc.layout import chain, parts, representative, represented
 from lib_dlhpc.parallel import step
 from lib_dlhpc.prediction import hybrid, predict
 from lib_dlhpc.spec.experiment import loads
@@ -26,6 +26,12 @@ pipeline = 16
 microbatches = 32
 batch = 32
 """)
+
+
+def alike(experiment):
+    """Return, for each place in the pipeline, the first place that has the same parts."""
+    every = [id(held) for held in represented(experiment)]
+    return [every.index(held) for held in every]
 
 
 def test_most_stages_of_a_transformer_are_alike():
@@ -59,12 +65,36 @@ def test_places_that_are_alike_have_equal_layers(changes):
             assert len(one.receives) == len(other.receives) and len(one.sends) == len(other.sends)
 
 
+def test_pipelines_with_equal_stages_share_what_stands_for_them():
+    """Their middle stages are the same objects; the last holds a table of the first, a stage of another number."""
+    chunks = {"pipeline": 4, "chunks": 4, "schedule": "interleaved"}
+    run = GPT.set({"strategy.recompute": "full"})  # fits in memory with equal stages
+    four = run.set({f"strategy.{name}": value for name, value in chunks.items()})
+
+    def stages(split):
+        held = [part for chunk in zip(*represented(split), strict=True) for part in chunk]
+        return [representative(run.model, part) for part in held]
+
+    deep, chunked, short = (stages(each) for each in (run, four, run.set({"strategy.pipeline": 8})))
+    assert all(one is other for one, other in zip(deep, chunked, strict=True))
+    assert not {*map(id, deep)} & {*map(id, short)}
+
+
+def test_a_rank_has_no_part_twice():
+    """Layers of its chunks keep their own names: units of weights are told apart by these."""
+    chunks = {"pipeline": 4, "chunks": 4, "schedule": "interleaved"}
+    run = GPT.set({f"strategy.{name}": value for name, value in chunks.items()})
+    for held in represented(run):
+        names = [layer.name for part in held for layer in part.model.layers if layer.parameters]
+        assert len(names) == len({*names})
+
+
 @pytest.mark.parametrize("case", PIPELINES, ids=lambda case: f"{case['model']} {case['strategy']}")
 def test_one_that_stands_for_all_changes_nothing(case, monkeypatch):
     run = run_of(case)
     shared = predict(run)
     for room in (step, hybrid):
-        monkeypatch.setattr(room, "alike", lambda e: tuple(range(int(e.strategy.pipeline))))
+        monkeypatch.setattr(room, "represented", chain)
     step._passes.cache_clear()
     apart = predict(run)
     assert shared.terms == pytest.approx(apart.terms, rel=1e-12)

@@ -84,7 +84,7 @@ def as_version_01_cut_networks(monkeypatch):
     monkeypatch.setattr(parts, "in_parts", lambda part, graph: part)
     for name, none in (("beside", (0.0, 0.0)), ("starts", (1, 1))):
         monkeypatch.setattr(Experts, name, staticmethod(lambda *_, none=none: none))
-    caches = parts._ends_of, parts._stages, tensor.split_tensors
+    caches = parts._cuts, parts._stages, tensor.split_tensors
     caches += compute._counts, compute._priced_once
     for cache in caches:
         cache.cache_clear()
