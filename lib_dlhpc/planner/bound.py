@@ -19,16 +19,11 @@ from each other.
 With ZeRO 2 each backward pass exchanges them, and with ZeRO 3 each pass gathers weights: a pass takes no less than
 either its layers or its messages. Then follow the update and, with ZeRO 1 and 2, the all-gather of the weights; a
 gather behind a forward pass may take no time.
-
-The fullest rank holds no less than any mean of all. Stages have A B of state between them, and store B B for a
-microbatch, of which the k-th keeps n_k when it begins its first backward pass; whatever their cut, with weights of
-1 / (a + n_k) and any a >= 0
-
-    memory >= [A / (a + max n) + B min n / (a + min n)] / sum of 1 / (a + n_k)
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -41,20 +36,21 @@ from lib_dlhpc.costs.instruction_prices import collective_cost
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.power import clocked, drawn
 from lib_dlhpc.costs.segments import cut_within, surely_repeated
-from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import chain, cut_points
 from lib_dlhpc.parallel import program
 from lib_dlhpc.parallel.overlapped import STREAM
-from lib_dlhpc.planner.space import Columns, Space, alike
+from lib_dlhpc.planner.memory_bound import of_state, with_activations
+from lib_dlhpc.planner.space import Columns, Space, alike, keyed
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import Collective, Move, Program, work_of
 from lib_dlhpc.program.instructions import NARROW, SAMPLES, WIDE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import EARLY_STOP, FORWARD, LIGHT, PER_OP, PYTORCH
+from lib_dlhpc.spec.strategy import EARLY_STOP, FORWARD, LIGHT, PER_OP
 
 Floats = NDArray[np.float64]
 LONGEST = 1e15  # B: no message takes less for each byte
@@ -98,61 +94,64 @@ def bound(experiment: Experiment, combinations: Space) -> Bound:
     """Return the bounds of the combinations of a scalar experiment."""
     c, one = combinations.columns, _unsplit(experiment, combinations)
     m, p = c["microbatches"], c["pipeline"]
-    both = (c["schedule"] == "dualpipe") & (p > 1)  # passes of two directions overlap
+    both = combinations.has("schedule", "dualpipe") & (p > 1)  # passes of two directions overlap
+    plain = _plain(combinations)
     one = one._replace(
         forward=one.forward - both * one.ahead, backward=one.backward - both * one.back
     )
     slow = float(stragglers.slowest(experiment.devices, experiment.machine.jitter)) - 1
     behind = c.get("gather", np.array(experiment.strategy.gather)) == FORWARD
-    summed, scattered, gathered = _exchanges(experiment, combinations, one.weights)
+    summed, scattered, gathered, gathers = _exchanges(experiment, combinations, one.weights)
     each = np.where((c["zero"] == 3) & ~behind, gathered, 0.0)
     forward = np.maximum(one.forward, each)
     backward = np.maximum(one.backward, each + np.where(c["zero"] > 1, scattered, 0.0))
-    step = _passes(c, one.forward + one.backward) + slow * m * one.work / p
-    step = np.maximum(step, _passes(c, forward + backward))
+    step = _passes(c, plain, one.forward + one.backward) + slow * m * one.work / p
+    step = np.maximum(step, _passes(c, plain, forward + backward))
     once = m * forward + (m - 1) * backward + np.where(c["zero"] == 0, summed, scattered)
-    step = np.where(_plain(c) & (c["zero"] < 2), np.maximum(step, once / p), step)
+    step = np.where(plain & (c["zero"] < 2), np.maximum(step, once / p), step)
     sharded = np.where(c["zero"] > 0, c["data"] * c["context"], 1)
     if "shards" in c:
         sharded = np.where(c["shards"] > 0, c["shards"], sharded)
-    gathered = _gathered(experiment, combinations, one.weights)
-    after = np.isin(c["zero"], (1, 2)) & ~behind
-    step = step + one.update / p / sharded + np.where(after, gathered, 0.0)
-    step = np.where((c["zero"] == 3) & ~behind, np.maximum(step, 2 * m * gathered), step)
-    state = _state(experiment, combinations, one.weights, sharded)
-    memory = np.maximum(state / p, _with_activations(experiment, combinations, one, state))
+    after = combinations.has("zero", 1, 2) & ~behind
+    step = step + one.update / p / sharded + np.where(after, gathers, 0.0)
+    step = np.where((c["zero"] == 3) & ~behind, np.maximum(step, 2 * m * gathers), step)
+    state = of_state(experiment, combinations, one.weights, sharded)
+    memory = np.maximum(state / p, with_activations(experiment, combinations, one.stored, state))
     reserved = float(experiment.machine.device.reserved_memory)
     found = step, state / p + reserved, memory + reserved, m * one.joules / p
     return Bound(*(each * (1 - 1e-12) for each in found))
 
 
-def _passes(c: Columns, both: Floats) -> Floats:
+def _passes(c: Columns, plain: NDArray[np.bool_], both: Floats) -> Floats:
     """Return s of all passes of a step; both: of a microbatch's, unsplit."""
     m, p = c["microbatches"].astype(float), c["pipeline"].astype(float)
     busy = m * both / p
     filled = np.where(m > 1, both / -np.expm1(p * np.log1p(-1 / np.maximum(m, 2))), both)
-    return np.where(_plain(c), np.maximum(busy, filled), busy)
+    return np.where(plain, np.maximum(busy, filled), busy)
 
 
-def _plain(c: Columns) -> NDArray[np.bool_]:
+def _plain(combinations: Space) -> NDArray[np.bool_]:
     """Return where a stage does each microbatch's passes one after the other, the last backward pass last."""
-    return np.isin(c["schedule"], ("gpipe", "1f1b"))
+    return combinations.has("schedule", "gpipe", "1f1b")
 
 
 def _unsplit(experiment: Experiment, combinations: Space) -> Unsplit:
-    c = combinations.columns
-    names = [name for name in c if name not in (*OUTSIDE, "batch")]
-    within = _within(experiment.model, c)
-    samples, found = (
-        c["batch"] // c["microbatches"],
-        np.zeros((len(Unsplit._fields), len(combinations))),
-    )
-    for rows in alike([*(c[name] for name in names), within]):
-        each, place = np.unique(samples[rows], return_inverse=True)
-        fields = {name: c[name][rows[0]].item() for name in names}
-        one = _of_microbatches(experiment, each, fields, bool(within[rows[0]]))
-        found[:, rows] = np.array(one)[:, place]
-    return Unsplit(*found)
+    names = _inside(combinations)
+    rows, kind = combinations.kinds(*names, "pipeline", "microbatches", "chunks")
+    c = combinations.only(rows).columns
+    within, samples = _within(experiment.model, c), c["batch"] // c["microbatches"]
+    found, every = np.zeros((len(Unsplit._fields), len(rows))), keyed(experiment)
+    for some in alike([*(c[name] for name in names), within]):
+        each, place = np.unique(samples[some], return_inverse=True)
+        fields = {name: c[name][some[0]].item() for name in names}
+        one = Keyed((each, fields), each.tobytes(), *fields.items())
+        found[:, some] = np.array(_of_microbatches(every, one, bool(within[some[0]])))[:, place]
+    return Unsplit(*found[:, kind])
+
+
+def _inside(combinations: Space) -> list[str]:
+    """Return the fields on which an unsplit pipeline depends."""
+    return [name for name in combinations.columns if name not in (*OUTSIDE, "batch")]
 
 
 def _within(model: Model, c: Columns) -> NDArray[np.bool_]:
@@ -168,10 +167,12 @@ def _within(model: Model, c: Columns) -> NDArray[np.bool_]:
     return found
 
 
+@lru_cache(maxsize=4096)  # the ways to split the layers of a space
 def _of_microbatches(
-    experiment: Experiment, samples: NDArray[np.int64], fields: dict[str, object], within: bool
+    every: Keyed[Experiment], one: Keyed[tuple[NDArray[np.int64], dict[str, object]]], within: bool
 ) -> Unsplit:
-    """Return the same of a microbatch of each number of samples; within: see _within."""
+    """Return the same of a microbatch of each number of samples, with some fields; within: see _within."""
+    experiment, (samples, fields) = every.value, one.value
     plain: dict[str, object] = {"pipeline": 1, "microbatches": 1, "schedule": "1f1b", "chunks": 1}
     plain |= {"zero": 0, "shards": 0, "gather": "usual", "zero_unit": "block"}
     plain |= {"offload": "none", "data": 0}
@@ -181,14 +182,14 @@ def _of_microbatches(
         return replace(experiment, strategy=strategy)
 
     try:
-        one = of(int(samples[0]))
-        step = program(one)
+        first = of(int(samples[0]))
+        step = program(first)
         # A rate is measured with a batch, a scale is of any.
         many = samples.tolist() if experiment.calibration.rate else samples[:1].tolist()
         scale = np.array([float(compute_scale(of(batch))) for batch in many])
     except SpecError:  # the prediction raises it again, where it is counted
         return Unsplit(*np.zeros((len(Unsplit._fields), len(samples))))
-    passes = _Passes(one, step, samples.astype(float), scale[:, None], within)
+    passes = _Passes(first, step, samples.astype(float), scale[:, None], within)
     work, forward, backward, joules = passes.work()
     ahead, back = passes.exchanged()
     update = scale * work_of(step).update.min() + 0 * work
@@ -294,23 +295,21 @@ class _Passes:
 
 
 def _exchanges(experiment: Experiment, combinations: Space, weights: Floats) -> list[Floats]:
-    """Return the least s to allreduce, reduce-scatter and all-gather all weights over all replicas; 0: unknown."""
-    known = weights
-    if (
-        is_cast(experiment.strategy)
-        or experiment.compressed
-        or experiment.strategy.update == "local"
-    ):
-        known = np.zeros(len(combinations))
-    goals = ("allreduce", "reduce_scatter", "allgather")
-    return [known * _a_weight(experiment, combinations, goal) for goal in goals]
-
-
-def _a_weight(experiment: Experiment, combinations: Space, goal: str) -> Floats:
-    """Return s for each weight of a collective over all replicas in the longest messages; 0: it is over some."""
-    size = compute.BYTES[experiment.strategy.precision]
-    longest = np.full(len(combinations), LONGEST)
-    return size * _over_replicas(experiment, combinations, goal, longest) / LONGEST
+    """Return the least s to allreduce, reduce-scatter and all-gather all weights over all replicas, and to gather those
+    of a mean stage; 0: unknown."""
+    rows, kind = combinations.kinds(*_inside(combinations), "pipeline")
+    some, held = combinations.only(rows), weights[rows]
+    strategy, known = experiment.strategy, held
+    if is_cast(strategy) or experiment.compressed or strategy.update == "local":
+        known = np.zeros(len(held))
+    size, longest = compute.BYTES[strategy.precision], np.full(len(held), LONGEST)
+    found = [
+        known * (size * _over_replicas(experiment, some, goal, longest) / LONGEST)
+        for goal in ("allreduce", "reduce_scatter", "allgather")
+    ]
+    sent = held / some.columns["pipeline"] * size
+    found.append(_over_replicas(experiment, some, "allgather", sent))
+    return [each[kind] for each in found]
 
 
 def _over_replicas(experiment: Experiment, combinations: Space, goal: str, sent: Floats) -> Floats:
@@ -318,67 +317,25 @@ def _over_replicas(experiment: Experiment, combinations: Space, goal: str, sent:
     c, found = combinations.columns, np.zeros(len(combinations))
     if _over_some(experiment, combinations):
         return found
-    many, apart = c["data"] * c["context"], c["tensor"] * c["spatial"]
+    many, apart, every = c["data"] * c["context"], c["tensor"] * c["spatial"], keyed(experiment)
     for rows in alike([many, apart]):
         ranks = int(many[rows[0]])
         if ranks > 1:
-            net = spread(experiment, ranks, int(apart[rows[0]]))
-            way = experiment.strategy.allreduce
-            found[rows] = collective(goal, sent[rows], net, 1, way).total
+            each = Keyed(sent[rows], sent[rows].tobytes())
+            found[rows] = _collective(every, goal, ranks, int(apart[rows[0]]), each)
     return np.where(sent > 0, found, 0.0)
+
+
+@lru_cache(maxsize=4096)
+def _collective(
+    every: Keyed[Experiment], goal: str, ranks: int, apart: int, sent: Keyed[Floats]
+) -> Floats:
+    """Return s of a collective of some bytes, over ranks that are so far apart."""
+    net, way = spread(every.value, ranks, apart), every.value.strategy.allreduce
+    return np.asarray(collective(goal, sent.value, net, 1, way).total)
 
 
 def _over_some(experiment: Experiment, combinations: Space) -> bool:
     """Return whether some replicas may exchange in a group of their own, or messages are not known here."""
     unknown = {"shards", "nodes", "allreduce", "experts"} & combinations.columns.keys()
     return bool(unknown or experiment.strategy.shards or experiment.strategy.experts > 1)
-
-
-def _gathered(experiment: Experiment, combinations: Space, weights: Floats) -> Floats:
-    """Return s to gather the weights of a mean stage over all replicas; 0 where it is over some of them."""
-    held = weights / combinations.columns["pipeline"]
-    sent = held * compute.BYTES[experiment.strategy.precision]
-    return _over_replicas(experiment, combinations, "allgather", sent)
-
-
-def _state(experiment: Experiment, combinations: Space, weights: Floats, sharded: Floats) -> Floats:
-    """Return the bytes of weights, gradients and optimizer state of all stages."""
-    c, strategy = combinations.columns, experiment.strategy
-    if np.any(c.get("offload", np.array(strategy.offload)) == "all"):
-        return np.zeros(len(combinations))
-    size = compute.BYTES[strategy.precision]
-    master = MASTER_BYTES * (strategy.precision in compute.MIXED)
-    optimizer = compute.STATE[strategy.optimizer] * max(size, MASTER_BYTES)
-    # With FSDP, interleaved stages have gradients one after the other.
-    part = strategy.pipeline_runtime == PYTORCH
-    gradients = np.where(part & (c["schedule"] == "interleaved"), 0, size)
-    each = ((size, 3), (gradients, 2), (master + optimizer, 1))
-    parts = sum(count / np.where(c["zero"] >= level, sharded, 1) for count, level in each)
-    return weights * parts
-
-
-def _with_activations(
-    experiment: Experiment, combinations: Space, one: Unsplit, state: Floats
-) -> Floats:
-    """Return the bytes of state and of what is stored for backward passes on the fullest of all stages."""
-    c, strategy = combinations.columns, experiment.strategy
-    here = c.get("offload", np.array(strategy.offload)) == "none"
-    stored = np.where(here, one.stored * c["batch"] / c["microbatches"], 0.0)
-    found, names = np.zeros(len(combinations)), ("pipeline", "microbatches", "schedule")
-    for rows in alike([c[name] for name in names]):
-        kept = _kept(*(c[name][rows[0]].item() for name in names))
-        for beside in (0.0, 1.0, float(kept.mean()), float(kept.max())):
-            weights = 1 / (beside + kept)
-            mean = state[rows] * weights.min() + stored[rows] * (weights * kept).min()
-            found[rows] = np.maximum(found[rows], mean / weights.sum())
-    return found
-
-
-def _kept(stages: int, many: int, schedule: str) -> Floats:
-    """Return of each stage the least number of microbatches that a part of it keeps at its first backward pass."""
-    if schedule == "gpipe":
-        return np.full(stages, float(many))
-    behind = np.arange(stages, 0, -1.0)
-    if schedule == "interleaved":  # the last chunk keeps the fewest
-        return np.minimum(stages, 2 * behind - 1)
-    return np.minimum(many, behind)

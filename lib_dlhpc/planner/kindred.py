@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs.wire_format import adds_wide
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import stage_cut
+from lib_dlhpc.layout import stage_cuts
 from lib_dlhpc.parallel.overlapped import overlaps_passes
-from lib_dlhpc.planner.space import Columns, alike, changes_of
+from lib_dlhpc.planner.space import Columns, alike, changes_of, keyed
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.strategy import SPLIT_BACKWARD
 
 Rows = NDArray[np.intp]
 # What passes do not depend on, but where backward is in two parts, stages are held twice, gradients are added in 32
@@ -50,9 +51,9 @@ class Family:
     """Layouts that differ in PIPELINE alone: `first` is one of them."""
 
     def __init__(self, first: Experiment) -> None:
-        self.first = first
-        self._known: dict[tuple[int, str], Experiment] = {}
-        self._cuts: dict[tuple[tuple[int, ...], bool, bool, bool], Experiment] = {}
+        self.first, self._cuts = first, stage_cuts(first)
+        self._adds_wide = adds_wide(replace(first.strategy, microbatches=2))
+        self._known: dict[tuple[tuple[int, ...], bool, bool, bool], Experiment] = {}
 
     @property
     def has_lanes(self) -> bool:
@@ -65,12 +66,12 @@ class Family:
 
         The same object for all that are alike. Raises SpecError for a network that cannot be cut so.
         """
-        if (many, schedule) not in self._known:
+        backward = schedule in SPLIT_BACKWARD, schedule == "dualpipe"
+        how = self._cuts.of(many, schedule), *backward, self._adds_wide and many > 1
+        if how not in self._known:
             strategy = replace(self.first.strategy, microbatches=many, schedule=schedule)
-            each = replace(self.first, strategy=strategy)
-            how = stage_cut(each), strategy.splits_backward, strategy.mirrored, adds_wide(strategy)
-            self._known[many, schedule] = self._cuts.setdefault(how, each)
-        return self._known[many, schedule]
+            self._known[how] = replace(self.first, strategy=strategy)
+        return self._known[how]
 
     def kin(self, rows: Rows, columns: Columns) -> Iterator[Kin]:
         """Yield some rows of columns by their passes. Raises SpecError for a network that cannot be cut so."""
@@ -85,9 +86,7 @@ class Family:
 
 def families(experiment: Experiment, columns: Columns) -> Iterator[tuple[Rows, Family | SpecError]]:
     """Yield the rows of each family; and why, where the layouts are not legal."""
-    e = experiment  # a [plan] does not change what a layout takes
-    nouns = e.model, e.dataset, e.machine, e.strategy, e.storage, e.calibration, e.run, e.training
-    every = Keyed(e, *map(id, nouns), e.warnings)
+    every = keyed(experiment)
     shared = [name for name in columns if name not in PIPELINE]
     for rows in alike([columns[name] for name in shared]):
         values = tuple(columns[name][rows[0]].item() for name in shared)

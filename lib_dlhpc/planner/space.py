@@ -7,6 +7,7 @@ does not allow beyond these rules is found when a combination is predicted.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import gcd, prod
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import cut_points
 from lib_dlhpc.layout.experts import expert_layers
 from lib_dlhpc.planner.learned import samples
@@ -32,6 +34,7 @@ from lib_dlhpc.spec.strategy import (
 
 Columns = dict[str, NDArray[Any]]
 MOST = 10**10  # combinations, legal or not
+KINDS = 2**20  # that are looked up in a table
 SAME = "same as another"
 
 
@@ -39,12 +42,13 @@ SAME = "same as another"
 class Space:
     """The legal combinations: a column for each field of the strategy; and how many were left out, by reason.
 
-    numbers: of each, among all.
+    numbers: of each, among all combinations of the axes.
     """
 
     columns: Columns
     left_out: Counter[str]
     numbers: NDArray[np.int64]
+    axes: Mapping[str, Sequence[Any]]
 
     def __len__(self) -> int:
         """Return the number of legal combinations."""
@@ -53,6 +57,50 @@ class Space:
     def changes(self, row: int) -> dict[str, Any]:
         """Return a combination as dotted fields."""
         return changes_of(self.columns, row)
+
+    @cached_property
+    def _places(self) -> dict[str, NDArray[np.int64]]:
+        """Which value of each axis a combination has."""
+        found, rest = dict[str, NDArray[np.int64]](), self.numbers
+        for name, values in reversed(self.axes.items()):
+            rest, found[name] = np.divmod(rest, len(values))
+        return found
+
+    def kinds(self, *names: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the first row of each kind, and which kind each row is: of one are rows with the same values of these
+        axes."""
+        code, count = np.zeros(len(self), np.int64), 1
+        for name in self.axes.keys() & {*names}:
+            code, count = (
+                code * len(self.axes[name]) + self._places[name],
+                count * len(self.axes[name]),
+            )
+        if count > KINDS:
+            every, code = np.unique(code, return_inverse=True)
+            count = len(every)
+        first = np.full(count, len(self))
+        first[code[::-1]] = np.arange(len(self))[::-1]  # of equal ones the last assigned stays
+        rows = np.sort(first[first < len(self)])
+        number = np.zeros(count, np.intp)
+        number[code[rows]] = np.arange(len(rows))
+        return rows, number[code]
+
+    def has(self, axis: str, *values: Any) -> NDArray[np.bool_]:
+        """Return where an axis has one of some values."""
+        rows, kind = self.kinds(axis)
+        return np.isin(self.columns[axis][rows], values)[kind]
+
+    def only(self, rows: NDArray[np.intp]) -> "Space":
+        """Return some of them."""
+        legal = {name: each[rows] for name, each in self.columns.items()}
+        return Space(legal, self.left_out, self.numbers[rows], self.axes)
+
+
+def keyed(experiment: Experiment) -> Keyed[Experiment]:
+    """Return an experiment with what predictions read of it as the key: not its [plan]."""
+    e = experiment
+    nouns = e.model, e.dataset, e.machine, e.strategy, e.storage, e.calibration, e.run, e.training
+    return Keyed(e, *map(id, nouns), e.warnings)
 
 
 def changes_of(columns: Columns, row: Any) -> dict[str, Any]:
@@ -115,7 +163,7 @@ def space(
         left_out[reason] += int((alive & wrong).sum())
         alive &= ~wrong
     legal = {name: each[alive] for name, each in columns.items()}
-    return Space(legal, +left_out, numbers[alive])
+    return Space(legal, +left_out, numbers[alive], axes)
 
 
 def columns_at(

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from lib_dlhpc.errors import SpecError
@@ -185,6 +186,15 @@ RUNS = {
         {"tensor": [1], "pipeline": [1], "zero": [0], "microbatches": [1]},
     ),
 }
+
+
+def test_a_bound_does_not_depend_on_what_else_is_asked():
+    run = Experiment(model=GPT, machine="selene", strategy={"nodes": 2, "batch": 4})
+    every, dice = space(run), random.Random(1)
+    some = np.array(sorted(dice.sample(range(len(every)), 40)))
+    whole, part = (vars(bound(run, each)).values() for each in (every, every.only(some)))
+    for all_of_them, few in zip(whole, part, strict=True):
+        assert few == pytest.approx(all_of_them[some], rel=1e-15)
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -7,6 +7,7 @@ import pytest
 
 from lib_dlhpc import load
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.planner import space as module
 from lib_dlhpc.planner.space import SAME, axes_of, space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.catalog import names
@@ -31,6 +32,19 @@ CHOICES = {
     "offload": ["none", "activations"],
     "shards": [0, 2],
 }
+
+
+@pytest.mark.parametrize("most", [2**20, 3], ids=["in a table", "sorted"])
+def test_rows_of_one_kind_have_the_same_values(most, monkeypatch):
+    """In the order in which kinds occur first; an axis that the space lacks changes nothing."""
+    monkeypatch.setattr(module, "KINDS", most)
+    found = space(RUN, CHOICES)
+    for names in (("schedule",), ("pipeline", "zero", "shards"), ("nodes",)):
+        rows, kind = found.kinds(*names)
+        values = list(zip(*(found.columns[n] for n in names if n in found.columns), strict=True))
+        values = values or [()] * len(found)
+        assert [values[row] for row in rows] == list(dict.fromkeys(values))
+        assert [values[row] for row in rows[kind]] == values
 
 
 def test_all_are_legal_or_counted():
