@@ -8,6 +8,7 @@ Costs and memory are those of a prediction, computed on arrays; tests/planner/te
 import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -38,6 +39,18 @@ UNKNOWN = Cost(np.nan, np.nan, np.nan)  # of messages by kind
 Answer: TypeAlias = Breakdown | dict[str, Floats] | SpecError
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Collect no garbage meanwhile: there is hardly any, and looking for it takes a sixth of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 class Step(NamedTuple):
     """What passes of kindred layouts take, and of each layout its lane in the tables."""
 
@@ -51,34 +64,22 @@ class Step(NamedTuple):
         return self.timed.table[..., self.sample][:, self.timed.stage]
 
 
+@uncollected()
 def predicted(
     experiment: Experiment, columns: Columns, progress: Callable[[int], None] = lambda many: None
-) -> Iterator[tuple[Rows, Answer]]:
-    """Yield predictions of layouts as arrays, each with the rows of `columns` that they are of.
+) -> list[tuple[Rows, Answer]]:
+    """Return predictions of layouts as arrays, each with the rows of `columns` that they are of.
 
     Where layouts do not fit, the B of each term on the fullest device are in their place, and where the network does
     not allow them, the error. Messages by kind are unknown. progress: called with how many are next.
     """
-    found = _predicted(experiment, columns, progress)
-    while (one := _next(found)) is not None:
-        yield one
-
-
-def _next(found: Iterator[tuple[Rows, Answer]]) -> tuple[Rows, Answer] | None:
-    """Return the next, if any; hardly anything is garbage, and looking for it takes a tenth of the time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        return next(found, None)
-    finally:
-        if collects:
-            gc.enable()
+    return [*_predicted(experiment, columns, progress)]
 
 
 def _predicted(
     experiment: Experiment, columns: Columns, progress: Callable[[int], None]
 ) -> Iterator[tuple[Rows, Answer]]:
-    """Yield the same."""
+    """Yield predictions of layouts."""
     found, held = list[Kin](), list[Ranks]()
     for rows, family in families(experiment, columns):
         if isinstance(family, SpecError):

@@ -13,7 +13,7 @@ from lib_dlhpc.convergence import epochs_of
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner.candidates import HELD, UNFIT, Candidates, candidates, least_of
 from lib_dlhpc.planner.learned import is_asked, named, runs_of, samples
-from lib_dlhpc.planner.prices import predicted
+from lib_dlhpc.planner.prices import predicted, uncollected
 from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan
 from lib_dlhpc.planner.space import SAME, Columns, changes_of
 from lib_dlhpc.prediction import Breakdown
@@ -28,6 +28,7 @@ MOST = 1024  # layouts at once
 KINDS = 8  # of each batch: ZeRO, and whether there is a pipeline
 
 
+@uncollected()
 def plan(
     experiment: Experiment,
     objective: str | Sequence[str] | None = None,
