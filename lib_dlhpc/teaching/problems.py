@@ -16,6 +16,10 @@ from lib_dlhpc.spec.units import format_quantity, with_unit
 SI = ("s", "B", "B/s", "FLOP", "FLOP/s", "J", "W")
 WORKED, FADED, OWN = "worked", "faded: complete it", "yours"
 BLANK = "\\_\\_\\_\\_"
+HOW = (
+    "By hand, to three digits; k, M and G are powers of 1,000. Nothing is handed in: *Practice* on the module's page"
+    " checks your results."
+)
 T = TypeVar("T")
 
 
@@ -79,7 +83,7 @@ def kind_of(number: int, problem: Problem) -> str:
 
 def page(title: str, problems: Sequence[Problem]) -> str:
     """Return the problems as Markdown: worked ones solved, of faded ones the first step, of others the text."""
-    lines = [f"# {title}", ""]
+    lines = [f"# {title}", "", HOW, ""]
     for number, problem in enumerate(problems, 1):
         kind = kind_of(number, problem)
         lines += [f"## {number}. {problem.title} ({kind})", "", problem.text, ""]

@@ -52,6 +52,10 @@ def test_a_topic_that_begins_later_has_a_solved_and_a_begun_problem_of_its_own()
     assert "Rounds" not in seventh and "(yours)" in seventh
 
 
+def test_a_page_says_what_becomes_of_it():
+    assert "Nothing is handed in" in page("Module 03", FOUR)
+
+
 def test_all_problems_after_the_second_are_blank():
     kinds = [part.splitlines()[0].split("(")[1] for part in parts(page("Module 03", 2 * FOUR))]
     assert kinds == ["worked)", "faded: complete it)", *["yours)"] * 6]

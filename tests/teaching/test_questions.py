@@ -45,6 +45,12 @@ def test_the_sheet_gives_nothing_away_and_the_key_everything():
     assert all(f"{option}: {reason}" in answers for option, reason in WRONG.items())
 
 
+def test_a_sheet_says_what_to_hand_in():
+    assert "one letter for each question" in sheet("Test", [ONE])
+    assert "half a page" not in sheet("Test", [ONE])
+    assert "half a page" in sheet("Exam", [ONE], 0, Open("Why?", "So.", {"says so": 6}))
+
+
 def test_a_file_without_questions_is_refused(tmp_path):
     with pytest.raises(SpecError, match="no file"):
         read(tmp_path / "none.py", "QUESTIONS")
