@@ -192,7 +192,7 @@ QUESTIONS = [
         "Nothing yet: seeds differ by about a percent",
         {
             "A is better, by half a point": "The best of a few runs is the result.",
-            "A is better, if its learning rate was higher": "A rule that bears a higher rate is the better rule.",
+            "A is better, if its learning rate was higher": "A rule that tolerates a higher rate is the better rule.",
             "They are equal": "A difference that is not shown is a difference of zero.",
         },
         "Compare over the same seeds, and give the interval of the difference.",

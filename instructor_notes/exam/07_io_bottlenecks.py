@@ -90,7 +90,7 @@ def lru(draw: Draw) -> Question:
         {
             f"{samples * share:.1f} thousand": "A cache of half the data hits half.",
             f"{samples * (1 + share) / 2:.1f} thousand": "Most of what was read lately is read again soon.",
-            f"{samples * share * share:.1f} thousand": "Half of the data, half of the time.",
+            f"{samples * share * share:.1f} thousand": "What fits is there for that share of the time only.",
         },
         "LRU evicts what was read early in the last epoch, before it is read again: hits come early in an"
         " epoch, then none.",

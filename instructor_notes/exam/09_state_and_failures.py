@@ -190,16 +190,30 @@ def bytes_of_a_version(draw: Draw) -> Question:
     )
 
 
+EVERY, SAVING = 6 * 3600.0, 8 * 60.0
+MTBF = (
+    7 * 86400 / (86400 / (EVERY / 2))
+)  # a day of work a week, half of the interval for each failure
+BEST = float(young(SAVING, MTBF))
+
+
+def _lost(interval: float) -> float:
+    """Return the share of the time that goes into checkpoints and lost work, to first order."""
+    return SAVING / interval + interval / 2 / MTBF
+
+
 OPEN = Open(
     "A run on 1,000 nodes saves its state every six hours, because a checkpoint takes eight minutes, and loses a day of"
-    " work each week. Its owner asks for a faster file system. What do you compute, what do you change first, and what"
+    " work to failures each week. Its owner asks for a faster file system. What do you compute, what do you change first, and what"
     " do you still not know?",
-    "The MTBF of the machine from that of a node, then Young's root of 2 C M: the interval should be far below six"
-    " hours. Change it at once; then make the stall shorter with asynchronous or sharded checkpoints, before buying."
+    f"A failure loses three hours on average, so a day a week is eight failures: an MTBF of {MTBF / 3600:.0f} h."
+    f" Young's root of 2 C M is then {BEST / 3600:.1f} h, and loses {_lost(BEST):.0%} of the time, not"
+    f" {_lost(EVERY):.0%}."
+    " Change that at once; then make the stall shorter with asynchronous or sharded checkpoints, before buying."
     " Unknown: how failures are spread in time, how long restarts take, and whether the saved state is good.",
     {
-        "computes the MTBF of the machine and the interval that follows": 2,
-        "changes the interval before the hardware, and says what is gained": 2,
+        f"computes the MTBF from the lost day, about {MTBF / 3600:.0f} h, and the interval that follows": 2,
+        "changes the interval before the hardware, and says by a number what is gained": 2,
         "shortens the stall by another way to save": 1,
         "names what the model leaves out": 1,
     },

@@ -170,14 +170,14 @@ QUESTIONS = [
     faster_network,
     Question(
         "longest wait",
-        "In a trace of 64 ranks, rank 17 waits longest in the allreduce. What about rank 17?",
-        "It is the first to come",
+        "In a trace of 64 ranks, rank 17 waits longest in the allreduce. What does that say of rank 17?",
+        "It arrives first in each step",
         {
             "It is the slow one": "The rank that waits longest is the slow one.",
             "It has a slow link": "A long bar of MPI is a long transfer.",
             "It has the most work to do": "A rank that waits has been given too much.",
         },
-        "Its wait is long because its own work was short: look for the last to come.",
+        "Its wait is long because its own work was short: look for the rank that arrives last.",
     ),
     sends_late,
     each_in_turn,

@@ -201,7 +201,7 @@ def recomputed(draw: Draw) -> Question:
     return Question(
         "recomputed",
         f"Tensor parallelism in {nodes} nodes of 8 H100, nearly all of a step is computing: an MFU of"
-        f" {once:.1f}% if nothing is recomputed. About what is the MFU if all of a block is?",
+        f" {once:.1f}% if nothing is recomputed. About what is it with full recomputation?",
         f"{once * 3 / 4:.1f}%",
         {
             f"{once:.1f}%": "MFU counts all arithmetic.",

@@ -223,7 +223,7 @@ def few_users(draw: Draw) -> Question:
         {
             "faster and more expensive per token": "The fastest answer is the most expensive.",
             "slower and cheaper per token": "Exchanges take longer than reading weights.",
-            "as quick and as cheap": "The same GPUs do the same work.",
+            "as fast and as cheap": "The same GPUs do the same work.",
         },
         f"One copy of the weights is read: {show(ranks.tpot, 's')} and ${ranks.cost:.2g} a million tokens against"
         f" {show(alone.tpot, 's')} and ${alone.cost:.2g}. At large batches the order is reversed.",
