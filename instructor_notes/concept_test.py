@@ -276,7 +276,7 @@ QUESTIONS = [
             "gets shorter, since the other GPUs have less to compute": "Less work for most is less time for all.",
             "waits once, at the update": "Ranks meet only when gradients are exchanged.",
         },
-        "The tokens must come back before the next layer, so the busiest GPU sets the pace of each layer.",
+        "The tokens must return before the next layer, so each layer lasts as long as its busiest GPU.",
     ),
     Question(
         "eight bits",

@@ -204,8 +204,8 @@ def _lost(interval: float) -> float:
 
 OPEN = Open(
     "A run on 1,000 nodes saves its state every six hours, because a checkpoint takes eight minutes, and loses a day of"
-    " work to failures each week. Its owner asks for a faster file system. What do you compute, what do you change first, and what"
-    " do you still not know?",
+    " work to failures each week. Its owner asks for a faster file system. What do you compute, what do you change"
+    " first, and what do you still not know?",
     f"A failure loses three hours on average, so a day a week is eight failures: an MTBF of {MTBF / 3600:.0f} h."
     f" Young's root of 2 C M is then {BEST / 3600:.1f} h, and loses {_lost(BEST):.0%} of the time, not"
     f" {_lost(EVERY):.0%}."

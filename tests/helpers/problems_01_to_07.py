@@ -101,6 +101,15 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "exchange takes {}, fully",
             "step takes {}. What",
         ),
+        "The slowest of all": (
+            lambda mean, varies, above, left: (
+                100 * mean / (mean * (1 + varies / 100 * above) + left)
+            ),
+            "for {} ms on average",
+            "deviation of {}%",
+            "is {} standard deviations above",
+            "(Blom). {} ms",
+        ),
         "Stale gradients": (
             lambda n: n * 2 * sin(pi / (2 * (2 * (n - 1) + 1))),
             "{} asynchronous workers",
@@ -188,7 +197,12 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "tuned rate {}%",
             "LARS {}%. What",
         ),
-        "A sum for a mean": (lambda *_: 8 * 1.0,),
+        "A sum for a mean": (
+            lambda ranks, rate, g: ranks * rate * g - rate * g,
+            "{} ranks add",
+            "rate of {}, LARS",
+            "|g| = {}. LARS",
+        ),
     },
     "io_bottleneck": {
         "Files per second": (
@@ -202,6 +216,18 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             lambda size, nodes: size / nodes,
             "{} of images",
             "over {} nodes, one copy, on",
+        ),
+        "A checkpoint in one file": (
+            lambda ranks, size, stripes, each, request, latency, rate: (
+                size / min(stripes * each, ranks / (latency / request + 1 / rate))
+            ),
+            "{} ranks write",
+            "write {} into",
+            "over {} of a file",
+            "each of {}. A rank",
+            "requests of {} one",
+            "each takes {}, and",
+            "bytes at {}. How",
         ),
         "Remote reads": (
             lambda nodes: 100 * (nodes - 1) / nodes,

@@ -273,6 +273,16 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "reads {} of weights",
             "takes {}. For",
         ),
+        "Drafts": (
+            lambda plain, drafts, guessing, checking, accepted: (
+                (1 - accepted ** (drafts + 1)) / (1 - accepted) * plain / (guessing + checking)
+            ),
+            "a token in {}. Before",
+            "drafts {} tokens, in",
+            "tokens, in {} in all",
+            "them in {}. A draft",
+            "probability {}, if",
+        ),
         "Little's law": (lambda rate, held: held / rate, "{} requests", "and {} are in"),
         "A million tokens": (
             lambda gpus, price, rate: 1e6 / rate * gpus * price / 3600,

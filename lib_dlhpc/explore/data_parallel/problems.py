@@ -1,10 +1,12 @@
 """Problems of module 02, data parallelism."""
 
 from math import pi, sin
+from statistics import NormalDist
 
 from lib_dlhpc.explore.data_parallel.bowl import most_stale_rate
 from lib_dlhpc.explore.data_parallel.buckets import bucket_count, step_of
 from lib_dlhpc.explore.data_parallel.sites import SITES, apart, waits
+from lib_dlhpc.explore.data_parallel.waiting import expected_wait
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
@@ -24,6 +26,10 @@ ALONE, LINK = draw.any([50, 20, 200]), draw.any(["10 Gb/s", "1 Gb/s"])
 far = apart(ALONE, LINK)
 exchange = ALONE * float(far.exposed["data"])
 work = float(far.step_time) - exchange / ALONE
+VARIES, MANY = draw.any([3, 2, 5]), draw.any([512, 64, 1024])
+above = NormalDist().inv_cdf((MANY - 3 / 8) / (MANY + 1 / 4))
+COMPUTES, LEFT = draw.any([200, 150, 240]), draw.any([12, 20, 8])  # ms
+slowest = COMPUTES * (1 + VARIES / 100 * above)
 
 PROBLEMS = [
     Problem(
@@ -68,5 +74,15 @@ PROBLEMS = [
         Step("τ: updates of the others", WORKERS - 1),
         Step("Rate of each worker", 2 * sin(pi / (2 * (2 * (WORKERS - 1) + 1)))),
         Step("Total rate of all workers", WORKERS * 2 * sin(pi / (2 * (2 * (WORKERS - 1) + 1)))),
+    ),
+    Problem(
+        "The slowest of all",
+        f"{MANY:,} GPUs compute for {COMPUTES} ms on average, with a standard deviation of {VARIES}%; the slowest of"
+        f" them is {above:.3f} standard deviations above the mean (Blom). {LEFT} ms of the allreduce is exposed. What"
+        " is the efficiency?",
+        100 * COMPUTES / (COMPUTES * (1 + float(expected_wait(MANY, VARIES / 100)) / 100) + LEFT),
+        Step("Computation of the slowest", slowest / 1e3, "s"),
+        Step("The step: with exposed communication", (slowest + LEFT) / 1e3, "s"),
+        Step("Mean computation over the step", 100 * COMPUTES / (slowest + LEFT), "%"),
     ),
 ]

@@ -2,7 +2,7 @@
 
 from math import log
 
-from lib_dlhpc.explore.io_bottleneck import nodes
+from lib_dlhpc.explore.io_bottleneck import nodes, writes
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, experiment, found
 from lib_dlhpc.prediction.caching import least_recently_used
 from lib_dlhpc.spec.units import format_quantity as show
@@ -17,6 +17,11 @@ tier = experiment(Setting()).machine.storage["lustre"]
 operations, bandwidth = float(tier.metadata_rate), float(tier.bandwidth)
 CACHED, NODES = draw.any([0.5, 0.3, 0.4, 0.6, 0.7]), draw.any([512, 64, 128, 256])
 eight = nodes.NODES.index(8)
+STRIPES, REQUEST, RANKS = draw.any([(16, 4e3, 256), (4, 16e3, 64), (1, 4e6, 256), (8, 4e3, 1024)])
+shared = writes.Setting(stripe_count=STRIPES, transfer=REQUEST, ranks=RANKS)
+disks = writes.targets()
+own = REQUEST / (disks.latency + REQUEST / disks.client)
+lower = min(RANKS * own, STRIPES * disks.bandwidth)
 
 PROBLEMS = [
     Problem(
@@ -52,5 +57,16 @@ PROBLEMS = [
         100 * nodes.remote(nodes.Setting(nodes=NODES)),
         Step("Share that it holds: 1 / nodes", 100 / NODES, "%"),
         Step("All others are remote", 100 * (1 - 1 / NODES), "%"),
+    ),
+    Problem(
+        "A checkpoint in one file",
+        f"{RANKS:,} ranks write {show(writes.CHECKPOINT, 'B')} into one shared file over {STRIPES} of a file system's"
+        f" targets, each of {show(disks.bandwidth, 'B/s')}. A rank writes requests of {show(REQUEST, 'B')} one after"
+        f" another: each takes {show(disks.latency, 's')}, and its bytes at {show(disks.client, 'B/s')}. How long does"
+        " the checkpoint take?",
+        writes.seconds(shared)[writes.WAYS[0]],
+        Step("A rank: a request over its time", own, "B/s"),
+        Step("All ranks, or the targets: the lower", lower, "B/s"),
+        Step("Bytes over that", writes.CHECKPOINT / lower, "s"),
     ),
 ]

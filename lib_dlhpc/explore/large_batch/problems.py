@@ -11,6 +11,7 @@ WEIGHTS, GRADIENT = draw.any([15, 12, 18, 22]), draw.any([0.6, 0.4, 0.8, 1.5])
 RATE, TRUST = draw.any([20, 8, 10, 16]), 0.001
 CRITICAL = draw.any([8192.0, 2048.0, 4096.0, 16384.0])
 BEFORE, AFTER = draw.any([(4, 8), (1, 2), (2, 4)])  # of the critical batch
+RANKS, STEP = draw.any([8, 4, 16]), draw.any([0.5, 0.2, 0.1])
 LARGE = times_base(32)
 linear, tuned, lars = (100 * mean(rule, LARGE).mean for rule in ("linear", "tuned", "lars"))
 
@@ -59,12 +60,15 @@ PROBLEMS = [
     ),
     Problem(
         "A sum for a mean",
-        "Eight ranks add their gradients and forget to divide. How many times as long is a step of SGD, and"
-        " how many times one of LARS?"
-        " Give the product of both.",
-        longer_step("sgd", 8) * longer_step("lars", 8),
-        Step("SGD: rate times eight gradients", 8),
-        Step("LARS: the length of the gradient cancels", 1),
-        Step("Product", 8),
+        f"{RANKS} ranks add the gradients of the layer of problem 1 and forget to divide. SGD has a rate of {STEP},"
+        " LARS that of problem 1. By how much does a step get longer with SGD, and by how much with LARS? Give the sum"
+        " of both.",
+        (longer_step("sgd", RANKS) - 1) * STEP * GRADIENT
+        + (longer_step("lars", RANKS) - 1) * lars_step(WEIGHTS, GRADIENT, RATE),
+        Step("A step of SGD: rate times |g|", STEP * GRADIENT),
+        Step("The step of the sum, less that", (RANKS - 1) * STEP * GRADIENT),
+        Step(
+            "LARS adds nothing: the length of the gradient cancels", (RANKS - 1) * STEP * GRADIENT
+        ),
     ),
 ]

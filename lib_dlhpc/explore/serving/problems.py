@@ -1,11 +1,12 @@
 """Problems of module 13, serving."""
 
-from lib_dlhpc.explore.serving import lengths, replicas
+from lib_dlhpc.explore.serving import drafts, lengths, replicas
 from lib_dlhpc.explore.serving.memory import Setting as Room
 from lib_dlhpc.explore.serving.memory import fit, heads_of
 from lib_dlhpc.explore.serving.phases import ANSWER, parts, served
 from lib_dlhpc.explore.serving.phases import Setting as Phases
 from lib_dlhpc.explore.serving.served import PER_NODE, bytes_read
+from lib_dlhpc.serving.speculate import expected_tokens
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
@@ -31,6 +32,10 @@ RATE, HELD = (
     draw.any([12, 8, 15, 20]),
     draw.any([40, 50, 70, 90]),
 )  # requests/s, and those in the service
+AHEAD, TAKEN = draw.any([4, 3, 6]), draw.any([0.7, 0.8, 0.6])
+drafted = drafts.Setting(drafts=AHEAD, acceptance=TAKEN)
+guessed, checked = (each.total for each in drafts.step(drafted))
+plain, tokens = drafts.plain(1).total, expected_tokens(TAKEN, AHEAD)
 
 PROBLEMS = [
     Problem(
@@ -74,5 +79,16 @@ PROBLEMS = [
         Step(f"All tokens, in {full} layers", full * TOKENS * GROUPED, "B"),
         Step("A window in the others", (lengths.LAYERS - full) * WINDOW * GROUPED, "B"),
         Step("Both", (full * TOKENS + (lengths.LAYERS - full) * WINDOW) * GROUPED, "B"),
+    ),
+    Problem(
+        "Drafts",
+        f"Llama 3 70B decodes a token in {show(plain, 's', 4)}. Before each step Llama 3.2 1B drafts {AHEAD} tokens, in"
+        f" {show(guessed, 's', 4)} in all; the step verifies them in {show(checked, 's', 4)}. A draft is accepted with"
+        f" probability {TAKEN}, if those before it were, and a step adds one token of the large model. How many times"
+        " as fast does an answer come?",
+        drafts.gain(drafted),
+        Step("Tokens of a step: 1 + a + a² + ..., up to all drafts", tokens),
+        Step("Seconds of a step: drafts and verification", guessed + checked, "s"),
+        Step("Tokens over seconds, times those of one token", tokens / (guessed + checked) * plain),
     ),
 ]
