@@ -95,6 +95,16 @@ def test_text_and_questions_begin_at_one_edge_and_an_introduction_stands_beside_
     has(beside.locator(".dlhpc-figures .dlhpc-question.check"), 2)
 
 
+def test_checks_stand_two_by_two_and_references_are_folded(closed, eventually):
+    checks = closed.locator(".dlhpc-row.checks .dlhpc-question")
+    tops = "all => all.slice(0, 3).map(each => Math.round(each.getBoundingClientRect().top))"
+    eventually(lambda: (top := checks.evaluate_all(tops))[0] == top[1] < top[2])
+    references = closed.locator("details", has_text="Further reading (")
+    has(references.locator("a:visible"), 0)
+    references.locator("summary").click()
+    eventually(lambda: references.locator("a:visible").count() > 5)
+
+
 @pytest.mark.parametrize("index", MOVES)
 def test_every_control_is_seen_to_move_a_drawing(page, index):
     page.every_control_moves(index, MOVES[index])

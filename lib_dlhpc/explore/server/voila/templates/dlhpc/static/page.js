@@ -57,6 +57,8 @@ function stays(column) {
 function laid(row) {
   const named = (place, name, shown) => place.classList.toggle(name, place.querySelector(shown) !== null);
   row.classList.toggle("prose", !row.querySelector("h1, .dlhpc-figure-view"));
+  const asks = (cell) => cell.querySelector(".dlhpc-question:is(.check, .number)") && !cell.querySelector(".dlhpc-stage, .dlhpc-practice");
+  row.classList.toggle("checks", [...row.firstElementChild.children].slice(1).every(asks));
   for (const cell of row.firstElementChild.children) {
     named(cell, "shows-figure", ".dlhpc-figure-view");
     named(cell, "headed", "h2");
@@ -80,6 +82,19 @@ function contents() {
   list.addEventListener("click", () => { fold.open = false; });
   document.addEventListener("pointerdown", ({ target }) => { if (!fold.contains(target)) fold.open = false; });
   addEventListener("keydown", (event) => { if (event.key === "Escape") fold.open = false; });
+}
+
+// What a module only names, it folds.
+function references() {
+  for (const title of cells.querySelectorAll(".jp-RenderedMarkdown p > strong:only-child")) {
+    const list = title.parentElement.nextElementSibling;
+    if (title.textContent !== "Further reading" || !list) continue;
+    const fold = document.createElement("details"), summary = document.createElement("summary");
+    summary.append(title.cloneNode(true), ` (${list.children.length})`);
+    title.parentElement.replaceWith(fold);
+    fold.append(summary, list);
+    addEventListener("beforeprint", () => { fold.open = true; });
+  }
 }
 
 // The first time that a text uses a term of the glossary, its definition is under the pointer, or the focus.
@@ -213,6 +228,7 @@ arrives();
 rows();
 cells.parentElement.append(...document.querySelectorAll(".dlhpc-next")); // Voila moves the cells to the end
 contents();
+references();
 terms();
 formulas();
 if (document.body.dataset.page) sections(cells);
