@@ -136,7 +136,11 @@ class Conv(Kind):
                 gradients["bias"][...] = row_sums(dy.reshape(self.outputs, -1))
         if weights is not None and saved.wants_dx:
             weight = weights["weight"]
-            dx = saved.array((self.inputs, *self.space, dy.shape[-1]), dy.dtype)
+            dx = saved.others if self._way.adds else None
+            if dx is None:
+                dx = saved.array((self.inputs, *self.space, dy.shape[-1]), dy.dtype)
+                if self._way.adds:
+                    dx.fill(0)
         dw = self._way.backward(saved, dy, x, weight, dx)
         if gradients is not None and dw is not None:
             gradients["weight"][...] = dw.reshape(gradients["weight"].shape)

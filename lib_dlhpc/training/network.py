@@ -339,11 +339,13 @@ class Network:
         saved = own.saved[index]
         self.offload.get(own.offloaded, (BACK, index), saved.values)
         dy = pending.pop(self.model.layers[index].name)
+        saved.others = pending.get(self._inputs[index][0])
         completes = getattr(self.layers[index], "takes", "")  # what leaves while it is computed
         if completes:
             self.layers[index].others = pending.pop(completes, None)
         if weights_later:
             dx = self.layers[index].input_gradient(self._take(BACK, index), saved, dy)
+            saved.others = None
             self.store.let_go(index)
             # Held no longer than its weight gradients need it.
             own.later[index] = None if self.model.layers[index].traits.own_operands else dy
@@ -357,6 +359,7 @@ class Network:
             self.store.let_go(index)
         else:
             dx = self.layers[index].backward(NOTHING, NOTHING, saved, dy)
+        saved.others = None
         if self.order.weights is None or self.model.layers[index].name not in self._gathers:
             saved.values.clear()
         self._give(index, dx, pending)
@@ -383,7 +386,7 @@ class Network:
         """Add the gradients of a layer's inputs to those that are pending."""
         parts = dx if isinstance(dx, tuple) else (dx,)
         for name, part in zip(self._inputs[index], parts, strict=True):
-            if name == "input" or part is None:
+            if name == "input" or part is None or part is pending.get(name):
                 continue
             if name in pending:
                 pending[name] += part

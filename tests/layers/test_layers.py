@@ -262,6 +262,22 @@ def as_tuple(gradients):
 
 
 @every_case
+def test_gradients_of_other_readers_are_added_to_where_not_all_inputs_are_read(name):
+    one, inputs = bench(CASES[name]), inputs_of(CASES[name], 3)
+    dy = np.random.default_rng(2).normal(size=one.forward(inputs).shape)
+    _, (dx, *_), _ = one.run(inputs, dy)
+    one.forward(inputs)
+    others = None if dx is None else np.full_like(dx, 5.0)
+    one.saved.others = others
+    _, (found, *_), _ = one.run(inputs, dy)
+    if name in ("conv, strides", "conv, depthwise", "conv, 3-D", "conv, apart"):
+        assert found is others
+        np.testing.assert_allclose(found, dx + 5, rtol=0, atol=1e-14 * (5 + np.abs(dx).max()))
+    else:
+        np.testing.assert_array_equal(found, dx)
+
+
+@every_case
 def test_in_place_gives_the_same(name):
     assert_same(run(CASES[name], 3, inplace=True), run(CASES[name], 3), rtol=0)
 

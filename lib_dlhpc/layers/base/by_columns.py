@@ -12,7 +12,8 @@ from lib_dlhpc.layers.base.saved import Array, Saved
 class ByColumns:
     """A convolution from one space to another. window: kernel, stride and padding. groups: of channels.
 
-    With stride 1, dx is the convolution of dy with the flipped kernel, and the columns of dy serve dW as well.
+    With stride 1, dx is the convolution of dy with the flipped kernel, and the columns of dy serve dW as well. Otherwise
+    dx is added to.
     """
 
     def __init__(
@@ -24,6 +25,7 @@ class ByColumns:
             sizes = zip(window["kernel"], window["padding"], strict=True)
             turned = {**window, "padding": tuple(width - 1 - pad for width, pad in sizes)}
             self.behind = Columns(output, space, turned, groups)
+        self.adds = self.behind is None
 
     def forward(self, saved: Saved, x: Array, weight: Array, bias: Array | None, y: Array) -> None:
         """Write y = W * x + b."""
@@ -33,13 +35,12 @@ class ByColumns:
     def backward(
         self, saved: Saved, dy: Array, x: Array | None, weight: Array | None, dx: Array | None
     ) -> Array | None:
-        """Write dx, if there is one, and return dW, if there is an x."""
+        """Write dx or add to it, if there is one, and return dW, if there is an x."""
         flipped = dw = None
         if weight is not None and dx is not None:
             if self.behind:
                 flipped = _flipped(weight, self.groups)
             else:
-                dx.fill(0)
                 self.ahead.add_back(saved, self.ahead.matrix(weight).swapaxes(1, 2), dy, dx)
         shared = self.behind is not None and x is not None and len(x) >= len(dy)
         if self.behind and (flipped is not None or shared):
@@ -50,10 +51,10 @@ class ByColumns:
 
 
 class Pointwise:
-    """A convolution of kernel 1."""
+    """A convolution of kernel 1. With strides, dx is added to, as not all inputs are read."""
 
     def __init__(self, stride: tuple[int, ...], groups: int) -> None:
-        self.groups, self.apart = groups, {*stride} != {1}
+        self.groups, self.adds = groups, {*stride} != {1}
         self.reads = (slice(None), *(slice(None, None, step) for step in stride))
 
     def forward(self, saved: Saved, x: Array, weight: Array, bias: Array | None, y: Array) -> None:
@@ -64,19 +65,18 @@ class Pointwise:
     def backward(
         self, saved: Saved, dy: Array, x: Array | None, weight: Array | None, dx: Array | None
     ) -> Array | None:
-        """Write dx, if there is one, and return dW, if there is an x."""
+        """Write dx or add to it, if there is one, and return dW, if there is an x."""
         errors = self._by_group(dy)
         if weight is not None and dx is not None:
-            part = saved.array(dx[self.reads].shape, dx.dtype) if self.apart else dx
+            part = saved.array(dx[self.reads].shape, dx.dtype) if self.adds else dx
             multiply(self._by_group(weight).swapaxes(2, 3), errors, self._by_group(part))
-            if self.apart:
-                dx.fill(0)
-                dx[self.reads] = part
+            if self.adds:
+                dx[self.reads] += part
         return None if x is None else outer(saved, errors, self._by_group(self._read(saved, x)))
 
     def _read(self, saved: Saved, x: Array) -> Array:
         """Return the inputs that are read, contiguous."""
-        if not self.apart:
+        if not self.adds:
             return x
         copy = saved.array(x[self.reads].shape, x.dtype)
         copy[...] = x[self.reads]

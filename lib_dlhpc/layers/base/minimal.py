@@ -107,6 +107,8 @@ def traffic(layer: Layer) -> float:
 class Minimal:
     """A convolution from one space to another, with this many zeros around its inputs."""
 
+    adds = False  # dx is written
+
     def __init__(
         self, space: tuple[int, ...], output: tuple[int, ...], padding: tuple[int, ...]
     ) -> None:

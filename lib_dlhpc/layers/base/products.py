@@ -10,7 +10,7 @@ import numpy as np
 from lib_dlhpc.layers.base.saved import Array, Saved
 
 UNPACKED = 10**6  # multiplications in products that OpenBLAS computes without copies (AVX-512)
-FEW = 64  # columns of a part below which that is slower than the copy
+FEW = 64  # columns of a part below which that is slower than the copies
 CACHE = 3 * 1024 * 1024  # bytes of the products of a sum
 
 
