@@ -20,10 +20,8 @@ from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, row_
 from lib_dlhpc.layers.base.slices import own_shapes
 from lib_dlhpc.layers.base.windows import Size, per_dimension, slide
 
-DEEP, LARGE = (
-    256,
-    2048,
-)  # from which minimal filtering is faster: channels * 2^axes, and elements of a sample
+# From which minimal filtering is faster, forward and backward: channels * 2^axes, and elements of a sample.
+DEEP, DEEP_BACK, LARGE = 256, 128, 2048
 
 
 class Conv(Kind):
@@ -65,12 +63,12 @@ class Conv(Kind):
     def numpy_flop(layer: Layer) -> float:
         """Return the FLOP of its products."""
         axes = len(layer.output_shape) - 1
-        return layer.forward_flop * (minimal.flop_ratio(axes) if _is_minimal(layer) else 1.0)
+        return layer.forward_flop * (minimal.flop_ratio(axes) if _is_minimal(layer, DEEP) else 1.0)
 
     @staticmethod
     def numpy_traffic(layer: Layer) -> float:
         """Return the elements of the columns, written and read, or of tiles."""
-        if _is_minimal(layer):
+        if _is_minimal(layer, DEEP):
             return minimal.traffic(layer)
         kernel, (channels, *space) = layer.attributes["kernel"], layer.input_shape
         if _is_pointwise(layer):
@@ -84,20 +82,15 @@ class Conv(Kind):
         self.window = layer.attributes
         self.inputs, *space = layer.input_shape
         self.outputs, *output = layer.output_shape
-        self.space, self.output, self.groups = tuple(space), tuple(output), self.window["groups"]
+        self.space, self.output = tuple(space), tuple(output)
         kernel = tuple(self.window["kernel"])
-        self.shapes: Shapes = {"weight": (self.outputs, self.inputs // self.groups, *kernel)}
+        self.shapes: Shapes = {
+            "weight": (self.outputs, self.inputs // self.window["groups"], *kernel)
+        }
         if self.window["bias"]:
             self.shapes["bias"] = (self.outputs,)
         self.shapes = own_shapes(layer, self.shapes)
-        window = {name: tuple(self.window[name]) for name in ("kernel", "stride", "padding")}
-        self._way: Minimal | Pointwise | ByColumns
-        if _is_minimal(layer):
-            self._way = Minimal(self.space, self.output, window["padding"])
-        elif _is_pointwise(layer):
-            self._way = Pointwise(window["stride"], self.groups)
-        else:
-            self._way = ByColumns(self.space, self.output, window, self.groups)
+        self._ahead, self._behind = (_way(layer, deep) for deep in (DEEP, DEEP_BACK))
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Initialize the weights: He et al. 2015, equation 10."""
@@ -110,7 +103,9 @@ class Conv(Kind):
         """Return y of shape (outputs, *space, batch)."""
         saved.values["x"] = x
         y = saved.array((self.outputs, *self.output, x.shape[-1]), x.dtype)
-        self._way.forward(saved, _in_one_piece(saved, x), weights["weight"], weights.get("bias"), y)
+        self._ahead.forward(
+            saved, _in_one_piece(saved, x), weights["weight"], weights.get("bias"), y
+        )
         return y
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
@@ -136,24 +131,39 @@ class Conv(Kind):
                 gradients["bias"][...] = row_sums(dy.reshape(self.outputs, -1))
         if weights is not None and saved.wants_dx:
             weight = weights["weight"]
-            dx = saved.others if self._way.adds else None
+            dx = saved.others if self._behind.adds else None
             if dx is None:
                 dx = saved.array((self.inputs, *self.space, dy.shape[-1]), dy.dtype)
-                if self._way.adds:
+                if self._behind.adds:
                     dx.fill(0)
-        dw = self._way.backward(saved, dy, x, weight, dx)
+        dw = self._behind.backward(saved, dy, x, weight, dx)
         if gradients is not None and dw is not None:
             gradients["weight"][...] = dw.reshape(gradients["weight"].shape)
         return dx
 
 
-def _is_minimal(layer: Layer) -> bool:
+def _way(layer: Layer, deep: int) -> Minimal | Pointwise | ByColumns:
+    """Return what computes a convolution, with minimal filtering from these channels * 2^axes on."""
+    (_, *space), (_, *output), groups = (
+        layer.input_shape,
+        layer.output_shape,
+        layer.attributes["groups"],
+    )
+    window = {name: tuple(layer.attributes[name]) for name in ("kernel", "stride", "padding")}
+    if _is_minimal(layer, deep):
+        return Minimal(tuple(space), tuple(output), window["padding"])
+    if _is_pointwise(layer):
+        return Pointwise(window["stride"], groups)
+    return ByColumns(tuple(space), tuple(output), window, groups)
+
+
+def _is_minimal(layer: Layer, deep: int) -> bool:
     """Return whether minimal filtering computes a convolution: of kernel 3 and stride 1, large and not grouped."""
     window = layer.attributes
     fits = {*window["kernel"]} == {3} and {*window["stride"], window["groups"]} == {1}
     channels = min(layer.input_shape[0], layer.output_shape[0])
-    deep = channels * 2 ** (len(layer.input_shape) - 1)
-    return fits and deep >= DEEP and prod(layer.input_shape) >= LARGE
+    enough = channels * 2 ** (len(layer.input_shape) - 1) >= deep
+    return fits and enough and prod(layer.input_shape) >= LARGE
 
 
 def _is_pointwise(layer: Layer) -> bool:

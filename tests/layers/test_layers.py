@@ -692,7 +692,7 @@ def test_differences_find_a_border_one_short(monkeypatch):
     right = conv.Conv.backward
 
     def short(layer, weights, gradients, saved, dy):
-        behind = layer._way.behind
+        behind = layer._behind.behind
         for block in behind.plan(len(dy), dy.shape[-1], dy.itemsize):
             *_, here = block.taps[0].here
             *_, there = block.taps[0].there

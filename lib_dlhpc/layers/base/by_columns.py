@@ -12,8 +12,8 @@ from lib_dlhpc.layers.base.saved import Array, Saved
 class ByColumns:
     """A convolution from one space to another. window: kernel, stride and padding. groups: of channels.
 
-    With stride 1, dx is the convolution of dy with the flipped kernel, and the columns of dy serve dW as well. Otherwise
-    dx is added to.
+    With stride 1, dx is the convolution of dy with the flipped kernel, and the columns of dy serve dW as well. With
+    strides, dx is added to.
     """
 
     def __init__(
