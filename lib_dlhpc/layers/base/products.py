@@ -11,6 +11,7 @@ from lib_dlhpc.layers.base.saved import Array, Saved
 
 UNPACKED = 10**6  # multiplications in products that OpenBLAS computes without copies (AVX-512)
 FEW = 64  # columns of a part below which that is slower than the copies
+MANY = 1024  # columns of a part above which few rows are slower
 CACHE = 3 * 1024 * 1024  # bytes of the products of a sum
 
 
@@ -45,7 +46,8 @@ def _parts(matrices: Array, size: int, few: int) -> list[Array]:
     (stacked, stacked, parts, rows, columns); a power of 2, so that parts begin with a cache line. All in one, if that
     is less than `few`.
     """
-    columns, most = matrices.shape[-1], 1 << (UNPACKED // max(1, size)).bit_length() >> 1
+    columns, unpacked = matrices.shape[-1], UNPACKED // max(1, size)
+    most = 1 << min(MANY, unpacked).bit_length() >> 1
     if most < few or columns <= most:
         return [matrices[:, :, None]]
     whole = columns - columns % most
