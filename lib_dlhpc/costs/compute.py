@@ -272,7 +272,7 @@ def beside_backward(model: Model, device: Device, batch: Any, size: int) -> Any:
 def _counts(model: Model, size: int) -> Counts:
     """Return the counts of each layer; size: B of an element."""
     return Counts(
-        *traffic(model),
+        *traffic(model, size),
         model.layer_forward_flop,
         model.layer_gradients,
         _repeated_flop(model),
@@ -310,14 +310,14 @@ def _dispatched(
 
 
 @lru_cache(maxsize=1024)
-def traffic(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return elements that each layer reads and writes a sample, and parameters that it reads once a batch.
+def traffic(model: Model, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return elements of `size` B that each layer reads and writes a sample, and parameters that it reads once a batch.
 
     A layer that stores more than its output also writes what it stores. Messages are priced by their groups.
     """
     traits = [layer.traits for layer in model.layers]
     moved = model.layer_input_elements + np.maximum(model.layer_output_elements, model.layer_stored)
-    moved += np.array([layer.traits.extra_traffic(layer) for layer in model.layers])
+    moved += np.array([layer.traits.extra_traffic(layer, size) for layer in model.layers])
     still = [each.view or each.message or each.stand_in for each in traits]
     lookup = [each.lookup for each in traits]
     return np.where(still, 0.0, moved), np.where(lookup, 0.0, model.layer_parameters)

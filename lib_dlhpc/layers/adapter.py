@@ -22,7 +22,7 @@ class Adapter(Kind):
     kernels = 6  # of two products, as of queries and of values: B, its scale, the sum
 
     @staticmethod
-    def extra_traffic(layer: Layer) -> float:
+    def extra_traffic(layer: Layer, size: int) -> float:
         """Return the elements that kernels move beside inputs and output, less what stays as it is."""
         *positions, features = layer.output_shape
         return -2.0 * prod(positions) * (features - sum(layer.attributes["widths"]))

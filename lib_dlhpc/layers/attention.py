@@ -70,7 +70,7 @@ class Attention(Kind):
         return counts((positions, heads * size), options)
 
     @staticmethod
-    def extra_traffic(layer: Layer) -> float:
+    def extra_traffic(layer: Layer, size: int) -> float:
         """Return the elements that kernels read and write, in addition to input, output and those stored.
 
         Scores are processed in separate kernels: one write, two reads and writes (softmax, dropout), one read. The

@@ -41,7 +41,7 @@ class FusedAttention(Attention):
         return fused_counts(found.output, found.attributes)
 
     @staticmethod
-    def extra_traffic(layer: Layer) -> float:
+    def extra_traffic(layer: Layer, size: int) -> float:
         """Return the elements that the rotation moves: scores stay on the chip."""
         return float(rotated(layer))
 

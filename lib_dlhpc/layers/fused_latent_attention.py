@@ -27,7 +27,7 @@ class FusedLatentAttention(LatentAttention):
         return merged(layer, size)
 
     @staticmethod
-    def extra_traffic(layer: Layer) -> float:
+    def extra_traffic(layer: Layer, size: int) -> float:
         """Return the elements that the rotation moves: scores stay on the chip."""
         return float(rotated(layer))
 

@@ -50,7 +50,7 @@ class LatentAttention(Kind):
         return float(positions * queries), float(positions * keys)
 
     @staticmethod
-    def extra_traffic(layer: Layer) -> float:
+    def extra_traffic(layer: Layer, size: int) -> float:
         """Return the elements that kernels move besides: scores in separate kernels, rotated queries and keys."""
         positions = layer.output_shape[0]
         return float(3 * layer.attributes["heads"] * positions**2 + rotated(layer))

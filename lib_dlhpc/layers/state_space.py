@@ -64,16 +64,19 @@ class StateSpace(Kind):
         )
 
     @staticmethod
-    def extra_traffic(layer: Layer) -> float:
+    def extra_traffic(layer: Layer, size: int) -> float:
         """Return what kernels pass to each other, see `_passed`: outputs of the convolution, C B' and states."""
         inner, _, shared, states, scores = _passed(layer)
-        return float(4 * inner + 6 * shared + 6 * states + 4 * scores)
+        wide = _wide(size)
+        return float(4 * inner + 6 * shared + (2 * wide + 2) * states + 2 * wide * scores)
 
     @classmethod
     def beside(cls, layer: Layer, size: int) -> tuple[float, float]:
         """Return what backward moves beyond twice what forward does: it makes again all that forward passed on."""
         inner, whole, shared, states, scores = _passed(layer)
-        return 0.0, size * float(whole + 4 * inner + 10 * shared + 5 * states + 4 * scores)
+        wide = _wide(size)
+        own = (2 * wide + 1) * states + 2 * wide * scores
+        return 0.0, size * float(whole + 4 * inner + 10 * shared + own)
 
     @staticmethod
     def repeated_flop(layer: Layer) -> float:
@@ -83,8 +86,13 @@ class StateSpace(Kind):
         return 2.0 * positions * (of["state"] * (inner + chunk * of["groups"]) + chunk * inner)
 
 
+def _wide(size: int) -> int:
+    """Return the elements of `size` B in which a number of 32 bits counts."""
+    return max(4 // size, 1)
+
+
 def _passed(layer: Layer) -> tuple[float, float, float, float, float]:
-    """Return elements of a sample: x; x, B and C; B; states of chunks; C B'. In 32 bits they count twice.
+    """Return elements of a sample: x; x, B and C; B; states of chunks; C B'.
 
     Forward: the convolution reads and writes x, B, C; states are written in 32 bits, passed on in 16, and read; C B' is
     written and read in 32; the norm reads outputs and gates. Backward has fifteen kernels (state-spaces/mamba, e9594ce:

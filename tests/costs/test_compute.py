@@ -39,7 +39,7 @@ def test_layers_lie_between_their_rooflines(device, model):
         assert (slower.forward >= times.forward * (1 - 1e-12)).all()
         assert (slower.backward >= times.backward * (1 - 1e-12)).all()
         rate = peak_rate(device, "fp32")
-        moved, weights = traffic(model)
+        moved, weights = traffic(model, 4)
         memory = 4 * (batch * moved + weights) / device.memory_bandwidth
         work = batch * model.layer_forward_flop
         least = np.maximum(work / rate, memory)
@@ -76,7 +76,7 @@ def test_a_layer_by_hand():
 def test_a_view_is_free_and_an_embedding_reads_its_rows_only():
     for name in ("vgg16", "bert-base"):
         model = read_model(name)
-        moved, weights = traffic(model)
+        moved, weights = traffic(model, 4)
         for index, layer in enumerate(model.layers):
             if layer.traits.view:
                 assert moved[index] == 0

@@ -74,7 +74,7 @@ def test_its_gradients_are_differences():
 
 def test_it_is_priced_and_stored():
     model = experiment().model
-    moved, _ = traffic(model)
+    moved, _ = traffic(model, 4)
     assert moved[1] == 2 * 8 * 16 * 16
     without = [layer for layer in LAYERS if layer["kind"] != "softsign"]
     plain = experiment(layers=without)

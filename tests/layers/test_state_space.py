@@ -260,7 +260,7 @@ def test_what_kernels_pass_to_each_other():
         "outputs": 2 * scores + inner + shared + states + inner,
         "norm": 3 * inner,
     }
-    counted = SCAN.input_shape[1] - 128 + 2 * inner + SCAN.traits.extra_traffic(SCAN) / 8192
+    counted = SCAN.input_shape[1] - 128 + 2 * inner + SCAN.traits.extra_traffic(SCAN, 2) / 8192
     assert counted == sum(ahead.values())
     back = {
         "norm": 5 * inner,
@@ -277,7 +277,17 @@ def test_what_kernels_pass_to_each_other():
         "decays": 2 * inner + 2 * scores,
         "convolution": 3 * whole,
     }
-    assert SCAN.traits.beside(SCAN, 1)[1] / 8192 == sum(back.values()) - 2 * sum(ahead.values())
+    assert SCAN.traits.beside(SCAN, 2)[1] / 2 / 8192 == sum(back.values()) - 2 * sum(ahead.values())
+
+
+def test_in_fp32_what_is_in_32_bits_anyway_takes_no_more_bytes():
+    """States and C B' are written and read in 32 bits; only what is passed on in 16 doubles."""
+    inner, shared, states, scores = 8192, 8 * 128, 8192, 128 * 8
+    half, whole = (size * SCAN.traits.extra_traffic(SCAN, size) / 8192 for size in (2, 4))
+    assert half == 2 * (4 * inner + 6 * shared) + 12 * states + 8 * scores
+    assert whole == 4 * (4 * inner + 6 * shared) + 16 * states + 8 * scores
+    half, whole = (SCAN.traits.beside(SCAN, size)[1] / 8192 for size in (2, 4))
+    assert whole - half == half - 2 * (4 * states + 4 * scores)
 
 
 # -- hybrids with experts ------------------------------------------------------------------------
@@ -373,4 +383,4 @@ def test_services_that_would_split_or_rewind_a_state_are_refused(more, words):
 def test_mutating_the_state_size_changes_the_price():
     other = replace(SCAN, attributes={**SCAN.attributes, "state": 64})
     assert state_elements(other.attributes) < state_elements(SCAN.attributes)
-    assert SCAN.traits.extra_traffic(other) < SCAN.traits.extra_traffic(SCAN)
+    assert SCAN.traits.extra_traffic(other, 2) < SCAN.traits.extra_traffic(SCAN, 2)

@@ -103,7 +103,8 @@ def device_of(setting: Setting, mine: Mine) -> Device:
 def point(setting: Setting, device: Device) -> Point:
     """Return what one forward pass of the layer does and takes."""
     network, batch = model(setting.layer, setting.width), setting.batch
-    precision, (elements, parameters) = precision_of(device), traffic(network)
+    precision = precision_of(device)
+    elements, parameters = traffic(network, BYTES[precision])
 
     def seconds(way: Device) -> float:
         return float(layer_times(network, way, batch, precision).forward[0])

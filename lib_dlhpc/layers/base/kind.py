@@ -207,8 +207,8 @@ class Kind:
             KINDS.add(cls.__module__.rpartition(".")[2], cls)
 
     @staticmethod
-    def extra_traffic(layer: Layer) -> float:
-        """Return the elements that an accelerator's kernels move beside input, output and stored elements."""
+    def extra_traffic(layer: Layer, size: int) -> float:
+        """Return the elements of `size` B that an accelerator's kernels move beside input, output and stored ones."""
         return 0.0
 
     @staticmethod
