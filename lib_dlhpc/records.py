@@ -64,13 +64,14 @@ def _anew(known: "dataclasses.Field[Any]") -> Any:
 def _initialization(kind: type) -> Callable[..., None]:
     """Return the `__init__` of a class's first objects; what it does not accept goes to the compiled one, which raises
     TypeError as usual."""
-    names = tuple(each.name for each in dataclasses.fields(kind))
-    known = {each.name: each for each in dataclasses.fields(kind)}
-    missing = dataclasses.MISSING
-    defaults = {n: each.default for n, each in known.items() if each.default is not missing}
-    makers = {
-        n: each.default_factory for n, each in known.items() if each.default_factory is not missing
-    }
+    fields, missing = dataclasses.fields(kind), dataclasses.MISSING
+    names = tuple(each.name for each in fields)
+    known, defaults, makers = frozenset(names), {}, {}
+    for each in fields:
+        if each.default is not missing:
+            defaults[each.name] = each.default
+        elif each.default_factory is not missing:
+            makers[each.name] = each.default_factory
     made, assign = count(1), object.__setattr__
 
     def __init__(self: Any, /, *given: Any, **named: Any) -> None:
@@ -79,7 +80,7 @@ def _initialization(kind: type) -> Callable[..., None]:
         for name in makers.keys() - passed.keys():
             values[name] = makers[name]()
         once = len(passed) == len(given) + len(named)
-        if once and values.keys() == known.keys() and next(made) < OFTEN:
+        if once and values.keys() == known and next(made) < OFTEN:
             for name in names:
                 assign(self, name, values[name])
         else:

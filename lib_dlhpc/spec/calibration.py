@@ -40,9 +40,9 @@ _PRECISION = "strategy.precision"
 # The fields on which each measured number depends; a change of one invalidates it ...
 _DEVICE = r"machine\.(name$|device$|device\.(?!(reserved_)?memory$|(idle|busy)_power$))|strategy\.precision$"
 _MEASURED_WITH = {
-    "rate": re.compile(rf"model\.|{_DEVICE}"),
-    "compute_scale": re.compile(_DEVICE),
-    "link_efficiency": re.compile(r"machine\.(name$|nics$|inter_node(\.|$))"),
+    "rate": rf"model\.|{_DEVICE}",
+    "compute_scale": _DEVICE,
+    "link_efficiency": r"machine\.(name$|nics$|inter_node(\.|$))",
 }
 # ... and this replaces it.
 _INSTEAD = {
@@ -69,7 +69,7 @@ def after_change(before: "Experiment", after: "Experiment", changes: Iterable[st
     for name, depends in _MEASURED_WITH.items():
         if not np.any(getattr(after.calibration, name)):
             continue
-        keys = {key: _differs(before, after, key) for key in changes if depends.match(key)}
+        keys = {key: _differs(before, after, key) for key in changes if re.match(depends, key)}
         keys = {key: where for key, where in keys.items() if np.any(where)}
         if name == "compute_scale" and set(keys) == {_PRECISION} and _scaled_alike(before, after):
             after = _with_warning(after, _retained(before, after))

@@ -44,6 +44,14 @@ INPUTS = {entry["id"] for table in FAMILIES.values() for entry in entries(table,
 ENTRIES = [(name, entry) for name, table in FAMILIES.items() for entry in entries(table, "rows")]
 
 
+def test_one_published_result_is_that_of_all():
+    """It is found without reading the others."""
+    assert {name: published(name) for name in results()} == results()
+    for unknown in ("goyal17", "id", ""):
+        with pytest.raises(SpecError, match=f"'{unknown}' is not in catalog/published"):
+            published(unknown)
+
+
 def test_a_row_is_met_or_its_miss_has_a_reason():
     failed = {row.id: f"{row.error:+z.1%}" for row in scored() if row.verdict == "FAIL"}
     assert failed == {}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec import catalog, networks
 from lib_dlhpc.spec.networks import FAMILIES, build
 from lib_dlhpc.spec.networks.builder import Builder
 
@@ -299,6 +299,31 @@ def test_an_lstm_has_four_gates_over_input_and_state(hidden, features, steps):
 def test_build_remembers_what_it_built():
     assert build("resnet", {"classes": 10}) is build("resnet", {"classes": 10})
     assert build("resnet", {"classes": 10}) is not build("resnet", {"classes": 11})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"widths": [4, 3, 2], "bias": True}, {"widths": [4, 3, 2], "bias": 1}),
+        ({"widths": [4, 3]}, {"widths": [4, 3, 2]}),
+    ],
+)
+def test_build_tells_options_apart(one, other):
+    assert networks._hashable(one) != networks._hashable(other)
+    assert networks._hashable(one) == networks._hashable(dict(reversed(one.items())))
+
+
+@pytest.mark.parametrize("value", [object(), {1}, b"resnet", [[None, 1j]], 5 * [{"a": print}]])
+def test_options_that_are_not_plain_are_named(value):
+    with pytest.raises(SpecError, match=r"'mlp': options must be numbers, text, .*: .* is a \w+"):
+        build("mlp", {"widths": value})
+
+
+def test_options_that_hold_themselves_are_refused():
+    widths = [1]
+    widths.append(widths)
+    with pytest.raises(SpecError, match="options must be numbers"):
+        build("mlp", {"widths": widths})
 
 
 def test_options_given_to_build_are_copied():

@@ -1,5 +1,6 @@
 """A layer as data, what its kind declares, and the kinds by name: one file of layers/ each."""
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
@@ -305,7 +306,8 @@ class _Kinds(Mapping[str, type[Kind]]):
 
     @cached_property
     def _files(self) -> tuple[str, ...]:
-        return tuple(sorted(path.stem for path in FOLDER.glob("[a-z]*.py")))
+        files = (name for name in os.listdir(FOLDER) if name.endswith(".py"))
+        return tuple(sorted(name.removesuffix(".py") for name in files if name[0].isalpha()))
 
     def __getitem__(self, name: str) -> type[Kind]:
         if name not in self.loaded:

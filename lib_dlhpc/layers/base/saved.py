@@ -8,13 +8,15 @@ memory. All other arrays are stored samples first.
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.records import dataclass
+
+if TYPE_CHECKING:
+    from lib_dlhpc.layers.base.arena import Arena
 
 Array: TypeAlias = NDArray[Any]
 Tensors: TypeAlias = dict[str, Array]  # a layer's weights, or their gradients, by name
@@ -62,6 +64,12 @@ def unrecorded(name: str, size: int, peer: int = -1) -> AbstractContextManager[N
     return nullcontext()
 
 
+def _arena() -> "Arena":
+    from lib_dlhpc.layers.base.arena import Arena  # predictions have none
+
+    return Arena()
+
+
 @dataclass
 class Context:
     """What a layer needs to know about the current pass."""
@@ -74,7 +82,7 @@ class Context:
     sum_over_ranks: Callable[[Array], Array] = identity
     groups: dict[str, Any] = field(default_factory=dict)  # communicators: "tensor", "spatial"
     communicates: Callable[..., AbstractContextManager[None]] = unrecorded
-    arena: Arena = field(default_factory=Arena)
+    arena: "Arena" = field(default_factory=_arena)
 
     def sum_over_group(self, group: str, values: Array) -> Array:
         """Return the sum of a small array over the ranks of a group."""

@@ -1,13 +1,14 @@
 """Networks from layer shapes: each family is one function that follows its paper's table."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
 from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.model import Model
 
 __all__ = ["FAMILIES", "build", "unnamed"]
@@ -59,12 +60,12 @@ def build(family: str, options: Mapping[str, Any], name: str = "") -> Model:
             f"{suggest(family, FAMILIES)}"
         )
     try:
-        key = json.dumps(dict(options), sort_keys=True)
-    except (TypeError, ValueError, RecursionError) as error:
+        key = _hashable(options)
+    except (TypeError, RecursionError) as error:
         raise SpecError(
             f"model family {family!r}: options must be numbers, text, lists and tables: {error}."
         ) from None
-    return _build(family, key, name or unnamed(family))
+    return _build(family, Keyed(options, key), name or unnamed(family))
 
 
 def unnamed(family: str) -> str:
@@ -72,6 +73,17 @@ def unnamed(family: str) -> str:
     return f"{family} network"
 
 
+def _hashable(value: Any) -> tuple[Any, ...]:
+    """Return plain values as something that differs where they do, 1 and 1.0 too; raises TypeError for other values."""
+    if isinstance(value, Mapping):
+        return tuple(sorted((key, _hashable(each)) for key, each in value.items()))
+    if isinstance(value, list | tuple):
+        return tuple(map(_hashable, value))
+    if value is None or isinstance(value, str | int | float):
+        return type(value), value
+    raise TypeError(f"{value!r} is a {type(value).__name__}")
+
+
 @lru_cache(maxsize=64)
-def _build(family: str, options: str, name: str) -> Model:
-    return replace(FAMILIES[family](**json.loads(options)), name=name)
+def _build(family: str, options: Keyed[Mapping[str, Any]], name: str) -> Model:
+    return replace(FAMILIES[family](**deepcopy(dict(options.value))), name=name)
