@@ -15,9 +15,30 @@ from typing import TYPE_CHECKING, Any
 
 OFTEN = 300  # objects by the loop of _initialization take longer than compiling
 
-if TYPE_CHECKING:
-    from dataclasses import dataclass as dataclass  # as type checkers see it
+if TYPE_CHECKING:  # as type checkers see them
+    from dataclasses import dataclass as dataclass
+    from functools import cached_property as remembered
 else:
+
+    class remembered:
+        """functools.cached_property for classes with many objects that are read often.
+
+        That asks for the object's __dict__, from when on Python 3.11 takes ten times as long to read any of its
+        attributes.
+        """
+
+        def __init__(self, make: Callable[[Any], Any]) -> None:
+            self.make, self.__doc__ = make, make.__doc__
+
+        def __set_name__(self, kind: type, name: str) -> None:
+            self.name = name
+
+        def __get__(self, one: Any, kind: type) -> Any:
+            if one is None:
+                return self
+            value = self.make(one)
+            object.__setattr__(one, self.name, value)  # found before this from now on
+            return value
 
     def dataclass(
         kind: type | None = None, /, *, init=True, repr=True, eq=True, frozen=False

@@ -163,3 +163,23 @@ def test_a_prediction_compiles_no_text():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0 and "time to train" in run.stdout
     assert run.stderr.strip() == ""
+
+
+def test_what_is_remembered_is_made_once_and_leaves_attributes_quick_to_read():
+    made = []
+
+    @records.dataclass(frozen=True)
+    class Layer:
+        name: str
+
+        @records.remembered
+        def letters(self):
+            """Its letters."""
+            made.append(self.name)
+            return len(self.name)
+
+    one = Layer("conv")
+    assert (one.letters, one.letters, made) == (4, 4, ["conv"])
+    assert Layer.letters.__doc__ == "Its letters."
+    assert dataclasses.replace(one, name="add").letters == 3
+    assert one == Layer("conv")

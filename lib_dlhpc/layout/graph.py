@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from lib_dlhpc.layout.cuts import Ranges, bounds, length
 from lib_dlhpc.spec.model import Layer, Model
@@ -13,8 +13,7 @@ WHOLE = -1
 WORDS = ("gather", "collect", "copy", "slice", "reduce", "loss")  # of exchanges
 
 
-@dataclass(frozen=True)
-class Held:
+class Held(NamedTuple):
     """The distribution of one output over the ranks of a group: replicated, or ranges along an axis of a sample."""
 
     name: str  # of the local layer that gives it

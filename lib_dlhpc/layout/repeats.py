@@ -92,10 +92,7 @@ def _name(graph: Graph, old: str, new: str, names: dict[str, str]) -> None:
 @lru_cache(maxsize=16)
 def blocks(model: Model) -> tuple[Block, ...]:
     """Return the blocks of a network, runs of layers with the same name up to the last dot; other layers alone."""
-    layers, readers = model.layers, dict[str, list[int]]()
-    for number, layer in enumerate(layers):
-        for name in layer.inputs:
-            readers.setdefault(name, []).append(number)
+    layers, readers = model.layers, model.readers
     tied = {layer.attributes.get("tied") for layer in layers}
     found, start = list[Block](), 0
     for prefix, run in groupby(layers, lambda layer: layer.name.rpartition(".")[0]):

@@ -6,8 +6,9 @@ vector of the sample are cut between any two. Where all blocks are alike and the
 many, as in Megatron (Narayanan et al. 2021, section 2.2).
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from math import inf
 
 import numpy as np
@@ -51,7 +52,7 @@ def _equal_blocks(model: Model, stages: int) -> tuple[int, ...]:
     named = [
         (name, list(run)) for name, run in groupby(model.layers, lambda each: _block(each.name))
     ]
-    blocks = [tuple(layer.likeness for layer in run) for name, run in named if name]
+    blocks = [tuple([layer.likeness for layer in run]) for name, run in named if name]
     if not blocks or len(set(blocks)) > 1 or len(blocks) % stages:
         return ()
     first = len(named[0][1]) if not named[0][0] else 0
@@ -85,7 +86,7 @@ def cut_points(model: Model, stages: int) -> tuple[int, ...]:
     layers = len(model.layers)
     blocks = [_block(layer.name) for layer in model.layers]
     between = [i for i in range(1, layers) if blocks[i] != blocks[i - 1]]
-    single = [i for i, alive in enumerate(live_names(model)) if 0 < i < layers and len(alive) == 1]
+    single = [i for i, alive in enumerate(_live(model)) if 0 < i < layers and alive == 1]
     if sum(bool(block) for block in blocks) <= layers / 2:
         choices = [single]
     elif _read_by_many_blocks(model):
@@ -101,6 +102,16 @@ def cut_points(model: Model, stages: int) -> tuple[int, ...]:
             f" {layers} layers; legal: up to that."
         )
     return tuple(range(layers + 1))
+
+
+def _live(model: Model) -> Iterable[int]:
+    """Return how many outputs `live_names` has at each place."""
+    change = [0] * (len(model.layers) + 1)
+    for index, layer in enumerate(model.layers):
+        if (readers := model.readers.get(layer.name)) is not None:
+            change[index + 1] += 1
+            change[readers[-1] + 1] -= 1
+    return accumulate(change)
 
 
 @lru_cache(maxsize=256)
@@ -124,12 +135,9 @@ def live_names(model: Model) -> tuple[tuple[str, ...], ...]:
 
 def _read_by_many_blocks(model: Model) -> bool:
     """Return whether blocks share a vector of the sample, such as its timestep, which is then live in all of them."""
-    readers: dict[str, set[str]] = {}
-    vectors = {layer.name for layer in model.layers if len(layer.output_shape) == 1}
-    for layer in model.layers:
-        for name in vectors.intersection(layer.inputs):
-            readers.setdefault(name, set()).add(_block(layer.name))
-    return any(len(each - {""}) > 2 for each in readers.values())
+    vectors = [layer.name for layer in model.layers if len(layer.output_shape) == 1]
+    readers = ([model.layers[each].name for each in model.readers.get(one, ())] for one in vectors)
+    return any(len({_block(name) for name in names} - {""}) > 2 for names in readers)
 
 
 def _block(name: str) -> str:

@@ -59,10 +59,6 @@ class _Splitter:
     def __init__(self, graph: Graph, split: str, sequence: bool) -> None:
         self.graph, self.split, self.sequence = graph, split, sequence
         self.ranks, model = graph.ranks, graph.model
-        self.readers: dict[str, list[Layer]] = {}
-        for layer in model.layers:
-            for name in layer.inputs:
-                self.readers.setdefault(name, []).append(layer)
         self.tied = {layer.attributes.get("tied") for layer in model.layers} - {None, ""}
 
     def add(self, home: int, layer: Layer) -> None:
@@ -86,6 +82,10 @@ class _Splitter:
         else:
             inputs = tuple(self.whole(home, name) for name in layer.inputs)
             self.graph.append(home, inputs, Held("", layer.output_shape))
+
+    def _readers(self, layer: Layer) -> list[Layer]:
+        model = self.graph.model
+        return [model.layers[number] for number in model.readers.get(layer.name, ())]
 
     def end(self) -> None:
         """Gather the output of the network; logits stay split, and the loss is computed from their parts.
@@ -198,7 +198,7 @@ class _Splitter:
 
     def _output_ranges(self, layer: Layer) -> tuple[Ranges, ...]:
         """Return which outputs each rank has; before attention, whole heads of queries, keys and values."""
-        readers = self.readers.get(layer.name, [])
+        readers = self._readers(layer)
         if layer.attributes.get("tied"):
             return even_parts(_outputs(layer), self.ranks)
         if len(readers) == 1 and self._divides_groups(readers[0]):
@@ -220,7 +220,7 @@ class _Splitter:
 
     def _heads_fit(self, layer: Layer) -> bool:
         """Return whether each rank has a head, where the layer is read by attention."""
-        readers = self.readers.get(layer.name, [])
+        readers = self._readers(layer)
         if not (reads := [each for each in readers if each.traits.tensor == "heads"]):
             return True
         heads = reads[0].attributes["heads"]

@@ -16,8 +16,9 @@ from lib_dlhpc.spec.model import Model
 def recompute(experiment: Experiment, _: tuple[Part, ...], passes: Passes) -> None:
     """Repeat the forward pass of each segment that is not stored, just before its backward pass."""
     how = (passes.part.model, experiment.strategy.recompute, sharing(experiment))
-    passes.backward = repeated(passes.backward, *how)
-    passes.last = repeated(passes.last, *how)
+    again = repeated(passes.backward, *how)
+    passes.last = list(again) if passes.last == passes.backward else repeated(passes.last, *how)
+    passes.backward = again
 
 
 def repeated(

@@ -37,6 +37,18 @@ class Model:
         return any(BLOCK.match(layer.name) for layer in self.layers if not layer.traits.stand_in)
 
     @cached_property
+    def readers(self) -> dict[str, list[int]]:
+        """The numbers of the layers that read each output, "input" among them, in order; not of what none reads."""
+        found: dict[str, list[int]] = {}
+        for number, layer in enumerate(self.layers):
+            for name in layer.inputs:
+                if (known := found.get(name)) is None:
+                    found[name] = [number]
+                else:
+                    known.append(number)
+        return found
+
+    @cached_property
     def parameters(self) -> int:
         """Learnable parameters; a tied weight counts once."""
         return sum(layer.parameters for layer in self.layers)
@@ -80,38 +92,38 @@ class Model:
     @cached_property
     def layer_parameters(self) -> NDArray[np.float64]:
         """Learnable parameters of each layer, shape [layers]."""
-        return _column(layer.parameters for layer in self.layers)
+        return _column([layer.parameters for layer in self.layers])
 
     @cached_property
     def layer_trained(self) -> NDArray[np.float64]:
         """Parameters of each layer that are trained, shape [layers]."""
-        return _column(layer.trained for layer in self.layers)
+        return _column([layer.trained for layer in self.layers])
 
     @cached_property
     def layer_gradients(self) -> NDArray[np.float64]:
         """Gradients of each layer's backward pass, each the work of its forward pass, shape [layers]."""
-        return _column(layer.gradients for layer in self.layers)
+        return _column([layer.gradients for layer in self.layers])
 
     @cached_property
     def layer_forward_flop(self) -> NDArray[np.float64]:
         """Forward FLOP a sample of each layer, shape [layers]."""
-        return _column(layer.forward_flop for layer in self.layers)
+        return _column([layer.forward_flop for layer in self.layers])
 
     @cached_property
     def layer_stored(self) -> NDArray[np.float64]:
         """Elements stored a sample at each layer, shape [layers]."""
-        return _column(layer.stored for layer in self.layers)
+        return _column([layer.stored for layer in self.layers])
 
     @cached_property
     def layer_mask_bytes(self) -> NDArray[np.float64]:
         """Bytes stored a sample at each layer, independent of the precision, shape [layers]."""
-        return _column(layer.mask_bytes for layer in self.layers)
+        return _column([layer.mask_bytes for layer in self.layers])
 
     @cached_property
     def layer_input_elements(self) -> NDArray[np.float64]:
         """Elements each layer reads a sample, summed over its inputs, shape [layers]."""
         size = self.output_elements
-        return _column(sum(size[name] for name in layer.inputs) for layer in self.layers)
+        return _column([sum([size[name] for name in layer.inputs]) for layer in self.layers])
 
     @cached_property
     def output_elements(self) -> dict[str, int]:
@@ -132,7 +144,7 @@ class Model:
     @cached_property
     def layer_output_elements(self) -> NDArray[np.float64]:
         """Elements each layer writes a sample, shape [layers]."""
-        return _column(prod(layer.output_shape) for layer in self.layers)
+        return _column([prod(layer.output_shape) for layer in self.layers])
 
     @cached_property
     def _hash(self) -> int:
@@ -148,8 +160,8 @@ class Model:
         )
 
 
-def _column(values: Any) -> NDArray[np.float64]:
-    column = np.fromiter(values, dtype=np.float64)
+def _column(values: list[Any]) -> NDArray[np.float64]:
+    column = np.array(values, dtype=np.float64)
     column.setflags(write=False)
     return column
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NewType
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.records import dataclass
+from lib_dlhpc.records import dataclass, remembered
 
 Shape = tuple[int, ...]
 Factor = NewType("Factor", float)  # an option that is 0 or more; a float is a fraction below 1
@@ -62,25 +62,36 @@ class Layer:
         """FLOP of the backward pass."""
         return self.gradients * self.forward_flop
 
-    @cached_property
+    @remembered
     def traits(self) -> "type[Kind]":
         """What its kind declares."""
         return KINDS[self.kind]
 
-    @cached_property
+    @remembered
     def likeness(self) -> int:
         """A number shared by layers that differ only in the digits of their names and in what they read."""
         counts = (self.parameters, self.forward_flop, self.stored, self.mask_bytes, self.frozen)
-        name, shapes = re.sub(r"\d+", "", self.name), (self.input_shape, self.output_shape)
+        name, shapes = _DIGITS.sub("", self.name), (self.input_shape, self.output_shape)
         key = (name, self.kind, *shapes, *counts, self.fp8, _frozen(self.attributes))
         return _LIKENESSES.setdefault(key, len(_LIKENESSES))
 
     def elsewhere(self, name: str, inputs: tuple[str, ...], **attributes: Any) -> "Layer":
         """Return a layer like this one in another place; name: with the same letters; attributes: like its own."""
-        made = object.__new__(Layer)  # __init__ would take longer than all the rest
-        made.__dict__.update(self.__dict__, likeness=self.likeness, name=name, inputs=inputs)
-        if attributes:
-            made.__dict__["attributes"] = {**self.attributes, **attributes}
+        made = Layer(  # dataclasses.replace would take longer than all the rest
+            name,
+            self.kind,
+            inputs,
+            self.input_shape,
+            self.output_shape,
+            self.parameters,
+            self.forward_flop,
+            self.stored,
+            self.mask_bytes,
+            {**self.attributes, **attributes} if attributes else self.attributes,
+            self.frozen,
+            self.fp8,
+        )
+        object.__setattr__(made, "likeness", self.likeness)
         return made
 
 
@@ -89,6 +100,7 @@ _LIKENESSES: dict[tuple[Any, ...], int] = {}
 _FIRST = Layer("", "", (), (), ())
 for _name in ("traits", "likeness"):
     object.__setattr__(_FIRST, _name, None)
+_DIGITS = re.compile(r"\d+")
 # Not unions, which would be made anew for each of many attributes.
 _PLAIN, _SEQUENCES = (str, int, float), (list, tuple)
 
@@ -101,8 +113,13 @@ def _frozen(value: Any) -> Any:
         return tuple(map(_frozen, value))
     if isinstance(value, Layer):
         return value.likeness
-    if isinstance(value, Mapping):
-        return tuple((key, _frozen(each)) for key, each in value.items())
+    if isinstance(value, (dict, Mapping)):  # the first is quicker to see
+        return tuple(
+            [
+                (key, each if isinstance(each, _PLAIN) else _frozen(each))
+                for key, each in value.items()
+            ]
+        )
     return value
 
 
