@@ -66,6 +66,10 @@ def test_an_estimate_in_which_the_host_is_never_late_is_named(own, solved):
     estimate, _ = changed(solved, "estimate", ("issued = 48 *", "issued = 0 *"))
     finding = found(estimate_findings(estimate, own.tracks_of(own.seed_of("learner 2"))), VALUE)
     assert finding.right is False and "issue the kernels" in finding.words, finding
+    exchanged = "near = min(replicas, machine.devices_per_node // tensor)", "near = 1"
+    one_nic, _ = changed(solved, "estimate", exchanged)
+    finding = found(estimate_findings(one_nic, own.tracks_of(own.seed_of("ada"))), VALUE)
+    assert finding.right is False and "issue the kernels" not in finding.words, finding
 
 
 def test_a_planner_that_reaches_the_target_does_not_excuse_its_estimate(solved, shown):

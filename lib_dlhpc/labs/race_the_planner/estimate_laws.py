@@ -35,9 +35,9 @@ VALUE = f"Your estimate of the objective: mean rank correlation {VALUE_ORDER:g}"
 HINTS = {
     "state": "Which of tensor, pipeline and ZeRO divide which of weights, gradients and optimizer state?",
     "activations": "Blocks of a stage, microbatches in flight, samples of each, and what recomputation leaves?",
-    "computing": "When does the host take longer to issue the kernels of a block than the device to compute them?",
     "exposed communication": "Which link does a group of replicas use, and how many of a node's NICs?",
 }
+LATE = "When does the host take longer to issue the kernels of a block than the device to compute them?"
 Values = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -97,7 +97,8 @@ def missed(own: Values, right: Values, shares: Mapping[str, Values]) -> str:
     falls = {name: correlation(ratio, each) for name, each in shares.items()}
     name = max(falls, key=lambda each: abs(falls[each]))
     how = "too small" if falls[name] < 0 else "too large"
-    return f"it is {how} where {name} takes much of a step. {HINTS.get(name, '')}".rstrip()
+    hint = LATE if (name, how) == ("computing", "too small") else HINTS.get(name, "")
+    return f"it is {how} where {name} takes much of a step. {hint}".rstrip()
 
 
 def correlation(one: Values, other: Values) -> float:
