@@ -1,12 +1,13 @@
 """Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED] [--key FILE]`.
 
-Exams, the concept test, worked problems and design problems, answers apart. Another seed, a number or a learner's
-name, is another version of all but the concept test, with other numbers, and options in another order; problems of
+Exams of the modules, a midterm and an exam of the 14 weeks, the concept test, worked problems and design problems,
+answers apart. Another seed, a number or a learner's name, is another version of all but the concept test, with other numbers, and options in another order; problems of
 seed 0 are those of the pages. With the secret of `dlhpc grade --key` nobody else can write that version. Exams and the
 concept test are also written for Moodle (`.gift`) and for text2qti (`.txt`), whose archive Canvas imports.
 """
 
 import argparse
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,10 +16,14 @@ from lib_dlhpc.labs.grading.grade import hidden_name, secret
 from lib_dlhpc.teaching.designs import design, problem, solution
 from lib_dlhpc.teaching.problems import PAGE, answers, page
 from lib_dlhpc.teaching.problems import version as other
-from lib_dlhpc.teaching.questions import Draw, exam, key, read, sheet
+from lib_dlhpc.teaching.questions import Draw, Open, Question, exam, key, read, sheet, shuffled
 from lib_dlhpc.teaching.quizzes import gift, text2qti
 
 HERE = Path(__file__).parent
+PAPERS = {  # of the 14 weeks: title, questions, modules; no question is in both
+    "midterm": ("Midterm", 20, ("01", "02", "03", "04", "06", "07", "08", "11")),
+    "final": ("Exam", 30, tuple(module.number for module in PATH)),
+}
 TESTS = {"concept_test": "Concept test", "concept_test_b": "Concept test, form B"}
 
 
@@ -36,27 +41,49 @@ def version_of(seed: str, key: bytes) -> int:
     return int(hidden_name(key, f"exam {seed}")[:16], 16)
 
 
+def papers(pools: Mapping[str, Sequence[Question]], version: int) -> dict[str, list[Question]]:
+    """Return the questions of midterm and exam: of each module in turn the next one of an order of the version."""
+    left = {each: shuffled(pool, f"papers {version} {each}") for each, pool in pools.items()}
+    found = {}
+    for name, (_, many, modules) in PAPERS.items():
+        taken: list[tuple[str, Question]] = []
+        while len(taken) < many and any(left.get(each) for each in modules):
+            some = [each for each in modules if left.get(each)][: many - len(taken)]
+            taken += [(each, left[each].pop()) for each in some]
+        found[name] = [question for _, question in sorted(taken, key=lambda one: one[0])]
+    return found
+
+
+def put(
+    into: Path,
+    name: str,
+    title: str,
+    questions: Sequence[Question],
+    order: int,
+    last: Open | None = None,
+    graded: bool = True,
+) -> None:
+    """Write questions, their answers, and both for a learning platform. last, graded: as of `sheet`."""
+    write(into, f"{name}.md", sheet(title, questions, order, last, graded))
+    write(into, f"{name}_answers.md", key(title, questions, order, last))
+    write(into, f"{name}.gift", gift(title, questions, order, graded))
+    write(into, f"{name}.txt", text2qti(title, questions, order, graded))
+
+
 def main(folder: str = "build/course", seed: str = "0", secret_file: str | None = None) -> None:
     """Write all pages into `folder`."""
     into, version = Path(folder), version_of(seed, secret(secret_file))
-    pages = [(name, title, HERE / f"{name}.py") for name, title in TESTS.items()]
-    pages += [
-        (
-            f"exam/{module.name}",
-            f"Module {module.number}, {module.title}",
-            HERE / "exam" / f"{module.name}.py",
-        )
-        for module in PATH
-    ]
-    for name, title, path in pages:
-        feedback = name not in TESTS  # asked twice: nobody should know the answers in between
-        order = version if feedback else version_of(seed, b"")  # as evaluation.ipynb knows it
-        questions = exam(path, version)
-        last = read(path, "OPEN") if feedback else None
-        write(into, f"{name}.md", sheet(title, questions, order, last))
-        write(into, f"{name}_answers.md", key(title, questions, order, last))
-        write(into, f"{name}.gift", gift(title, questions, order, feedback))
-        write(into, f"{name}.txt", text2qti(title, questions, order, feedback))
+    for name, title in TESTS.items():  # asked twice: nobody should know the answers in between
+        order = version_of(seed, b"")  # as evaluation.ipynb knows it
+        put(into, name, title, exam(HERE / f"{name}.py", version), order, graded=False)
+    pools = {}
+    for module in PATH:
+        path, title = HERE / "exam" / f"{module.name}.py", f"Module {module.number}, {module.title}"
+        pools[module.number] = exam(path, version)
+        last = read(path, "OPEN")
+        put(into, f"exam/{module.name}", title, pools[module.number], version, last=last)
+    for name, questions in papers(pools, version).items():
+        put(into, f"exam/{name}", PAPERS[name][0], questions, version)
     folders = {number: folder for folder, number in RECORDED.items()}
     for module in PATH:
         title = f"Problems of module {module.number}, {module.title}"

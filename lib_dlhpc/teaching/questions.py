@@ -29,10 +29,8 @@ from lib_dlhpc.teaching.problems import Step
 
 LETTERS = "ABCD"
 HAND_IN = "Hand in one letter for each question. k, M and G are powers of 1,000."
-OF_AN_EXAM = (
-    " A right letter is one point. You may use paper and a calculator; numbers are rounded, so choose the nearest."
-    " The last question takes half a page."
-)
+POINTS = " A right letter is one point. You may use paper and a calculator; numbers are rounded, so choose the nearest."
+HALF_A_PAGE = " The last question takes half a page."
 APART = 0.05  # numbers that differ by less could be one answer, rounded
 FAR = 20  # a number that is further from the answer, as a factor, eliminates itself
 TRIES = 100
@@ -151,10 +149,15 @@ def right_letter(question: Question, seed: int = 0) -> str:
 
 
 def sheet(
-    title: str, questions: Sequence[Question], seed: int = 0, last: Open | None = None
+    title: str,
+    questions: Sequence[Question],
+    seed: int = 0,
+    last: Open | None = None,
+    graded: bool = True,
 ) -> str:
     """Return the questions as Markdown, without a hint of the answers. last: an open question after them."""
-    lines = [f"# {title}", "", HAND_IN + (OF_AN_EXAM if last else ""), ""]
+    how = HAND_IN + POINTS * graded + (HALF_A_PAGE if last else "")
+    lines = [f"# {title}", "", how, ""]
     for number, question in enumerate(questions, 1):
         lines += [f"**{number}.** {question.text}", ""]
         lines += [f"- {letter}. {option}" for letter, option in _lettered(question, seed)]

@@ -6,7 +6,11 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH
-from lib_dlhpc.teaching.questions import read
+from lib_dlhpc.teaching.questions import exam, read
+
+
+def read_exam(repository, module):
+    return exam(repository / "instructor_notes" / "exam" / f"{module.name}.py")
 
 
 def test_every_page_has_its_answers_apart(repository, tmp_path, monkeypatch):
@@ -30,12 +34,30 @@ def test_every_page_has_its_answers_apart(repository, tmp_path, monkeypatch):
         assert re.findall(r"^(\d+)\. ", canvas, re.M) == numbers
         feedback = 0 if sheet in tests else 4 * len(numbers)  # asked twice
         assert canvas.count("\n... ") == feedback == len(re.findall(r"^[=~].*[^\\]#", moodle, re.M))
+    both = [(tmp_path / "exam" / f"{name}.md").read_text("utf-8") for name in ("midterm", "final")]
+    texts = [re.findall(r"^\*\*\d+\.\*\* (.+)$", each, re.M) for each in both]
+    assert len(texts[0]) + len(texts[1]) == sum(
+        len(read_exam(repository, module)) for module in some
+    )
+    assert not set(texts[0]) & set(texts[1])
     for module in some:
         design = tmp_path / "design" / f"{module.name}.md"
         asked = design.read_text("utf-8")
         solved = design.with_name(f"{design.stem}_solution.md").read_text("utf-8")
         assert asked.count("\n## ") == 8 and solved.count("\n## ") == 6
         assert "**All points**" in solved and "**All points**" not in asked
+
+
+def test_a_midterm_and_an_exam_have_their_questions_from_all_their_modules(repository):
+    papers = read(repository / "instructor_notes" / "build.py", "papers")
+    names = [module.number for module in PATH]
+    pools = {number: [f"{number} {k}" for k in range(10)] for number in names}
+    one, other = papers(pools, 1), papers(pools, 2)
+    assert len(one["midterm"]) == 20 and len(one["final"]) == 30
+    assert {each.split()[0] for each in one["final"]} == set(names)
+    assert {each.split()[0] for each in one["midterm"]} == {*names} - {"05", "09", "10", "12", "13"}
+    assert not set(one["midterm"]) & set(one["final"])
+    assert one != other and one == papers(pools, 1)
 
 
 def test_without_the_key_nobody_writes_a_version(repository, tmp_path, monkeypatch):

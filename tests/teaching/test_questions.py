@@ -48,6 +48,9 @@ def test_the_sheet_gives_nothing_away_and_the_key_everything():
 def test_a_sheet_says_what_to_hand_in():
     assert "one letter for each question" in sheet("Test", [ONE])
     assert "half a page" not in sheet("Test", [ONE])
+    assert "one point" in sheet("Exam", [ONE]) and "one point" not in sheet(
+        "Test", [ONE], graded=False
+    )
     assert "half a page" in sheet("Exam", [ONE], 0, Open("Why?", "So.", {"says so": 6}))
 
 
