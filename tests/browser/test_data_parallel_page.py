@@ -85,21 +85,25 @@ def test_what_to_try_takes_a_line_and_stays_beside_its_figure(closed, eventually
     closed.evaluate("scrollTo(0, 0)")
 
 
-def test_text_and_questions_begin_at_one_edge_and_an_introduction_stands_beside_its_card(
+def test_text_and_questions_begin_at_one_edge_and_an_introduction_stands_with_its_card(
     closed, eventually
 ):
     edges = """() => ["h1", "h1 ~ p", ".dlhpc-question.step", "h2"].map(name => {
       const each = document.querySelector(`#rendered_cells ${name}`); return each.getBoundingClientRect().left; })"""
     eventually(lambda: len(set(closed.evaluate(edges))) == 1, what=lambda: closed.evaluate(edges))
-    beside = closed.locator(".dlhpc-row", has_text="From earlier modules.")
-    has(beside.locator(".dlhpc-figures .dlhpc-question.check"), 2)
+    review = closed.locator(".dlhpc-row.review", has_text="From earlier modules.")
+    has(review.locator(".dlhpc-figures .dlhpc-question.check"), 2)
 
 
-def test_checks_stand_two_by_two_and_references_are_folded(closed, eventually):
-    checks = closed.locator(".dlhpc-row.checks .dlhpc-question")
-    tops = "all => all.slice(0, 3).map(each => Math.round(each.getBoundingClientRect().top))"
-    eventually(lambda: (top := checks.evaluate_all(tops))[0] == top[1] < top[2])
-    references = closed.locator("details", has_text="Further reading (")
+@pytest.mark.parametrize("row", [".dlhpc-row.review", ".dlhpc-row.checks"])
+def test_short_questions_stand_two_by_two(closed, eventually, row):
+    tops = "all => all.map(each => Math.round(each.getBoundingClientRect().top))"
+    found = closed.locator(f"{row} .dlhpc-question")
+    eventually(lambda: (top := found.evaluate_all(tops))[0] == top[1] and top == sorted(top))
+
+
+def test_references_are_folded(closed, eventually):
+    references = closed.locator("details:not(.dlhpc-section)", has_text="Further reading (")
     has(references.locator("a:visible"), 0)
     references.locator("summary").click()
     eventually(lambda: references.locator("a:visible").count() > 5)

@@ -86,7 +86,9 @@ def test_every_link_leads_to_a_page(page):
 
 def test_what_was_done_is_shown_and_a_newcomer_has_done_nothing(page):
     has(page.locator(".done:not([hidden])"), 0)
-    page.evaluate('localStorage.setItem(\'dlhpc-progress\', \'{"02": {"done": 3, "skipped": 2, "of": 11}}\')')
+    page.evaluate(
+        'localStorage.setItem(\'dlhpc-progress\', \'{"02": {"done": 3, "skipped": 2, "of": 11}}\')'
+    )
     page.reload()
     tells(page.locator(".module[data-number='02'] .done"), "3 of 11 done, 2 skipped")
 

@@ -43,6 +43,14 @@ function rows() {
     laid(each);
     new MutationObserver(() => laid(each)).observe(each, { childList: true, subtree: true });
   }
+  // A card of questions about no figure is as wide as the page.
+  for (const figures of document.querySelectorAll(".dlhpc-figures")) {
+    new MutationObserver((_, arrival) => {
+      if (!figures.querySelector(".dlhpc-question")) return;
+      arrival.disconnect();
+      figures.parentElement.classList.toggle("review", !figures.querySelector(".dlhpc-question:not(.check)"));
+    }).observe(figures, { childList: true, subtree: true });
+  }
 }
 
 // A column that is taller than the window stays with its end in view, not with its start.
