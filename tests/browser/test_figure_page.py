@@ -85,6 +85,8 @@ LATE = """{ const soon = setTimeout, Socket = WebSocket, unheard = [];
   const hear = () => { while (unheard.length) unheard.shift()(); };
   const looks = new MutationObserver(() => {
     if (document.body?.textContent.includes("Loading widget...")) { looks.disconnect(); soon(() => {
+      const place = document.querySelector(".lm-Panel.jp-OutputArea-output");
+      window.meanwhile = [document.getElementById("dlhpc-loading") !== null, getComputedStyle(place).color];
       window.WebSocket.late = false; hear(); }, 1300); } });
   looks.observe(document, { subtree: true, childList: true });
   window.WebSocket = class extends Socket {
@@ -263,6 +265,8 @@ def test_a_page_that_hears_late_is_whole_and_takes_its_kernel_with_it(eventually
     page.add_init_script(LATE)
     page.reload()
     drawn(page)
+    # Until its widgets came, the page said so in its own words and not in "Loading widget...".
+    eventually(lambda: page.evaluate("window.meanwhile") == [True, "rgba(0, 0, 0, 0)"])
     eventually(lambda: len(found := kernels(server)) == 1 and found != [first])
     page.close(run_before_unload=True)
     eventually(lambda: kernels(server) == [])
