@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lib_dlhpc.costs.groups import allreduces
-from lib_dlhpc.costs.network import network_of
+from lib_dlhpc.costs.network import crossing_congestion, joined, network_of, shifted
 from lib_dlhpc.simulation.energy import energy_of
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.plain import plain_tables
@@ -18,6 +18,10 @@ from lib_dlhpc.timeline import Measured
 
 NOTABLE = 1e-6  # of a step; less is rounding
 DIFFERENCE = "   difference of the step"
+NO_CONGESTION = (
+    "the prediction includes the congestion of the {}; fidelity rounds includes none beyond the NICs."
+    " Try --fidelity events."
+)
 
 
 def heading(
@@ -203,6 +207,8 @@ def _asynchronous_reasons(experiment: Experiment, fidelity: str) -> list[str]:
 
 def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
     strategy, reasons = experiment.strategy, []
+    if fidelity == "rounds" and _shares_uplinks(experiment):
+        reasons.append(NO_CONGESTION.format(experiment.machine.topology))
     if strategy.pipeline > 1 and experiment.machine.jitter:
         reasons.append(
             "in a simulated pipeline no rank waits for the slowest: a rank that computes less gets its turn later, and"
@@ -245,15 +251,20 @@ def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) 
                 " holds up its neighbors on both sides; in fidelity rounds early data waits in a buffer."
             )
     elif machine.topology != "single-switch" and nodes > 1 and _congested(experiment):
-        reasons.append(
-            f"the prediction includes the congestion of the {machine.topology}; fidelity rounds includes none beyond"
-            " the NICs. Try --fidelity events."
-        )
+        reasons.append(NO_CONGESTION.format(machine.topology))
     if reasons and experiment.calibration.rate and int(experiment.calibration.devices) > 1:
         reasons.append(
             "the measured rate includes part of the exchange, so what is left for compute differs as well."
         )
     return reasons
+
+
+def _shares_uplinks(experiment: Experiment) -> bool:
+    """Whether some exchange between nodes can meet congestion beyond the NICs."""
+    nodes, devices = int(experiment.strategy.nodes), int(experiment.devices_per_node)
+    machine, nodes, _ = joined(experiment.calibrated_machine, nodes, devices)
+    most = shifted(machine, nodes, nodes, max(nodes // 2, 1))
+    return nodes > 1 and bool(max(most, crossing_congestion(machine, nodes)) > 1)
 
 
 def _congested(experiment: Experiment) -> bool:
