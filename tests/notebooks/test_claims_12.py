@@ -129,7 +129,7 @@ def test_latency_of_rings_makes_fsdp_alone_slow_and_a_pod_is_enough():
     )
     assert float(bytes_alone.step_time) < 7
     assert logarithmic() == "6.93 s" and int(own.experiment.strategy.nodes) == 2**11
-    assert float(pod.step_time) == pytest.approx(6.92, abs=5e-3)
+    assert float(pod.step_time) == pytest.approx(6.96, abs=5e-3)
     doubled = float(alone("strategy.allreduce", "halving_doubling").step_time)
     assert doubled / times[0] == pytest.approx(2.5, abs=0.05)
     assert float(own.experiment.machine.oversubscription) == 7
@@ -260,7 +260,7 @@ def test_recomputation_repeats_the_all_to_all_and_zero_1_lets_experts_fit_in_a_n
     assert float(own.exposed["experts"] / kept.exposed["experts"]) == pytest.approx(1.5, rel=1e-3)
     parts = causes(own)
     assert (parts["recomputation"], parts["experts' all-to-all"]) == pytest.approx(
-        (4.4, 24.8), abs=0.05
+        (4.4, 25.0), abs=0.05
     )
     node = Mixture(experts=8)
     assert experts.replicas(node) == 16 and not experts.predicted(node).fits
