@@ -1,5 +1,6 @@
 """Labs in a terminal: wrong arguments, or a file with a mistake, give one sentence."""
 
+import json
 import os
 import subprocess
 import sys
@@ -38,22 +39,56 @@ def terminal(checks, *words, ranks=0):
     )
 
 
-@pytest.mark.parametrize("lab", LABS)
-@pytest.mark.parametrize("words", [(), ("a", "b", "c")])
-def test_every_lab_prints_its_usage(repository, lab, words):
-    run = terminal(repository / "labs" / lab / "checks.py", *words)
-    assert run.returncode == 2 and run.stdout == ""
-    assert run.stderr.startswith("usage: python checks.py ") and run.stderr.count("\n") == 1
+# What one process runs one after the other, each as a program of its own; a start of each takes most of a second.
+SEVERAL = """
+import json, runpy, sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+
+said = []
+for sys.argv in json.loads(sys.argv[1]):
+    code = 0
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        try:
+            runpy.run_path(sys.argv[0], run_name="__main__")
+        except SystemExit as end:
+            code = end.code
+    said.append((code, out.getvalue(), err.getvalue()))
+print(json.dumps(said))
+"""
 
 
-@pytest.mark.parametrize("text", WRONG)
-def test_a_file_that_is_no_lab_is_reported_in_a_sentence(repository, tmp_path, text):
-    if WRONG[text][0]:
-        (tmp_path / "step.py").write_text(text)
-    checks = repository / "labs" / "01_data_parallel_step" / "checks.py"
-    run = terminal(checks, str(tmp_path / "step.py"), "x")
-    assert run.returncode == 2 and WRONG[text][1] in run.stderr
-    assert "Traceback" not in run.stderr and run.stderr.count("\n") == 1
+def terminals(*runs):
+    """Return the exit status, output and errors of each program, a file and its arguments."""
+    one = terminal("-c", SEVERAL, json.dumps(runs))
+    assert one.returncode == 0, one.stderr
+    return json.loads(one.stdout)
+
+
+def test_every_lab_prints_its_usage(repository):
+    checks = [str(repository / "labs" / lab / "checks.py") for lab in LABS]
+    runs = [(each, *words) for each in checks for words in ((), ("a", "b", "c"))]
+    for run, (status, output, errors) in zip(runs, terminals(*runs), strict=True):
+        assert status == 2 and output == "", run
+        assert errors.startswith("usage: python checks.py ") and errors.count("\n") == 1, run
+
+
+def test_a_file_that_is_no_lab_is_reported_in_a_sentence(repository, tmp_path):
+    checks, runs = repository / "labs" / "01_data_parallel_step" / "checks.py", []
+    for number, (text, (there, _)) in enumerate(WRONG.items()):
+        file = tmp_path / str(number) / "step.py"
+        file.parent.mkdir()
+        if there:
+            file.write_text(text)
+        runs.append((str(checks), str(file), "x"))
+    for (_, words), (status, _, errors) in zip(WRONG.values(), terminals(*runs), strict=True):
+        assert status == 2 and words in errors
+        assert "Traceback" not in errors and errors.count("\n") == 1, errors
+
+
+def test_a_lab_ends_its_process_with_that_status(repository):
+    run = terminal(repository / "labs" / LABS[0] / "checks.py")
+    assert run.returncode == 2 and run.stderr.startswith("usage: python checks.py ")
 
 
 def test_an_error_on_all_ranks_is_printed_once(repository, on_ranks, tmp_path):
