@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 
-import pytest
 from patience import PATIENCE
 
 from lib_dlhpc.launch.mpi import command, environment

@@ -163,7 +163,7 @@ MODES = {
     ),
     ("experts, zero 3", 4): ("mixture", 8, {"experts": 2, "zero": 3, "optimizer": "adam"}),
     ("experts, zero 3 by layer", 4): (
-        "mixture",
+        "shallow",
         8,
         {"experts": 2, "zero": 3, "zero_unit": "layer", "optimizer": "adam", "bucket": "6 MB"},
     ),
