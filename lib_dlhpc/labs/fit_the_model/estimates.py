@@ -5,6 +5,7 @@ The formulas are exact for a block and for a number of weights; here they are pu
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from lib_dlhpc.costs.state import model_state_bytes
@@ -73,7 +74,7 @@ def _term_finding(estimate: Callable[..., Any], own: Task, term: str) -> Finding
     cases = []
     for way in CASES[term]:
         fields = fields_of(way, own)
-        right, near = predicted(own, fields)[term], _closed_form(way, own, term)
+        right, near = predicted(way, own)[term], _closed_form(way, own, term)
         slips = [(words, near * factor) for words, factor in _FACTORS[term](way, own)]
         about = ", ".join(f"{name} {each}" for name, each in fields.items())
         model, machine = known(own)
@@ -89,9 +90,10 @@ def fields_of(way: Way, own: Task) -> dict[str, Any]:
     return named | {"zero": way.zero, "recompute": way.recompute}
 
 
-def predicted(own: Task, fields: dict[str, Any]) -> dict[str, float]:
+@cache
+def predicted(way: Way, own: Task) -> dict[str, float]:
     """Return the library's terms of a strategy."""
-    experiment = experiment_of(own, **fields)
+    experiment = experiment_of(own, **fields_of(way, own))
     terms, costs = peak(experiment).terms, step_costs(predict(experiment), EXPOSED)
     return {
         "state": float(sum(terms.get(name, 0.0) for name in HELD)),

@@ -7,6 +7,7 @@ mistakes give.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from lib_dlhpc.labs.findings import Finding
@@ -84,11 +85,10 @@ def _term_finding(
     own.__name__ = "seconds"
     cases = []
     for one in layouts:
-        found = predicted(task, one)
-        costs = step_costs(found, EXPOSED)
+        costs, step = _costs(task, one)
         right = sum(costs[each] for each in COSTS[term])
         if term == DATA:
-            slips, least = list(_data(task, one)), SMALL * float(found.step_time)
+            slips, least = list(_data(task, one)), SMALL * step
         else:
             factors = FACTORS[term](task, one)
             slips, least = [(words, right * factor) for words, factor in factors], 0.0
@@ -96,6 +96,13 @@ def _term_finding(
         cases.append(Case(words_of(one), given, right, slips, HINTS[term], least))
     done = f"In {len(cases)} layouts, compared with the library's prediction."
     return compared(LAWS[term], own, cases, done, NEAR[term], "s")
+
+
+@cache
+def _costs(task: LayoutTask, one: Layout) -> tuple[dict[str, float], float]:
+    """Return the s of a layout's step by cause, and of all of it; every check of every term asks for the same few."""
+    found = predicted(task, one)
+    return step_costs(found, EXPOSED), float(found.step_time)
 
 
 # What a value may have left out, with that value or the factor that it is off by.
