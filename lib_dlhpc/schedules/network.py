@@ -157,6 +157,8 @@ def whole_rounds(ranks: Array) -> tuple[Array, Array]:
 def over_rounds(rounds: Array, net: Network, share: Callable[[int], Array]) -> Array:
     """Sum share(k) * congestion(2^k) over the rounds k = 0 .. rounds - 1 between nodes."""
     total: Array = 0.0
+    several = np.ndim(rounds) > 0
     for k in range(int(np.max(rounds))):
-        total = total + np.where(k < rounds, share(k) * net.congestion(2**k), 0.0)
+        one = share(k) * net.congestion(2**k)
+        total = total + (np.where(k < rounds, one, 0.0) if several else one)
     return total
