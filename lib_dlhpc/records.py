@@ -17,7 +17,9 @@ OFTEN = 300  # objects by the loop of _initialization take longer than compiling
 
 if TYPE_CHECKING:  # as type checkers see them
     from dataclasses import dataclass as dataclass
-    from functools import cached_property as remembered
+    from functools import cached_property
+
+    remembered = cached_property
 else:
 
     class remembered:

@@ -4,7 +4,6 @@ import dataclasses
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -61,7 +60,7 @@ class Experiment:
     training: Training
     plan: Planning
     # One sentence for each measured value that a change dropped: printed with a prediction, not part of the file.
-    warnings: tuple[str, ...] = field(compare=False)
+    warnings: tuple[str, ...] = dataclasses.field(compare=False)
 
     def __init__(
         self,
