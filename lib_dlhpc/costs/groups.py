@@ -23,7 +23,6 @@ from lib_dlhpc.costs.network import (
     lanes_of,
     network_of,
     nics_used,
-    sent_on,
     shifted,
     slowest,
 )
@@ -151,16 +150,10 @@ def wire(experiment: Experiment, first: int, second: int, leaving: float) -> Wir
     """Return the path between two ranks while `leaving` ranks of a node send out of it, or all, if it has fewer.
 
     While all ranks send to the rank at a distance, that is the distance: only those next to the edge of the node leave.
-    Ranks of as many nodes as they fill send at once, and share the links between switches.
     """
     machine, devices = experiment.calibrated_machine, near(experiment)
-    whole, nodes, _ = joined(
-        machine, int(experiment.strategy.nodes), int(experiment.devices_per_node)
-    )
-    first, second = first // devices, second // devices
-    path = wire_on(whole, first == second, min(leaving, devices), devices)
-    crowd = sent_on(whole, nodes, first, second, -(-int(leaving) // devices))
-    return path._replace(beta=path.beta * crowd)
+    whole, _, _ = joined(machine, int(experiment.strategy.nodes), int(experiment.devices_per_node))
+    return wire_on(whole, first // devices == second // devices, min(leaving, devices), devices)
 
 
 def near(experiment: Experiment) -> int:

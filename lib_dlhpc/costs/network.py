@@ -27,7 +27,6 @@ __all__ = [
     "network_of",
     "nics_used",
     "node_links",
-    "sent_on",
     "shifted",
     "slowest",
 ]
@@ -176,22 +175,6 @@ def shifted(machine: "Machine | _Switches", nodes: Any, block: Any, distance: An
         columns = np.minimum(columns_of(nodes), block)
         return _hops(-(-block // columns), columns, distance)
     return 1.0
-
-
-def sent_on(machine: Machine, nodes: int, first: int, second: int, senders: int) -> float:
-    """Slow-down while `senders` nodes from `first` on send to those from `second` on, and nobody else sends."""
-    group, away = machine.nodes_per_switch, abs(second - first)
-    if machine.topology == "torus":
-        columns = int(columns_of(nodes))
-        down, right = divmod(away, columns)
-        along = min(right, columns - right, senders)
-        return float(max(along, min(down, nodes // columns - down, -(-senders // columns)), 1))
-    if machine.topology == "single-switch" or first // group == second // group:
-        return 1.0
-    many = min(senders, group)
-    if machine.topology == "dragonfly":
-        return float(_on_global_link(machine, many))
-    return float(max(many / group * machine.oversubscription, 1.0))
 
 
 def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1) -> Any:

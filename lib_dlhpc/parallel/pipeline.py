@@ -30,8 +30,7 @@ def ways(experiment: Experiment) -> list[tuple[groups.Wire, ...]]:
     """
     many, devices = sizes(experiment).pipeline, groups.near(experiment)
     apart = stride(experiment, "pipeline")
-    across = apart % devices and devices % apart  # stages that lie across the edges of nodes
-    if across or experiment.machine.topology != "single-switch":
+    if apart % devices and devices % apart:  # stages that lie across the edges of nodes
         found = [path_between(experiment, place, (place + 1) % many) for place in range(many)]
     else:
         within, between = (groups.wire(experiment, 0, other, apart) for other in (0, devices))
