@@ -26,6 +26,9 @@ from lib_dlhpc.spec.planning import overridden
 BEST = 11  # the best and the ten next
 MOST = 1024  # layouts at once
 KINDS = 8  # of each batch: ZeRO, and whether there is a pipeline
+ROUNDED = (
+    1 + 1e-12
+)  # a price is the same to 1e-12 alone and among others: what a plan reports is within such a limit
 
 
 @uncollected()
@@ -174,7 +177,7 @@ class _Search:
             self.above[kind] = min(ratio, self.above[kind]) if known[kind] else ratio
             known[kind] = True
             own = {name: float(each[at]) for name, each in values.items()}
-            over = (name for name, most in self.limits.items() if own[name] > most)
+            over = (name for name, most in self.limits.items() if own[name] > most * ROUNDED)
             reason = f"over the limit of {next(over, '')}" if fits[at] else "does not fit"
             if fits[at] and reason == "over the limit of ":
                 changes = {**changes_of(columns, row), **named(base, self.base.plan.axes)}

@@ -39,9 +39,9 @@ def test_rows_of_one_kind_have_the_same_values(most, monkeypatch):
     """In the order in which kinds occur first; an axis that the space lacks changes nothing."""
     monkeypatch.setattr(module, "KINDS", most)
     found = space(RUN, CHOICES)
-    for names in (("schedule",), ("pipeline", "zero", "shards"), ("nodes",)):
-        rows, kind = found.kinds(*names)
-        values = list(zip(*(found.columns[n] for n in names if n in found.columns), strict=True))
+    for axes in (("schedule",), ("pipeline", "zero", "shards"), ("nodes",)):
+        rows, kind = found.kinds(*axes)
+        values = list(zip(*(found.columns[n] for n in axes if n in found.columns), strict=True))
         values = values or [()] * len(found)
         assert [values[row] for row in rows] == list(dict.fromkeys(values))
         assert [values[row] for row in rows[kind]] == values
