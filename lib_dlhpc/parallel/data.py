@@ -5,13 +5,15 @@ allreduce (Rajbhandari et al. 2020, section 7): 2 stages free the gradients of e
 with each.
 """
 
-from functools import partial
+from collections.abc import Hashable, Mapping
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.exchanges import extra_reductions
 from lib_dlhpc.costs.units import buckets_of
 from lib_dlhpc.costs.wire_format import is_cast
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, shards, sizes
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction
@@ -62,7 +64,7 @@ def _first_bucket(experiment: Experiment, held: tuple[Part, ...], chunk: int) ->
 
 
 def _posted(
-    instructions: list[Instruction], filled: dict[int, list[Collective]]
+    instructions: list[Instruction], filled: Mapping[int, list[Collective]]
 ) -> list[Instruction]:
     found: list[Instruction] = []
     for each in instructions:
@@ -93,10 +95,34 @@ def cut(experiment: Experiment, part: Part) -> list[Bucket]:
     return found
 
 
+def exchange_key(experiment: Experiment, held: tuple[Part, ...]) -> tuple[Hashable, ...]:
+    """Return what the exchange of gradients and weights of a rank depends on: the same with any recomputation."""
+    s, many, replicas = experiment.strategy, shards(experiment), sizes(experiment).data
+    how = float(s.bucket), s.allreduce, s.precision, s.wire, s.gather, s.zero_unit
+    counts = int(s.zero), int(s.experts), many
+    groups = replicas > 1, many == replicas  # which group shards
+    return (
+        *map(id, held),
+        *how,
+        *counts,
+        *groups,
+        bool(experiment.overlap),
+        bool(experiment.overlaps),
+    )
+
+
 def _filled(
     experiment: Experiment, held: tuple[Part, ...], chunk: int
-) -> dict[int, list[Collective]]:
+) -> Mapping[int, list[Collective]]:
     """Return the collectives of each bucket of a chunk, by the layer whose backward completes it."""
+    return _buckets(Keyed((experiment, held), *exchange_key(experiment, held)), chunk)
+
+
+@lru_cache(maxsize=4096)  # all cuts of a network, with all ways to shard
+def _buckets(
+    key: Keyed[tuple[Experiment, tuple[Part, ...]]], chunk: int
+) -> dict[int, list[Collective]]:
+    experiment, held = key.value
     strategy, size, part = experiment.strategy, sizes(experiment), held[chunk]
     summed = extra_reductions(part.model)
     if size.data == 1 and not summed:

@@ -38,7 +38,7 @@ def layer_by_layer(experiment: Experiment, part: Part) -> Passes:
         if (messages := after[key]) is None:
             to += one_layer(number, layer, direction, shared)
         else:
-            to.append(_computed(number, direction))
+            to.append(computed(number, direction))
             to += messages
 
     for number, layer in numbered:
@@ -84,7 +84,7 @@ def one_layer(number: int, layer: Layer, direction: str, experts: Sharing) -> li
     Positions, and in backward their gradients, are sent to the experts before their work and home after it (Lepikhin
     et al. 2020, "GShard", section 3.2).
     """
-    work = _computed(number, direction)
+    work = computed(number, direction)
     if computes_alone(layer, experts):
         return [work, *communication(layer, direction)]
     if "context" in layer.attributes:
@@ -112,7 +112,7 @@ def _by_node(layer: Layer, key: str, of: str, experts: Sharing) -> list[Instruct
 
 
 # Passes have much in common: what is equal in them is one object.
-_computed = lru_cache(maxsize=1 << 14)(Compute)
+computed = lru_cache(maxsize=1 << 14)(Compute)
 _exchanged = lru_cache(maxsize=1 << 12)(Collective)
 
 

@@ -20,7 +20,7 @@ from lib_dlhpc.costs.instruction_prices import (
 )
 from lib_dlhpc.costs.overlapped_prices import LEFT, overlapped_prices
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import Part, folded, mean_shards, representative, represented, shards, sizes
+from lib_dlhpc.layout import Part, folded, mean_shards, representative, represented, sizes
 from lib_dlhpc.parallel import (
     calls,
     casts,
@@ -33,7 +33,7 @@ from lib_dlhpc.parallel import (
     pipeline,
     zero,
 )
-from lib_dlhpc.parallel.data import exchange_gradients
+from lib_dlhpc.parallel.data import exchange_gradients, exchange_key
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer, sharing
 from lib_dlhpc.parallel.lists import copied, copied_after_update, copies
@@ -111,23 +111,9 @@ def _keyed(
     s = experiment.strategy
     return Keyed(
         (experiment, held),
-        *map(id, held),
-        *(
-            float(s.bucket),
-            s.allreduce,
-            s.recompute,
-            s.precision,
-            s.wire,
-            s.expert_wire,
-            s.expert_exchange,
-            s.gather,
-            s.tensor_overlap,
-        ),
-        s.zero_unit,
-        *map(int, (s.zero, s.experts, s.context, s.tensor_pieces, sharing(experiment).nodes)),
-        *(bool(experiment.overlap), bool(experiment.overlaps), sizes(experiment).data > 1),
-        *(shards(experiment), shards(experiment) == sizes(experiment).data),  # which group shards
-        s.splits_backward,
+        *exchange_key(experiment, held),
+        *(s.recompute, s.expert_wire, s.expert_exchange, s.tensor_overlap, s.splits_backward),
+        *map(int, (s.context, s.tensor_pieces, sharing(experiment).nodes)),
     )
 
 
@@ -161,11 +147,17 @@ def _rank_passes(experiment: Experiment, held: tuple[Part, ...]) -> tuple[Passes
     return offload.offloaded(experiment, held, found)
 
 
+def _after(
+    experiment: Experiment, held: tuple[Part, ...]
+) -> tuple[list[Instruction], list[Instruction]]:
+    """Return the buckets of a rank that are summed after its passes, and those gathered after its update."""
+    return _buckets_after(Keyed((experiment, held), *exchange_key(experiment, held)))
+
+
 @lru_cache(maxsize=4096)
 def _buckets_after(
     key: Keyed[tuple[Experiment, tuple[Part, ...]]],
 ) -> tuple[list[Instruction], list[Instruction]]:
-    """Return the buckets of a rank that are summed after its passes, and those gathered after its update."""
     return data.remaining(*key.value), zero.gathered_after_update(*key.value)
 
 
@@ -312,7 +304,7 @@ def _end(
         *met,
         tuple(updates),
         all_do(Wait("offload", offload.STREAM, "", offload.LABEL)),
-        *rows(made(lambda each: _buckets_after(_keyed(experiment, each))[1])),
+        *rows(made(lambda each: _after(experiment, each)[1])),
         all_do(Wait("data", data.STREAM, "", "the weights")),
         *met,
     ]
@@ -325,7 +317,7 @@ def _exchange(experiment: Experiment, held: tuple[Part, ...]) -> list[Instructio
         return low_rank.factored(experiment, held[0])
     if experiment.compressed:
         return compression.exchanged(experiment, held[0])
-    return casts.with_casts(experiment, _buckets_after(_keyed(experiment, held))[0])
+    return casts.with_casts(experiment, _after(experiment, held)[0])
 
 
 def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> float:

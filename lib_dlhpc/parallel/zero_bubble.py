@@ -8,7 +8,7 @@ Source: Qi et al. 2024, "Zero bubble pipeline parallelism", section 2.
 
 from lib_dlhpc.costs.exchanges import regathered
 from lib_dlhpc.layout import Part
-from lib_dlhpc.parallel.layers import communication
+from lib_dlhpc.parallel.layers import communication, computed
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction
 from lib_dlhpc.spec.experiment import Experiment
@@ -36,8 +36,8 @@ def _in_two(
         elif not isinstance(each, Compute) or each.phase != "backward":
             backward.append(each)
         elif layers[each.layer].traits.splits_backward:
-            backward.append(Compute(each.layer, "input_grad"))
-            weights.append(Compute(each.layer, "weight_grad"))
+            backward.append(computed(each.layer, "input_grad"))
+            weights.append(computed(each.layer, "weight_grad"))
         else:
             if layers[each.layer].name in again and not experiment.overlap:
                 # The repeated all-gather before it is for a weight gradient.
