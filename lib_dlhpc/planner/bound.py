@@ -182,14 +182,14 @@ def _of_microbatches(
         return replace(experiment, strategy=strategy)
 
     try:
-        first = of(int(samples[0]))
-        step = program(first)
+        own = of(int(samples[0]))
+        step = program(own)
         # A rate is measured with a batch, a scale is of any.
         many = samples.tolist() if experiment.calibration.rate else samples[:1].tolist()
         scale = np.array([float(compute_scale(of(batch))) for batch in many])
     except SpecError:  # the prediction raises it again, where it is counted
         return Unsplit(*np.zeros((len(Unsplit._fields), len(samples))))
-    passes = _Passes(first, step, samples.astype(float), scale[:, None], within)
+    passes = _Passes(own, step, samples.astype(float), scale[:, None], within)
     work, forward, backward, joules = passes.work()
     ahead, back = passes.exchanged()
     update = scale * work_of(step).update.min() + 0 * work

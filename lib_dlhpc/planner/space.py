@@ -62,8 +62,8 @@ class Space:
     def _places(self) -> dict[str, NDArray[np.int64]]:
         """Which value of each axis a combination has."""
         found, rest = dict[str, NDArray[np.int64]](), self.numbers
-        for name, values in reversed(self.axes.items()):
-            rest, found[name] = np.divmod(rest, len(values))
+        for name in reversed([*self.axes]):
+            rest, found[name] = np.divmod(rest, len(self.axes[name]))
         return found
 
     def kinds(self, *names: str) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
