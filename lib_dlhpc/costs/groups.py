@@ -219,5 +219,7 @@ def halo_cost(net: Network, size: Any) -> Cost:
     if nodes == 1:
         return Cost(a_in, inside, 0.0)
     across = size * b_out * net.lanes * net.neighbors(1) / (2 if close > 1 else 1)
-    out = (close == 1) | (a_out + across >= a_in + inside)
-    return Cost(np.where(out, a_out, a_in)[()], np.where(out, across, inside)[()], 0.0)
+    out = np.logical_or(close == 1, a_out + across >= a_in + inside)
+    latency: Any = np.where(out, a_out, a_in)
+    bandwidth: Any = np.where(out, across, inside)
+    return Cost(latency[()], bandwidth[()], 0.0)
