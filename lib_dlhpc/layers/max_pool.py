@@ -10,7 +10,7 @@ from lib_dlhpc.layers.base.kind import Layer
 from lib_dlhpc.layers.base.saved import PART, Array, Saved, Tensors, parts
 from lib_dlhpc.layers.base.windows import Pool, Tap, taps, whole
 
-LARGE = 4 * PART  # elements of a part: calls for each axis and tap cost more than misses of L2
+LARGE = 3 * PART // 2  # elements of a part: calls for each axis and tap cost more than misses of L2
 
 
 class _Step(NamedTuple):

@@ -23,7 +23,7 @@ from numpy.lib.stride_tricks import as_strided
 from lib_dlhpc.layers.base.saved import Array, Saved
 from lib_dlhpc.layers.base.windows import Tap, blocks, taps
 
-CACHE = 3 * 1024 * 1024  # bytes of columns in a block
+CACHE = 2 * 1024 * 1024  # bytes of columns in a block
 WIDE = (
     256  # columns of a row in a block, at least: products of fewer are slower than rows read again
 )
@@ -102,7 +102,10 @@ class Columns:
         long = max((prod(block.shape) for block in plan), default=0) + APART
         tall = max((block.height for block in plan), default=0)
         source = x.reshape(self.groups, channels, *self.inputs, batch)
-        memory = saved.array((self.groups, tall, channels, self.width, long), x.dtype)
+        shape = (self.groups, tall, channels, self.width, long)
+        # All convolutions request the same size, so they share the memory.
+        memory = saved.array((max(prod(shape), CACHE // x.itemsize),), x.dtype)
+        memory = memory[: prod(shape)].reshape(shape)
         group, row, _, line, item = memory.strides
         for block in plan:
             positions = prod(block.shape)

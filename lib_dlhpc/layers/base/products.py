@@ -12,7 +12,7 @@ from lib_dlhpc.layers.base.saved import Array, Saved
 UNPACKED = 10**6  # multiplications in products that OpenBLAS computes without copies (AVX-512)
 FEW = 64  # columns of a part below which that is slower than the copies
 MANY = 1024  # columns of a part above which few rows are slower
-CACHE = 3 * 1024 * 1024  # bytes of the products of a sum
+CACHE = 128 * 1024  # bytes of products that are summed at once
 
 
 def multiply(left: Array, right: Array, out: Array) -> None:
