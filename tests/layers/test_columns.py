@@ -37,3 +37,10 @@ def test_traffic_is_a_copy_for_each_tap_of_a_row(shape, kernel, copies):
         shape, {"kind": "conv", "channels": 3, "kernel": kernel, "padding": padding}
     ).layers[-1]
     assert layer.traits.numpy_traffic(layer) == copies * np.prod(shape)
+
+
+@pytest.mark.parametrize(("rows", "outputs"), [(0, 0), (1, 0), (2, 0)])
+def test_rows_without_outputs_have_no_columns(rows, outputs):
+    """Of a partitioned image, a rank may have fewer rows than a kernel covers."""
+    own = columns.Columns((rows, 5), (outputs, 5), WINDOW | {"padding": (0, 1)})
+    assert not list(own.read(Saved(Context()), np.ones((2, rows, 5, 3))))

@@ -136,7 +136,9 @@ class Columns:
         key = channels, batch, itemsize
         if key not in self._plans:
             column, batch = channels * self.width * itemsize, max(1, batch)
-            fit = CACHE // (column * batch * (self.inputs[0] + 2 * self.pad))
+            fit = CACHE // max(
+                1, column * batch * (self.inputs[0] + 2 * self.pad)
+            )  # a rank may have no rows
             own = self._plans[key] = []
             start, rest = 0, {name: sizes[1:] for name, sizes in self.window.items()}
             for piece in blocks(self.outputs[1:], max(fit, -(-WIDE // batch))):
