@@ -8,7 +8,7 @@ from lib_dlhpc.lifetime import signals
 
 if __name__ == "__main__" or sys.argv[0].endswith("dlhpc"):
     signals.end_at_once()  # before slow imports
-    # Searches for cycles took an eighth of the time of a prediction, half of that at its end, and freed nothing.
+    # Searches for cycles took a tenth of a prediction, most of that at its end, and freed nothing.
     gc.set_threshold(100_000)
     atexit.register(gc.freeze)
 

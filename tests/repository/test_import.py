@@ -56,7 +56,7 @@ def test_a_prediction_imports_only_what_it_needs() -> None:
 
 
 def test_a_short_command_searches_for_no_cycles() -> None:
-    """Not while it imports and predicts, and not at its end: that was an eighth of its time."""
+    """Not while it imports and predicts, and not at its end: that was a tenth of its time."""
     lines = [
         "import atexit, gc, sys",
         "sys.argv[0], found = 'dlhpc', []",
