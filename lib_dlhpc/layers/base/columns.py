@@ -102,10 +102,10 @@ class Columns:
         long = max((prod(block.shape) for block in plan), default=0) + APART
         tall = max((block.height for block in plan), default=0)
         source = x.reshape(self.groups, channels, *self.inputs, batch)
-        shape = (self.groups, tall, channels, self.width, long)
+        room = (self.groups, tall, channels, self.width, long)
         # All convolutions request the same size, so they share the memory.
-        memory = saved.array((max(prod(shape), CACHE // x.itemsize),), x.dtype)
-        memory = memory[: prod(shape)].reshape(shape)
+        memory = saved.array((max(prod(room), CACHE // x.itemsize),), x.dtype)
+        memory = memory[: prod(room)].reshape(room)
         group, row, _, line, item = memory.strides
         for block in plan:
             positions = prod(block.shape)
