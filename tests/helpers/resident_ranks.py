@@ -6,7 +6,6 @@ mpiexec and remains one: its COMM_WORLD holds the ranks that it asked for, and i
 changes in the package it restores.
 """
 
-import gc
 import io
 import os
 import runpy
@@ -97,8 +96,6 @@ def main(ranks: str, address: str) -> None:
 
     world = MPI.COMM_WORLD
     assert world.size == int(ranks)  # some launchers start lone programs instead
-    gc.freeze()
-    gc.set_threshold(50_000, 10, 100)  # as in the tests' own process (tests/conftest.py)
     # The socket is closed when the tests end, or give up a check that other ranks have finished.
     with Client(address) as line, suppress(EOFError, OSError):
         line.send(world.rank)
