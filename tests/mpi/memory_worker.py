@@ -117,7 +117,7 @@ MODES = {
     ),
     ("tensor, column", 2): ("rows", 256, {"tensor": 2, "split": "column"}),
     ("tensor, row", 2): ("rows", 256, {"tensor": 2, "split": "row"}),
-    ("filters", 2): ("images", 56, {"tensor": 2, "split": "column"}),
+    ("filters", 2): ("images", 72, {"tensor": 2, "split": "column"}),
     ("channels", 2): ("images", 36, {"tensor": 2, "split": "row"}),
     ("llama, sequence parallel", 2): ("llama", 24, {"tensor": 2, "sequence_parallel": True}),
     ("sequence parallel", 2): ("words", 32, {"tensor": 2, "sequence_parallel": True}),
