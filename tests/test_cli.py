@@ -273,13 +273,12 @@ def test_validate_exits_0_while_all_rows_are_within_what_they_state(capsys, monk
 
 
 def test_validate_exits_1_when_a_row_leaves_its_tolerance(capsys, monkeypatch):
-    from lib_dlhpc.prediction import published
+    from lib_dlhpc.prediction import validate
+    from lib_dlhpc.prediction.published import published
 
-    wrong = {
-        **published.results(),
-        "goyal17-r50-1h": {**published.results()["goyal17-r50-1h"], "value": "10"},
-    }
-    monkeypatch.setattr(published, "results", lambda: wrong)
+    monkeypatch.setattr(
+        validate, "published", lambda identity: published(identity) | {"value": "10"}
+    )
     assert main(["validate", "goyal17"]) == 1
     assert "FAIL" in capsys.readouterr().out
 
