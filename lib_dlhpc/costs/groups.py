@@ -23,6 +23,7 @@ from lib_dlhpc.costs.network import (
     lanes_of,
     network_of,
     nics_used,
+    sent_on,
     shifted,
     slowest,
 )
@@ -146,14 +147,23 @@ def _rails(machine: Machine, devices: int, close: int) -> tuple[float, int, int]
     return close * min(beside, each) / each, int(nics_used(machine, devices)), beside
 
 
-def wire(experiment: Experiment, first: int, second: int, leaving: float) -> Wire:
+def wire(
+    experiment: Experiment, first: int, second: int, leaving: float, together: bool = False
+) -> Wire:
     """Return the path between two ranks while `leaving` ranks of a node send out of it, or all, if it has fewer.
 
     While all ranks send to the rank at a distance, that is the distance: only those next to the edge of the node leave.
+    Ranks of as many nodes as they fill send at once, or together those of all, and share the links between switches.
     """
     machine, devices = experiment.calibrated_machine, near(experiment)
-    whole, _, _ = joined(machine, int(experiment.strategy.nodes), int(experiment.devices_per_node))
-    return wire_on(whole, first // devices == second // devices, min(leaving, devices), devices)
+    whole, nodes, _ = joined(
+        machine, int(experiment.strategy.nodes), int(experiment.devices_per_node)
+    )
+    first, second = first // devices, second // devices
+    path = wire_on(whole, first == second, min(leaving, devices), devices)
+    senders = nodes if together else -(-int(leaving) // devices)
+    crowd = sent_on(whole, nodes, first, second, senders)
+    return path._replace(beta=path.beta * crowd)
 
 
 def near(experiment: Experiment) -> int:

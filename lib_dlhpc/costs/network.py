@@ -27,6 +27,7 @@ __all__ = [
     "network_of",
     "nics_used",
     "node_links",
+    "sent_on",
     "shifted",
     "slowest",
 ]
@@ -175,6 +176,24 @@ def shifted(machine: "Machine | _Switches", nodes: Any, block: Any, distance: An
         columns = np.minimum(columns_of(nodes), block)
         return _hops(-(-block // columns), columns, distance)
     return 1.0
+
+
+def sent_on(machine: Machine, nodes: int, first: int, second: int, senders: int) -> float:
+    """Slow-down while `senders` nodes from `first` on send to those from `second` on, and nobody else sends."""
+    group, away = machine.nodes_per_switch, abs(second - first)
+    if machine.topology == "torus":
+        columns = int(columns_of(nodes))
+        down, right = divmod(away, columns)
+        along = min(right, columns - right, senders)
+        return float(max(along, min(down, nodes // columns - down, -(-senders // columns)), 1))
+    if machine.topology == "single-switch":
+        return 1.0
+    source, target = ((each + np.arange(senders)) // group for each in (first, second))
+    leaves = source != target
+    many = max(np.bincount(each[leaves]).max(initial=0) for each in (source, target))
+    if machine.topology == "dragonfly":
+        return float(_on_global_link(machine, many))
+    return float(max(many / group * machine.oversubscription, 1.0))
 
 
 def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1) -> Any:

@@ -30,7 +30,8 @@ def ways(experiment: Experiment) -> list[tuple[groups.Wire, ...]]:
     """
     many, devices = sizes(experiment).pipeline, groups.near(experiment)
     apart = stride(experiment, "pipeline")
-    if apart % devices and devices % apart:  # stages that lie across the edges of nodes
+    across = apart % devices and devices % apart  # stages that lie across the edges of nodes
+    if across or experiment.machine.topology != "single-switch":
         found = [path_between(experiment, place, (place + 1) % many) for place in range(many)]
     else:
         within, between = (groups.wire(experiment, 0, other, apart) for other in (0, devices))
@@ -100,7 +101,8 @@ def _ways_of_copies(experiment: Experiment, sent: NDArray[np.float64]) -> list[g
         # Of each node, counted as ranks that send as much as this one.
         leaving = np.bincount(nodes[leaves], meanwhile[leaves])
         busiest = float(leaving[nodes[both][leaves[both]]].max())
-        found.append(groups.wire(experiment, 0, devices, busiest))
+        first, copy = ranks[place, leaves[place]][0], ranks[-1 - place, leaves[place]][0]
+        found.append(groups.wire(experiment, int(first), int(copy), busiest, together=True))
     return found
 
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import pipeline_proof
 from lib_dlhpc.schedules.pipeline import (
     Backward,
@@ -22,9 +23,11 @@ from lib_dlhpc.schedules.pipeline import (
     one_f_one_b,
     zb_h1,
 )
+from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.pipeline import kept, simulate_pipeline
 from lib_dlhpc.simulation.simulation import Traffic
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Device, Link, Machine
 from lib_dlhpc.timeline import breakdown, critical_path, export_chrome, idle, span
 from lib_dlhpc.timeline.table import COLUMNS
@@ -266,3 +269,27 @@ def test_what_does_not_fit_is_reported(arguments, words):
     given = {"nodes": 4, "devices_per_node": 1, "forward": 1.0, "backward": 1.0} | arguments
     with pytest.raises(SpecError, match=words):
         simulate_pipeline(gpipe(4, 2), machine(), **given)
+
+
+BOTH_ENDS = {"schedule": "dualpipe"}  # copies of a stage sum their gradients
+SPINE = {"nodes_per_switch": 2, "oversubscription": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("machine", "split"),
+    [
+        ({"name": "h100-pod", "nics": 2, **SPINE}, {"nodes": 4, "pipeline": 2}),
+        ({"name": "h100-pod", "nics": 2, **SPINE}, {"nodes": 4, "pipeline": 2, "tensor": 2}),
+        ({"name": "h100-pod", "nics": 2, **SPINE}, {"nodes": 4, "pipeline": 4}),
+        ({"name": "h100-pod", "nics": 2, **SPINE}, {"nodes": 4, "pipeline": 2, **BOTH_ENDS}),
+        ({"name": "tpu-v3-pod"}, {"nodes": 8, "pipeline": 2}),
+        ({"name": "tpu-v3-pod"}, {"nodes": 8, "pipeline": 4}),
+    ],
+    ids=str,
+)
+def test_stages_behind_different_switches_share_uplinks_as_predicted(machine, split):
+    machine = {**machine, "devices_per_node": 2, "jitter": 0.0}
+    options = {"precision": "bf16", "microbatches": 4, "batch": 4, **split}
+    run = Experiment(model="opt-125m", machine=machine, strategy=options)
+    simulated = sum(breakdown(simulate(run, "events")).terms.values())
+    assert simulated == pytest.approx(float(predict(run).step_time), rel=0.01)
