@@ -33,18 +33,22 @@ from lib_dlhpc.explore.language_model.questions import (
     hops,
     logarithmic,
     longest,
+    near,
     saved_fp8,
     sent,
     zb_part,
 )
 from lib_dlhpc.explore.language_model.rollouts import Setting as Learned
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
+from lib_dlhpc.layout.groups import stride
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.prediction.validate import results, validate
 from lib_dlhpc.schedules.choice import chosen
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_experiment
+
+SHARDED = Layout(pipeline=8, zero=2)
 
 
 def exposed(setting):
@@ -116,7 +120,7 @@ def test_latency_of_rings_makes_fsdp_alone_slow_and_a_pod_is_enough():
     blocks, matrices = own.messages["data"], layers.messages["data"]
     assert 0.5 < blocks.latency / blocks.total < 0.6
     times = [float(own.step_time), float(own.exposed["data"]), float(layers.step_time)]
-    assert times == pytest.approx([14.8, 8.93, 36.2], abs=0.05)
+    assert times == pytest.approx([14.8, 8.99, 36.2], abs=0.05)
     assert (float(blocks.total), float(matrices.total)) == pytest.approx((15, 36), abs=0.5)
     net = shard_network(own.experiment)
     block = 2 * float(own.experiment.model.parameters) / layout.LAYERS / 8
@@ -176,9 +180,29 @@ def test_tensor_collectives_send_the_most_bytes_and_gathered_blocks_are_larger()
     assert block > 2 * 8192 * 16_384
 
 
-def test_eight_stages_are_faster_and_fit_only_with_sharded_gradients():
-    eight, sharded = (predicted(Layout(pipeline=8, zero=zero)) for zero in (1, 2))
-    assert eight.step_time < predicted(Layout()).step_time and not eight.fits and sharded.fits
+def test_eight_stages_halve_the_bubble_but_their_messages_cross_pods_and_they_fit_only_with_sharded_gradients():
+    own, eight, sharded = (predicted(each) for each in (Layout(), Layout(pipeline=8), SHARDED))
+    apart = [stride(each.experiment, "pipeline") / 8 for each in (own, eight)]  # nodes
+    assert apart == [128, 256] and own.experiment.machine.nodes_per_switch == 384
+    before, after = causes(own), causes(eight)
+    assert after["pipeline bubble"] < 0.5 * before["pipeline bubble"]
+    assert after["stage to stage"] > 2 * before["stage to stage"]
+    assert after["gradients, weights"] > 1.9 * before["gradients, weights"]
+    assert eight.step_time > own.step_time and not eight.fits and sharded.fits
+
+
+def test_with_stages_side_by_side_eight_are_faster_and_fit_only_with_sharded_gradients():
+    own, eight, sharded = near(), near(pipeline=8), near(pipeline=8, zero=2)
+    assert not eight.fits and sharded.fits
+    assert eight.step_time < sharded.step_time < own.step_time < predicted(Layout()).step_time
+    pod = own.experiment.machine.nodes_per_switch
+    assert pod % 16 == pod % 8 == 0  # a replica has a node for each stage, so none spans pods
+    assert pod > 7 * 16  # rings of replicas: a node of each stage sends out of a pod
+
+
+def test_the_preset_is_scaled_by_the_published_rate_on_8192_gpus_as_the_published_row_is():
+    (row,) = validate(["llama3"], [layout.PUBLISHED])
+    assert float(predicted(Layout()).model_rate) / 1e12 == pytest.approx(row.predicted, rel=1e-4)
 
 
 def test_context_ranks_halve_memory_of_activations_and_the_bubble():
@@ -246,13 +270,13 @@ def test_fp8_saves_a_third_of_llama_3s_step_with_the_same_ratio_to_the_roofline(
     rooflines = [predict(plain.set({"strategy.precision": each})) for each in ("bf16", "fp8")]
     gains = [float(a.step_time / b.step_time) for a, b in ((own, narrow), rooflines)]
     assert gains[0] == pytest.approx(gains[1], rel=0.03)  # messages are no part of the ratio
-    assert float(narrow.step_time) == pytest.approx(4.50, abs=5e-3)
-    assert float(own.step_time) == pytest.approx(6.78, abs=5e-3)
-    assert 1 - 1 / gains[0] == pytest.approx(0.34, abs=5e-3)
+    assert float(narrow.step_time) == pytest.approx(4.55, abs=5e-3)
+    assert float(own.step_time) == pytest.approx(6.81, abs=5e-3)
+    assert 1 - 1 / gains[0] == pytest.approx(0.33, abs=5e-3)
     sizes = [float(each.memory_total) for each in (own, narrow)]
     assert sizes == pytest.approx([83.8e9, 74.7e9], rel=1e-3)
     texts = said(repository, r"take ([\d.]+) s per step instead of ([\d.]+) s, and hold ([\d.]+)")
-    assert texts == pytest.approx([4.50, 6.78, 74.7])
+    assert texts == pytest.approx([4.55, 6.81, 74.7])
 
 
 def test_recomputation_repeats_the_all_to_all_and_zero_1_lets_experts_fit_in_a_node():

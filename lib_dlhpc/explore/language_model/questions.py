@@ -49,6 +49,16 @@ def laid(**changes: Any) -> Any:
     return layout.predicted(layout.Setting()._replace(**changes))
 
 
+def near(**changes: Any) -> Any:
+    """Return the prediction of Llama 3's layout, changed, with the stages of a replica side by side in a pod.
+
+    Neither their messages nor the rings of replicas, then outermost, share oversubscribed links enough to slow down.
+    Source: Grattafiori et al. 2024, section 3.3.2: ranks in the order tensor, context, pipeline, data.
+    """
+    run = layout.experiment(layout.Setting()._replace(**changes))
+    return predict(run.set({"machine.oversubscription": 1.0}))
+
+
 def alone(key: str, value: float | str) -> Any:
     """Return the prediction of FSDP without a pipeline, one value of the experiment changed."""
     return predict(layout.experiment(layout.ALONE).set({key: value}))
@@ -191,9 +201,17 @@ LAID = {
     "data_sent": lambda: sent("data"),
     "step_1f1b": lambda: step(laid(schedule="1f1b")),
     "bubble_1f1b": lambda: cause(laid(schedule="1f1b"), "pipeline bubble"),
+    "bubble_laid": lambda: cause(laid(), "pipeline bubble"),
+    "between": lambda: cause(laid(), "stage to stage"),
+    "data": lambda: cause(laid(), "gradients, weights"),
     "step_8": lambda: step(laid(pipeline=8)),
+    "bubble_laid_8": lambda: cause(laid(pipeline=8), "pipeline bubble"),
+    "between_8": lambda: cause(laid(pipeline=8), "stage to stage"),
+    "data_8": lambda: cause(laid(pipeline=8), "gradients, weights"),
+    "step_near": lambda: step(near()),
+    "step_8_near": lambda: step(near(pipeline=8)),
     "memory_8": lambda: memory(laid(pipeline=8)),
-    "step_8_zero2": lambda: step(laid(pipeline=8, zero=2)),
+    "step_8_zero2_near": lambda: step(near(pipeline=8, zero=2)),
     "memory_8_zero2": lambda: memory(laid(pipeline=8, zero=2)),
     "data_zero3": lambda: cause(laid(zero=3), "gradients, weights"),
     "memory_context": lambda: memory(laid(context=2)),
