@@ -48,7 +48,7 @@ def kinds() -> kit.Diagram:
         kit.Row("divides", list(KINDS.values())),
         kit.Row("Llama 3, 8,192 tokens", [f"{ranks[kind]}" for kind in KINDS], kit.GREEN),
         kit.Row(
-            "its ranks are", [where.get(kind, "for long sequences") for kind in KINDS], kit.ORANGE
+            "ranks here are", [where.get(kind, "for long sequences") for kind in KINDS], kit.ORANGE
         ),
     ]
     return kit.held(list(KINDS), rows)
