@@ -33,6 +33,12 @@ RUNS = {
         {"nodes": 2, "batch": 3, "precision": "bf16", "optimizer": "adam"},
         {},
     ),
+    "uplinks": (
+        {**GPT, "hidden": 1024},
+        {"name": "h100-pod", "nodes_per_switch": 2, "oversubscription": 8.0},
+        {"nodes": 4, "devices_per_node": 2, "batch": 4, "precision": "bf16"},
+        {"schedule": ["1f1b", "dualpipe"]},
+    ),
     "wide": ({**GPT, "hidden": 4096, "layers": 5}, "selene", {"batch": 8, "precision": "fp16"}, {}),
     "fp8": (
         {**GPT, "hidden": 1024},
