@@ -99,7 +99,7 @@ def bound(experiment: Experiment, combinations: Space) -> Bound:
     one = one._replace(
         forward=one.forward - both * one.ahead, backward=one.backward - both * one.back
     )
-    slow = float(stragglers.slowest(experiment.devices, experiment.machine.jitter)) - 1
+    slow = _slowest(experiment, c) - 1
     behind = c.get("gather", np.array(experiment.strategy.gather)) == FORWARD
     summed, scattered, gathered, gathers = _exchanges(experiment, combinations, one.weights)
     each = np.where((c["zero"] == 3) & ~behind, gathered, 0.0)
@@ -120,6 +120,14 @@ def bound(experiment: Experiment, combinations: Space) -> Bound:
     reserved = float(experiment.machine.device.reserved_memory)
     found = step, state / p + reserved, memory + reserved, m * one.joules / p
     return Bound(*(each * (1 - 1e-12) for each in found))
+
+
+def _slowest(experiment: Experiment, c: Columns) -> Floats:
+    """Return by which factor the slowest device of each combination exceeds the mean."""
+    strategy, jitter = experiment.strategy, experiment.machine.jitter
+    devices = c.get("nodes", np.array(strategy.nodes)) * experiment.devices_per_node
+    found: Floats = stragglers.slowest(devices, jitter, strategy.local_steps)
+    return found
 
 
 def _passes(c: Columns, plain: NDArray[np.bool_], both: Floats) -> Floats:
