@@ -1,5 +1,6 @@
 """Laws of layers: derivatives equal differences, results equal plain formulas, memory changes nothing."""
 
+import pickle
 import sys
 import tracemalloc
 from dataclasses import replace
@@ -24,7 +25,7 @@ from layer_references import (
 )
 
 from lib_dlhpc.layers import KINDS, Context, Layer, batch_norm, conv, max_pool
-from lib_dlhpc.layers.base import columns, products
+from lib_dlhpc.layers.base import columns, kind, products
 from lib_dlhpc.layers.base.saved import unbuffered
 from lib_dlhpc.layers.fused_attention import fused
 
@@ -767,3 +768,15 @@ def test_a_layer_that_is_compared_takes_little_more_memory():
     for layer in many:
         assert layer.traits and layer.likeness >= 0
     assert sys.getsizeof(vars(many[-1])) < 400  # B; 832 with one
+
+
+def test_a_layer_from_another_process_is_not_like_those_that_have_its_number_here(monkeypatch):
+    relu, tanh = (Layer("a", each, (), (1,), (1,)) for each in ("relu", "tanh"))
+    monkeypatch.setattr(kind, "_LIKENESSES", {})
+    assert relu.likeness == 0
+    sent = pickle.dumps(relu)
+    monkeypatch.setattr(kind, "_LIKENESSES", {})  # as in the other process
+    assert tanh.likeness == 0
+    received = pickle.loads(sent)
+    assert received == relu
+    assert received.likeness != tanh.likeness

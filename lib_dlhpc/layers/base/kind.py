@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, fields
 from functools import cached_property
 from importlib import import_module
 from math import prod
@@ -74,6 +74,10 @@ class Layer:
         name, shapes = _DIGITS.sub("", self.name), (self.input_shape, self.output_shape)
         key = (name, self.kind, *shapes, *counts, self.fp8, _frozen(self.attributes))
         return _LIKENESSES.setdefault(key, len(_LIKENESSES))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return its fields alone, for copies and pickles: in other processes likenesses are other numbers."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def elsewhere(self, name: str, inputs: tuple[str, ...], **attributes: Any) -> "Layer":
         """Return a layer like this one in another place; name: with the same letters; attributes: like its own."""
