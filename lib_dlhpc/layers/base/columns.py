@@ -112,8 +112,8 @@ class Columns:
             grid = memory[..., :positions].reshape(*memory.shape[:4], *block.shape)
             _copy(source[:, :, block.reads].swapaxes(1, 2), block, grid)
             rows = block.rows.stop - block.rows.start
-            shape = (self.groups, rows, self.matrix_height(len(x)), positions)
-            yield block, as_strided(memory, shape, (group, self.step * row, line, item))
+            matrices = (self.groups, rows, self.matrix_height(len(x)), positions)
+            yield block, as_strided(memory, matrices, (group, self.step * row, line, item))
 
     def add_back(self, saved: Saved, turned: Array, dy: Array, dx: Array) -> None:
         """Add to dx the columns that `turned` makes of dy: (groups, rows of the columns, outputs)."""
