@@ -8,6 +8,7 @@ GRADIENTS, COLLECTIVES, NEIGHBORS, EXPERTS = "#e69f00", "#d55e00", "#cc79a7", "#
 CONTEXT = "#aa4499"
 WEIGHTS_LATER = "#3f97cc"  # of BACKWARD: weight gradients that are computed apart
 STAGES = "#e0b0ca"  # of NEIGHBORS: stage to stage, where halos are in the same chart
+REPEATED = BACKWARD  # hatched, as recomputation is: work that is lost with a failure and done again
 INPUT, CHECKPOINT, BUBBLE, IDLE = "#009e73", "#44aa99", "#f0e442", "#a9b0b8"
 IDLE_LIGHT, IDLE_DARK = "#d3d8dd", "#737c86"  # of IDLE: other kinds of waiting in one chart
 
@@ -35,6 +36,7 @@ MEMORY = {
     "driver and workspace": IDLE,
 }
 OTHER = "#000000"  # a term without a color
+ENGINE = "currentColor"  # predicted, simulated and measured, where each is a point: symbol and fill distinguish them
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999999", "#000000")
 # Kinds of events of a timeline.
 KINDS = {

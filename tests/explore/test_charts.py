@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from lib_dlhpc.explore.blocks import bars, charts
 from lib_dlhpc.explore.blocks.built import dataset_names
 from lib_dlhpc.explore.blocks.drawing import all_drawings
+from lib_dlhpc.explore.compare.charts import LOOKS
 from lib_dlhpc.explore.explorer import device_charts
+from lib_dlhpc.explore.failures import charts as failures
+from lib_dlhpc.explore.failures import drawings as failures_drawings
 from lib_dlhpc.explore.gantt import chart as gantt
 from lib_dlhpc.explore.hybrid_parallel import charts as hybrid
 from lib_dlhpc.explore.memory_wall.charts import memory_state
@@ -172,3 +175,19 @@ def test_waiting_has_one_color_on_every_page():
     waits += [gantt.LOOKS["idle"].color, hybrid.TERMS["waiting"]]
     waits += [one_step.OPERATORS[one_step.LAUNCHES], one_step.PASSES[one_step.BETWEEN]]
     assert set(waits) <= gray
+
+
+def test_work_done_again_looks_like_recomputation():
+    assert failures.LOST["repeated work"] == palette.BACKWARD
+    assert failures.PHASES["repeated work"][::2] == (palette.BACKWARD, True)
+    assert failures_drawings.LINES["repeated work"][0] == palette.BACKWARD
+
+
+def test_an_engine_has_no_color_of_a_cause(specs):
+    """Symbol, dash and inside distinguish them: measured is solid, simulated hollow, predicted between."""
+    marks = [layer["mark"] for layer in specs["swept"]["layer"]]
+    inks = {mark[name] for mark in marks for name in ("color", "fill", "stroke") if name in mark}
+    assert inks == {palette.ENGINE} and palette.ENGINE not in palette.TERMS.values()
+    key = specs["swept"]["usermeta"]["legend"]
+    assert [each["opacity"] for each in key] == [0.3, 0.0, 0.0, 1.0]
+    assert len({shape for shape, _, _ in LOOKS.values()}) == len(LOOKS)

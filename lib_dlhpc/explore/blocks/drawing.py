@@ -157,7 +157,7 @@ def _taken_out(spec: dict[str, Any], labels: Mapping[str, str]) -> list[dict[str
     """Take the legends out of a specification and return them: figure.js wraps them as the page is wide."""
     found: Looks = {}
     for layer in spec["layer"]:
-        for channel in ("color", "fill", "strokeDash", "shape"):
+        for channel in ("color", "fill", "strokeDash", "shape", "fillOpacity"):
             encoding = layer.get("encoding", {}).get(channel, {})
             if encoding.get("legend") == ABOVE.to_dict():
                 encoding["legend"] = None
@@ -170,7 +170,7 @@ def _taken_out(spec: dict[str, Any], labels: Mapping[str, str]) -> list[dict[str
 def _add_looks(found: Looks, channel: str, encoding: Any, labels: Mapping[str, str]) -> None:
     """Add how the values of an encoding look to what is found, by value."""
     scale = encoding.get("scale") or {}
-    name = {"strokeDash": "dash", "fill": "color"}.get(channel, channel)
+    name = {"strokeDash": "dash", "fill": "color", "fillOpacity": "opacity"}.get(channel, channel)
     for label, value in zip(*(scale.get(end, ()) for end in ("domain", "range")), strict=True):
         look = " ".join(map(str, value)) if name == "dash" else value
         found.setdefault(label, {"label": labels.get(label, label), "value": label})[name] = look

@@ -20,11 +20,11 @@ ROWS = {
     "events": "simulated (events)",
     "measured": "measured here",
 }
-LOOKS = {  # color and shape of a way where each is a point
-    "predicted": ("#0072b2", "circle"),
-    "simulated (rounds)": ("#009e73", "square"),
-    "simulated (events)": ("#cc79a7", "triangle-up"),
-    "measured here": ("#d55e00", "diamond"),
+LOOKS = {  # shape, dash, and opacity of its inside, of a way where each is a point
+    "predicted": ("circle", [6, 3], 0.3),
+    "simulated (rounds)": ("square", [2, 2], 0.0),
+    "simulated (events)": ("triangle-up", [8, 2, 2, 2], 0.0),
+    "measured here": ("diamond", [1, 0], 1.0),
 }
 
 Terms = Mapping[str, Mapping[str, float]]  # way -> name -> s

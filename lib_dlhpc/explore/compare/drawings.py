@@ -5,6 +5,7 @@ import altair as alt
 from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.compare.charts import CAUSES, LOOKS
+from lib_dlhpc.results.palette import ENGINE
 
 TIME = "time of one step"
 
@@ -39,10 +40,10 @@ def swept() -> Layers:
     y = kit.y_axis("seconds:Q", TIME, SI.format("s"), log=10, scale={"padding": 14})
     ways = list(LOOKS)
     aside = alt.XOffset("way:N", sort=ways).scale(domain=ways)
-    inks = [ink for ink, _ in LOOKS.values()]
-    styles = {way: (ink, [1, 0], symbol) for way, (ink, symbol) in LOOKS.items()}
-    color, _, shape = kit.looks("way:N", styles, key=True)
-    points = data("points", x=x, xOffset=aside, color=color)
+    shapes, dashes, insides = zip(*LOOKS.values(), strict=True)
+    shape = alt.Shape("way:N", legend=kit.ABOVE).scale(domain=ways, range=list(shapes))
+    inside = alt.FillOpacity("way:N", legend=kit.ABOVE).scale(domain=ways, range=list(insides))
+    points = data("points", x=x, xOffset=aside)
     spans = points.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", title=TIME), y2="high:Q")
     # Vega-Lite breaks a line whose points are moved aside by a field, so each way has a line of its own.
     lines = [
@@ -50,12 +51,15 @@ def swept() -> Layers:
         .transform_filter(f"datum.joined && datum.way === '{way}'")
         .mark_line(
             strokeWidth=1.2,
+            strokeDash=dashes[place],
             opacity=0.6,
-            color=inks[place],
+            color=ENGINE,
             xOffset=alt.expr(f"bandwidth('x') * {(place + 0.5) / len(ways) - 0.5}"),
         )
         for place, way in enumerate(ways)
     ]
-    marks = points.mark_point(filled=True, size=alt.expr("width < 400 ? 40 : 90"), opacity=1)
+    marks = points.mark_point(
+        fill=ENGINE, stroke=ENGINE, size=alt.expr("width < 400 ? 40 : 90"), opacity=1
+    )
     said = kit.tooltip_of("setting", "way", "time")
-    return spans, *lines, marks.encode(y=y, shape=shape, tooltip=said)
+    return spans, *lines, marks.encode(y=y, shape=shape, fillOpacity=inside, tooltip=said)

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
-from lib_dlhpc.results.palette import BUBBLE, CHECKPOINT, FORWARD, IDLE, SERIES
+from lib_dlhpc.results.palette import BUBBLE, CHECKPOINT, FORWARD, IDLE, REPEATED, SERIES
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 # Height or hatching distinguish them without color.
-LOST = {"checkpoints": CHECKPOINT, "repeated work": SERIES[1], "restarts": IDLE}
+LOST = {"checkpoints": CHECKPOINT, "repeated work": REPEATED, "restarts": IDLE}
 # Color, height in a row, and whether it is hatched.
 PHASES = {
     "training": (FORWARD, 0.6, False),
-    "repeated work": (SERIES[1], 0.6, True),
+    "repeated work": (REPEATED, 0.6, True),
     "checkpoint": (CHECKPOINT, 1.0, False),
     "wait": (BUBBLE, 0.6, False),
     "restart": (IDLE, 0.3, False),

@@ -8,13 +8,13 @@ from lib_dlhpc.explore.blocks import drawing as kit
 from lib_dlhpc.explore.blocks.drawing import HALO, SI, Layers, data, drawing
 from lib_dlhpc.explore.blocks.lines import FIRST, SECOND
 from lib_dlhpc.explore.failures.charts import CHECKED, LOST, PHASES, WAYS
-from lib_dlhpc.results.palette import CHECKPOINT, SERIES
+from lib_dlhpc.results.palette import CHECKPOINT, ENGINE, REPEATED, SERIES
 
 RED, BLUE = SERIES[1], SERIES[0]
 # Dash and symbol distinguish them without color.
 LINES = {
     "checkpoints": (CHECKPOINT, [6, 3], "square"),
-    "repeated work": (SERIES[1], [2, 2], "triangle-up"),
+    "repeated work": (REPEATED, [2, 2], "triangle-up"),
     "restarts": (SERIES[6], [1, 3], "diamond"),
     "all losses": ("currentColor", [1, 0], "circle"),
 }
@@ -44,8 +44,8 @@ def losses(interval: str, lines: dict[str, Any]) -> Layers:
     early = ends.transform_filter("!datum.late").mark_text(align="left", dx=8, dy=-6, **HALO)
     marks = data("marks", x=x)
     runs = data("simulated", x=x)
-    spread = runs.mark_rule(strokeWidth=3, color=BLUE, opacity=0.7)
-    means = kit.symbols(runs, 120, shape="cross", color=BLUE)
+    spread = runs.mark_rule(strokeWidth=3, color=ENGINE, opacity=0.7)
+    means = kit.symbols(runs, 120, shape="cross", color=ENGINE)
     now, said = kit.point(x, y)
     ring = now.mark_point(
         shape="circle", size=150, strokeWidth=2.5, color="currentColor", opacity=1

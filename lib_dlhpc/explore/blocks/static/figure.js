@@ -65,7 +65,7 @@ function legend(entries) {
   list.innerHTML = entries.map(({ color = "currentColor", dash, shape, opacity = 1, hatched }) => {
     const box = `d="M3 1h12v12h-12z"`, mark = SYMBOLS[shape];
     const line = dash && `<path d="M0 7h22" fill="none" stroke="${color}" stroke-width="2" stroke-dasharray="${dash}"/>`;
-    const sign = mark && `<path d="${mark}" fill="${color}"/>`;
+    const sign = mark && `<path d="${mark}" fill="${color}"${opacity < 1 ? ` fill-opacity="${opacity}" stroke="${color}"` : ""}/>`;
     const square = `<path ${box} fill="${color}" fill-opacity="${opacity}"/>${hatched ? `<path ${box} fill="url(#dlhpc-hatch${opacity < 1 ? "" : "-on"})" fill-opacity="0.6"/>` : ""}`;
     return `<li><svg width="${line ? 22 : 14}" height="14" viewBox="${line ? 0 : sign ? 4 : 2} 0 ${line ? 22 : 14} 14" aria-hidden="true">${line || sign ? (line ?? "") + (sign ?? "") : square}</svg><span></span></li>`;
   }).join("");
