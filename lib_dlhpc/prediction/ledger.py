@@ -208,7 +208,8 @@ def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tu
         terms["gradients"] -= absent
         return Moment(rank, when, {**terms, "communication buffer": buffer}, away)
 
-    some = f"{passes} pass{'es' * (passes > 1)} kept"
+    of_chunks = ", one chunk each," * (chunks > 1)
+    some = f"the activations of {passes} microbatch{'es' * (passes > 1)}{of_chunks} stored"
     where = f"rank {rank} of the pipeline, " if stages > 1 else ""
     return (
         moment(f"{where}after a forward pass, with {some}", keeps, 0.0),

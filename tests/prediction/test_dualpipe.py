@@ -68,10 +68,19 @@ def test_the_memory_of_the_paper(p):
         assert kept == pytest.approx(paper.activations), name
 
 
+def test_a_moment_says_how_many_activations_are_stored():
+    (_, backward, _, *_) = moments(run_of("gpipe", 4, 1))
+    assert backward.when.endswith("with the activations of 1 microbatch stored")
+    chunked = run_of("interleaved", 4, 8).set({"strategy.chunks": 2})
+    assert "of 11 microbatches, one chunk each, stored" in moments(chunked)[1].when
+
+
 def test_the_batch_comes_in_at_both_ends():
     run = run_of("dualpipe", 4, 8)
     backward = [moment for moment in moments(run) if "backward" in moment.when]
-    assert all("5 passes kept" in moment.when for moment in backward)
+    assert all(
+        "with the activations of 5 microbatches stored" in moment.when for moment in backward
+    )
     reads = [moment.terms["input batch"] for moment in backward]
     assert reads[0] == reads[3] > 0 == reads[1] == reads[2]
     (whole, *_) = [moment.terms["input batch"] for moment in moments(run_of("1f1b", 4, 8))]

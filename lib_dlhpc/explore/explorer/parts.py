@@ -90,18 +90,19 @@ def memory_state(p: Breakdown, a: Breakdown | None) -> State:
     totals = [sum(part.size for part in row) for row in rows]
     end = max(capacity, *totals) * 1.06
     need, have = show(totals[0], "B"), show(capacity, "B")
+    over_by = show(totals[0] - capacity, "B")
     fits, late = totals[0] <= capacity, capacity > 0.45 * end
     wall = {
         "capacity": capacity,
         "end": end,
-        "words": f"✓ fits: {need} of {have}" if fits else f"✗ does not fit: {need} in {have}",
+        "words": f"✓ fits: {need} of {have}" if fits else f"✗ exceeds {have} by {over_by}",
         **beside(late, 4),
     }
     over = [] if fits else [{"row": "yours", "start": capacity, "stop": totals[0]}]
     data = {"parts": _columns(rows, end, "B"), "over": columns(over), "wall": columns([wall])}
     largest = max(rows[0], key=lambda part: part.size)
-    verdict = "Fits" if fits else "Does not fit"
-    return data, f"{verdict}: {need} of {have}. Largest: {largest.name}, {show(largest.size, 'B')}."
+    verdict = f"Fits: {need} of {have}" if fits else f"{need} needed, {have} available"
+    return data, f"{verdict}. Largest: {largest.name}, {show(largest.size, 'B')}."
 
 
 def _columns(rows: list[list[Part]], longest: float, unit: str) -> dict[str, list[Any]]:

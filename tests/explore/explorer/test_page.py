@@ -293,7 +293,10 @@ def test_a_model_that_does_not_fit_shows_its_wall():
     page.move("machine.name", "laptop")
     page.move("model.name", "gpt3-175b")
     assert "times too much" in page.words["notices"].value
-    assert "does not fit" in page.figures["memory"].data["wall"]["words"][0]
+    memory = page.figures["memory"]
+    assert memory.data["wall"]["words"][0].startswith("✗ exceeds 4 GB by ")
+    shown = " ".join([memory.summary, *(words.value for words in page.words.values())])
+    assert shown.count("oes not fit") == 1  # in the headline; the advice says it as well
     verdict, *others = headlines(predict(page.experiment))
     assert verdict.unfit and "Does not fit: " in verdict.text and " of " in verdict.text
     assert not any(line.unfit for line in others) and others[0].name == "Time to train"
