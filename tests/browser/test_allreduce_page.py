@@ -102,7 +102,7 @@ def test_a_real_run_leaves_the_page_usable_and_shows_measurement_and_prediction(
 ):
     run = page.get_by_role("button", name="Run on 4 MPI ranks")
     page.moves_meanwhile(0, "Message", run, "4 ranks are at work", server[1])
-    eventually(lambda: page.get_by_text("How long does it take? (symbol: median").count() == 1)
+    eventually(lambda: page.get_by_text("Symbol: median measured").count() == 1)
     has(page.get_by_text("There is no network: messages are copies"))
 
 

@@ -67,6 +67,13 @@ def test_no_two_entries_of_a_legend_look_the_same(specs):
             assert all(looks.count(look) == 1 for look in looks), name
 
 
+def test_a_title_has_no_legend_in_it(specs):
+    """What marks mean stands below the title, with the legend."""
+    assert not [name for name, spec in specs.items() if "(" in spec["title"]]
+    assert specs["rank_times"]["title"] == "Who computes, and who is idle?"
+    assert specs["rank_times"]["usermeta"]["note"] == "Plain: computes; hatched: idle."
+
+
 def test_lines_with_names_at_their_ends_can_be_named_in_a_legend(specs):
     found = 0
     for name, spec in specs.items():

@@ -7,9 +7,9 @@
         y = y_axis("y:Q", "time", SI.format("s"), log=10)
         return marker(x), *line_marks(x, y, NAMES, LINES), *values_beside(x, y)
 
-The function's name is the drawing's, and its docstring the title. Importing Altair takes more than a second and 65 MB,
-so no visitor's kernel does: built.py compiles all drawings once and keeps the result. Whatever a color says, a word, a
-dash or a hatching says as well.
+The function's name is the drawing's; its docstring has the title, and below that what the marks mean, if the legend
+does not say it. Importing Altair takes more than a second and 65 MB, so no visitor's kernel does: built.py compiles all
+drawings once and keeps the result. Whatever a color says, a word, a dash or a hatching says as well.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,14 +50,13 @@ Made = Callable[[Callable[[], Layers]], "Drawing"]
 
 @dataclass(frozen=True)
 class Drawing:
-    """Layers with a title. The margins are fixed, so that nothing jumps while numbers change.
+    """Layers with words: a title, and what the marks mean. The margins are fixed, so that nothing jumps.
 
-    table: what the table below the chart shows: {dataset: {column: heading}}. labels: what its legend says of a value,
-    where that is not the value.
+    table: what the table below the chart shows: {dataset: {column: heading}}. labels: values renamed in the legend.
     """
 
     layers: Callable[[], Layers]
-    title: str
+    words: str
     height: int
     margins: Mapping[str, int]
     table: Table
@@ -65,10 +64,11 @@ class Drawing:
 
     def __call__(self) -> dict[str, Any]:
         """Return the Vega-Lite specification."""
+        title, _, note = map(str.strip, self.words.partition("\n\n"))
         place = {"width": 600, "height": self.height, "autosize": "none"}
-        chart = alt.layer(*self.layers(), title=self.title, padding=dict(self.margins), **place)
+        chart = alt.layer(*self.layers(), title=title, padding=dict(self.margins), **place)
         spec: dict[str, Any] = chart.to_dict()
-        spec["usermeta"] = {"table": self.table}
+        spec["usermeta"] = {"table": self.table} | ({"note": note} if note else {})
         if key := _taken_out(spec, self.labels):
             spec["usermeta"]["legend"] = key
         if names := _named_lines(spec):
@@ -87,7 +87,7 @@ def drawing(
     labels: Mapping[str, str] | None = None,
     **table: dict[str, str],
 ) -> Made:
-    """Make a function that returns layers a Drawing; its docstring is the title; table: headings by dataset, column."""
+    """Make a function that returns layers a Drawing; its docstring: title, note; table: headings by dataset, column."""
     margins = {"left": left, "top": top, "right": right, "bottom": bottom}
     return lambda layers: Drawing(layers, str(layers.__doc__), height, margins, table, labels or {})
 

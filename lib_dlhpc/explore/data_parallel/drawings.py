@@ -40,7 +40,10 @@ def bucket_sizes() -> Layers:
 
 @drawing(height=130, left=64, top=22, bars={"stop": "GPUs up to", "time": "time over mean"})
 def rank_times() -> Layers:
-    """Who computes (plain), and who is idle (hatched)?"""
+    """Who computes, and who is idle?
+
+    Plain: computes; hatched: idle.
+    """
     x = kit.x_axis("start:Q", "GPUs, from the fastest to the slowest", kit.WHOLE, grid=False)
     y = alt.Y("time:Q", title="compute time over mean").scale(nice=False, domainMin=0, padding=10)
     bars = data("bars", x=x, x2="stop:Q")
@@ -58,7 +61,10 @@ def rank_times() -> Layers:
     line={"x": "GPUs", "y": "step, formula"},
 )
 def slowest() -> Layers:
-    """How slow is the slowest of p? (line: Blom's formula; square: mean of the draws, bar: p10 to p90)"""
+    """How slow is the slowest of p?
+
+    Line: Blom's formula; square: mean of the draws; bar: p10 to p90.
+    """
     x = kit.by_two("GPUs", padding=14)
     scale = {"zero": False, "padding": 14}
     y = kit.y_axis("y:Q", "step over mean compute time", tickCount=5, scale=scale)
@@ -103,7 +109,10 @@ def staleness() -> Layers:
 
 @kit.lines_of("scaling", "GPUs", "of one node", height=200, left=64, right=70, published=PUBLISHED)
 def gpu_share() -> Layers:
-    """How efficient is each GPU? (diamonds: published)"""
+    """How efficient is each GPU?
+
+    Diamonds: published.
+    """
     x, scale = kit.by_two("GPUs"), {"domain": [0, 1.15]}
     y = kit.y_axis(
         "y:Q", "rate of a GPU over that in one node", kit.PERCENT, tickCount=5, scale=scale
@@ -123,7 +132,10 @@ def images_a_second() -> Layers:
 
 @drawing(height=220, points={"size": "bucket (B)", **MEASURED})
 def step_exchange() -> Layers:
-    """How long does it take? (disc: median measured, bar: p10 to p90, dash: predicted)"""
+    """How long does it take?
+
+    Disc: median measured; bar: p10 to p90; dash: predicted.
+    """
     sizes: dict[str, Any] = {"grid": False, "values": DECADES, "scale": {"padding": 28}}
     x = kit.x_axis("size:Q", "bucket", SI.format("B"), log=10, **sizes)
     look: dict[str, Any] = {"tickCount": 5, "scale": {"padding": 12}}

@@ -76,13 +76,19 @@ LOSSES |= {
 
 @drawing(**LOSSES)
 def failures_loss() -> Layers:
-    """Which interval loses the least? (crosses: simulated)"""
+    """Which interval loses the least?
+
+    Crosses: simulated.
+    """
     return losses("training between two checkpoints", LINES)
 
 
 @drawing(**LOSSES)
 def failures_checks() -> Layers:
-    """How often to look for silent errors? (crosses: simulated)"""
+    """How often to look for silent errors?
+
+    Crosses: simulated.
+    """
     return losses("training between two checks", CHECK_LINES)
 
 
@@ -90,7 +96,10 @@ def failures_checks() -> Layers:
     "", "spare nodes", "goodput of all nodes", left=62, right=150, top=30, marks=SPARE_NODES
 )
 def failures_spares() -> Layers:
-    """How many spare nodes? (goodput of all nodes, spares included)"""
+    """How many spare nodes?
+
+    Goodput of all nodes, spares included.
+    """
     x = kit.x_axis("x:Q", "spare nodes", kit.WHOLE, grid=False)
     y = kit.y_axis("y:Q", "goodput of all nodes", kit.PERCENT)
     marks = data("marks", x=x)
@@ -120,14 +129,20 @@ PHASED |= {"bars": {"run": "run", "kind": "what", "start": "from (s)", "stop": "
 
 @drawing(**PHASED)
 def failures_phases() -> Layers:
-    """Where does the time of the run go? (✕: a failure)"""
+    """Where does the time of the run go?
+
+    ✕: a failure.
+    """
     (*bars, names), signs = phases(PHASES)
     return *bars, *signs, names
 
 
 @drawing(**PHASED)
 def failures_found() -> Layers:
-    """When is a silent error found? (?: it strikes, ✕: a failure)"""
+    """When is a silent error found?
+
+    ?: it strikes; ✕: a failure.
+    """
     (*bars, names), signs = phases(CHECKED)
     wrong = data("errors", x="x:Q", y=kit.lane("top"))
     line = wrong.mark_rule(strokeWidth=2.5, strokeDash=[3, 2]).encode(y2="bottom:Q")
@@ -143,7 +158,10 @@ def failures_found() -> Layers:
     points={"way": "way to save", "still": "stall", "written": "durable after"},
 )
 def failures_costs() -> Layers:
-    """How long does one checkpoint take? (■: training stalls until here, ○: durable from here on)"""
+    """How long does one checkpoint take?
+
+    ■: training stalls until here; ○: durable from here on.
+    """
     ticks: dict[str, Any] = {"values": TIMES, "labelOverlap": True, "grid": False}
     x = kit.x_axis("blocked:Q", "time after the checkpoint begins", TIME, log=10, **ticks)
     points = data("points", x=x, y=kit.rows_axis("way:N", list(WAYS), 110))

@@ -55,7 +55,10 @@ def _bars(title: str, unit: str, inks: Mapping[str, str]) -> Layers:
     "scaling", "GPUs", "samples per second", height=200, left=64, right=70, published=PUBLISHED
 )
 def hybrid_scaling() -> Layers:
-    """How far does it scale? (diamond: published, and used to calibrate)"""
+    """How far does it scale?
+
+    Diamond: published, and used to calibrate.
+    """
     ticks: dict[str, Any] = {"values": RATES, "labelOverlap": True, "scale": {"padding": 12}}
     x = kit.by_two("GPUs")
     y = kit.y_axis("y:Q", "samples per second", "format(datum.value, '~s')", log=10, **ticks)
@@ -79,7 +82,10 @@ def hybrid_domain() -> Layers:
     cells={"tensor": "tensor", "pipeline": "pipeline", "data": "data", "details": "outcome"},
 )
 def hybrid_map() -> Layers:
-    """Which layout is the fastest? Seconds of a step (hatched: does not fit, with the memory needed)"""
+    """Which layout is the fastest?
+
+    Seconds of a step; hatched: does not fit, with the memory needed.
+    """
     plain = {"grid": False, "ticks": False, "domain": False}
     x = alt.X("pipeline:O", title="pipeline: stages", sort="ascending")
     y = alt.Y("tensor:O", title="tensor: GPUs per layer", sort="ascending")

@@ -94,7 +94,10 @@ def io_policies() -> Layers:
 
 @drawing(height=220, left=64, right=130, **BELOW["io_efficiency"])
 def io_efficiency() -> Layers:
-    """How efficient is each node? (triangle: published, over 90%)"""
+    """How efficient is each node?
+
+    Triangle: published, over 90%.
+    """
     x, title = kit.by_two("nodes"), "rate of a node over one that never waits"
     y = kit.y_axis("y:Q", title, kit.PERCENT, tickCount=5, scale={"domain": [0, 1.1]})
     names = ("never waiting", "shared file system", "FanStore")
@@ -104,7 +107,10 @@ def io_efficiency() -> Layers:
 
 @drawing(height=170, **BELOW["io_capacity"])
 def io_capacity() -> Layers:
-    """Does its part of the data fit into a node? (hatched: no)"""
+    """Does its part of the data fit into a node?
+
+    Hatched: it does not fit.
+    """
     x, y = kit.by_two("nodes"), _bytes("data in each node")
     line = data("line", x=x, y=y)
     said = data("wall", y=alt.Y("y:Q")).mark_text(

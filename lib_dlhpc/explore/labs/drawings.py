@@ -16,7 +16,10 @@ COLUMNS = {"name": "", "size": "message (B)", "seconds": "measured (s)"}
     points={**COLUMNS, "predicted": "predicted", "error": "error"},
 )
 def slow_network() -> Layers:
-    """Measured (symbols), predicted from a ping-pong (lines), by α + nβ as chosen (dotted)"""
+    """How long does one allreduce take?
+
+    Symbols: measured; lines: predicted from a ping-pong; dotted: α + nβ as chosen.
+    """
     x_title, wide = "message, the buffer of each rank", {"padding": 10}
     x = kit.x_axis("size:Q", x_title, SOME.format("B"), log=10, scale=wide, grid=False)
     y = kit.y_axis(

@@ -14,7 +14,10 @@ SHARE = "format(datum.value, '.2~%')"
 
 @kit.parts_of("run", "cause", "time", height=112, left=98, right=130, top=22)
 def llm_step() -> Layers:
-    """Where does the time of a step go? (hatched: recomputation, bubble)"""
+    """Where does the time of a step go?
+
+    Hatched: recomputation, bubble.
+    """
     *bars, words = kit.stacked_bars("time of a step", "s", CAUSES, 94, HATCHED)
     return *bars, *kit.upright("published"), words
 
@@ -27,7 +30,10 @@ def llm_step() -> Layers:
     bars={"label": "schedule", "words": "idle, and holds", "held": "activations of"},
 )
 def llm_bubbles() -> Layers:
-    """How long is a rank idle, and what does it hold? (closed forms, equal stages)"""
+    """How long is a rank idle, and what does it hold?
+
+    Closed forms, equal stages.
+    """
     x = kit.x_axis("idle:Q", "bubble", kit.SI.format("s"), tickCount=4, scale={"domainMin": 0})
     bars = kit.data("bars", x=x, y=kit.rows_axis("label:N", kit.ORDER, 76))
     drawn = bars.mark_bar(color=BUBBLE)
@@ -50,7 +56,10 @@ def llm_context() -> Layers:
 
 @kit.parts_of("GPUs", "part", "time", height=170, left=134, right=76, top=8)
 def llm_rollout() -> Layers:
-    """What do GPUs do in an iteration? (hatched: nothing)"""
+    """What do GPUs do in an iteration?
+
+    Hatched: idle.
+    """
     return kit.stacked_bars("time of an iteration", "s", PARTS, 130, EMPTY, tickCount=5)
 
 
@@ -62,7 +71,10 @@ def llm_rollout() -> Layers:
     pool={"x": "until (s)", "y": "not ended, pool"},
 )
 def llm_flight() -> Layers:
-    """How many answers are still being written? (filled: on all GPUs; line: on the pool)"""
+    """How many answers are still being written?
+
+    Filled: on all GPUs; line: on the pool.
+    """
     x = kit.x_axis("x:Q", "time", kit.SI.format("s"), grid=False, scale={"domainMin": 0})
     y = kit.y_axis("y:Q", "answers", kit.WHOLE, scale={"domainMin": 0})
     every, pool = (kit.data(name, x=x, y=y) for name in ("all", "pool"))

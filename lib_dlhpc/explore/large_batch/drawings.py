@@ -19,7 +19,10 @@ HOURS = "datum.value < 3600 ? datum.value / 60 + ' min' : datum.value / 3600 + '
 
 @drawing(left=64, right=30, points={"line": "rule", "x": "batch", "y": "error", "words": "who"})
 def published_error() -> Layers:
-    """How far did others get? ResNet-50, published (square: linear scaling, triangle: LARS, disc: other rules)"""
+    """How far did others get?
+
+    ResNet-50, published. Square: linear scaling; triangle: LARS; disc: other rules.
+    """
     x, domain = _batch(), [0.2, 0.36]
     y = kit.y_axis(
         "y:Q", "top-1 error on ImageNet", kit.PERCENT, tickCount=5, scale={"domain": domain}
@@ -49,7 +52,10 @@ def published_error() -> Layers:
     points={"line": "rule", "x": "batch", "words": "right, mean and deviation"},
 )
 def batch_accuracy() -> Layers:
-    """How far does each rule carry? (symbol: mean, bar: one standard deviation of the seeds)"""
+    """How far does each rule carry?
+
+    Symbol: mean; bar: one standard deviation of the seeds.
+    """
     x, names = _batch(), ("linear scaling", "SGD, rate retuned", "LARS", "LAMB")
     color, *_ = kit.line_scales(names, LINES)
     ends = data("ends", x=alt.X("x:Q"), y=_level("place"), text="words:N", color=color)
@@ -64,7 +70,10 @@ def batch_accuracy() -> Layers:
     points={"line": "rule", "x": "rate", "y": "wrong, mean", "low": "worst seed"},
 )
 def tuning() -> Layers:
-    """Which rate was best? (long dashes: warm-up of 12 epochs; tick: the worst seed)"""
+    """Which rate was best?
+
+    Long dashes: warm-up of 12 epochs; tick: the worst seed.
+    """
     rates = [d * 10.0**k for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)]
     shown, wide = "format(datum.value, '~g')", {"padding": 16}
     x = kit.x_axis("x:Q", "rate", shown, log=10, grid=False, values=rates, scale=wide)
@@ -117,7 +126,10 @@ def live_runs() -> Layers:
     points={"x": "batch", "y": "steps", "low": "less one deviation", "high": "plus one"},
 )
 def arrival() -> Layers:
-    """How many steps to the target? (square: measured, line: fit, dots: steps fall as the batch grows)"""
+    """How many steps to the target?
+
+    Square: measured; line: fit; dots: steps fall as the batch grows.
+    """
     x, ticks = _batch(), [20, 50, 100, 200, 500, 1000]
     y = kit.y_axis("y:Q", "steps", kit.WHOLE, log=10, values=ticks, scale={"padding": 12})
     points = data("points", x=x)
@@ -135,7 +147,10 @@ def arrival() -> Layers:
 
 @drawing(height=200, top=22, line={"x": "GPUs", "y": "time (s)"})
 def time_to_accuracy() -> Layers:
-    """How long to the target? (dots: if a larger batch always needed fewer steps)"""
+    """How long to the target?
+
+    Dots: if a larger batch always needed fewer steps.
+    """
     times = [60 * m for m in (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 6000)]
     x, ticks, scale = _batch("GPUs"), {"values": times, "labelOverlap": True}, {"padding": 14}
     y = kit.y_axis("y:Q", "time to the target", HOURS, log=10, **ticks, scale=scale)

@@ -41,7 +41,10 @@ def memory() -> Layers:
     height=210, top=24, peak={"words": "peak"}, phases={"words": "phase", "time": "begins at (s)"}
 )
 def memory_course() -> Layers:
-    """When is the memory fullest? (dark: always there; light: only for a part of the step)"""
+    """When is the memory fullest?
+
+    Dark: always there; light: only for a part of the step.
+    """
     x = kit.x_axis("time:Q", "time in a step", SI.format("s"), grid=False)
     y = kit.y_axis("bytes:Q", "memory", SI.format("B"), tickCount=5, scale={"zero": True})
     held, wall, phases = data("held", x=x), data("wall", y=alt.Y("y:Q")), data("phases", x=x)
@@ -70,7 +73,10 @@ def memory_course() -> Layers:
     ways={"name": "way", "kind": "", "memory": "memory (B)", "seconds": "step (s)"},
 )
 def memory_ways() -> Layers:
-    """What does each way cost? (in brackets, hatched: does not fit)"""
+    """What does each way cost?
+
+    In brackets, hatched: does not fit.
+    """
     marks = {"labelOverlap": True, "log": 10}
     title = "memory of a GPU at the peak"
     x = kit.x_axis("memory:Q", title, SI.format("B"), values=BYTES, grid=False, **marks)

@@ -50,7 +50,10 @@ def serving_answer() -> Layers:
     path={"line": "phase", "size": "tokens or batch", "x": "FLOP per byte", "y": "FLOP/s"},
 )
 def serving_roofline() -> Layers:
-    """How far below the roof? (squares: prompts of 128 to 32,768 tokens; circles: batches of 1 to 256)"""
+    """How far below the roof?
+
+    Squares: prompts of 128 to 32,768 tokens; circles: batches of 1 to 256.
+    """
     title = "arithmetic intensity (FLOP per byte)"
     x = kit.x_axis("x:Q", title, "format(datum.value, ',~r')", log=10, values=DECADES, grid=False)
     y = kit.y_axis("y:Q", "rate", SI.format("FLOP/s"), log=10, values=DECADES)
@@ -80,14 +83,20 @@ def serving_roofline() -> Layers:
     parts={"row": "attention", "part": "part", "size": "bytes"},
 )
 def serving_memory() -> Layers:
-    """What fills a GPU? (H100; sequences are added until it is full)"""
+    """What fills a GPU?
+
+    H100; sequences are added until it is full.
+    """
     bars = kit.stacked_bars("memory of a GPU", "B", MEMORY, 128, tickCount=5)
     return *bars, *kit.upright("full")
 
 
 @kit.lines_of("attention", "batch", "tokens/s", height=210, left=80, right=96, top=20)
 def serving_batches() -> Layers:
-    """How many tokens/s until the memory is full? (each line ends there)"""
+    """How many tokens/s until the memory is full?
+
+    Each line ends there.
+    """
     x = kit.x_axis("x:Q", "sequences decoded at once", kit.WHOLE, log=2, grid=False)
     y = kit.y_axis("y:Q", "tokens/s decoded", kit.WHOLE, **ROUND)
     walls = data("walls", x=x, y=y).mark_point(
@@ -101,7 +110,10 @@ LONG: dict[str, Any] = {"height": 190, "left": 80, "right": 150, "top": 20}
 
 @kit.lines_of("layers", "tokens", "s", **LONG)
 def serving_lengths() -> Layers:
-    """How long does it take? (predicted)"""
+    """How long does it take?
+
+    Predicted.
+    """
     x = kit.x_axis("x:Q", "tokens of a sequence", kit.WHOLE, log=2, grid=False, values=TOKENS)
     y = kit.y_axis("y:Q", "time", SI.format("s"), log=10, values=DECADES, scale={"padding": 10})
     return *kit.line_marks(x, y, list(LENGTHS), LENGTHS), kit.marker(x)
@@ -109,7 +121,10 @@ def serving_lengths() -> Layers:
 
 @kit.lines_of("layers", "tokens", "B", **LONG)
 def serving_states() -> Layers:
-    """What do the sequences leave in memory? (dashed: what the weights leave free)"""
+    """What do the sequences leave in memory?
+
+    Dashed: what the weights leave free.
+    """
     x = kit.x_axis("x:Q", "tokens of a sequence", kit.WHOLE, log=2, grid=False, values=TOKENS)
     y = kit.y_axis("y:Q", "bytes", SI.format("B"), log=10, values=DECADES, scale={"padding": 10})
     free = kit.level("free", y, left=True)
@@ -118,7 +133,10 @@ def serving_states() -> Layers:
 
 @kit.lines_of("batching", "requests/s", "s", height=210, left=80, right=150, top=20)
 def serving_latency() -> Layers:
-    """How long does a user wait? (simulated)"""
+    """How long does a user wait?
+
+    Simulated.
+    """
     x = kit.x_axis("x:Q", "requests/s", grid=False, values=list(RATES), scale={"padding": 8})
     y = kit.y_axis("y:Q", "time", SI.format("s"), **ROUND)
     return *kit.line_marks(x, y, list(WAYS), WAYS), kit.marker(x), *kit.point(x, y)
@@ -132,7 +150,10 @@ def serving_latency() -> Layers:
     queued={"x": "from (s)", "y": "in the queue"},
 )
 def serving_batch() -> Layers:
-    """Who is in the batch, who is in the queue? (filled: batch; line: queue)"""
+    """Who is in the batch, who is in the queue?
+
+    Filled: batch; line: queue.
+    """
     x = kit.x_axis("x:Q", "time", SI.format("s"), grid=False, scale={"domainMin": 0})
     y = kit.y_axis("y:Q", "requests", kit.WHOLE, scale={"domainMin": 0})
     running = data("running", x=x, y=y)
@@ -144,7 +165,10 @@ def serving_batch() -> Layers:
 
 @kit.lines_of("replicas", "time of a token (s)", "cost", height=260, left=84, right=100, top=20)
 def serving_price() -> Layers:
-    """What do a million tokens cost, and how long does one take? (along a line: larger batches)"""
+    """What do a million tokens cost, and how long does one take?
+
+    Along a line: larger batches.
+    """
     x = kit.x_axis("x:Q", "time per output token", SI.format("s"), grid=False, **ROUND)
     y = kit.y_axis("y:Q", "a million tokens: $ or J", "format(datum.value, '~s')", **ROUND)
     return *kit.line_marks(x, y, list(REPLICAS), REPLICAS), *kit.point(x, y)
@@ -152,13 +176,19 @@ def serving_price() -> Layers:
 
 @kit.parts_of("decoding", "term", "time", height=92, left=110, right=76, top=8)
 def serving_drafts() -> Layers:
-    """What does a token wait for? (of each sequence; hatched: the draft model)"""
+    """What does a token wait for?
+
+    Of each sequence; hatched: the draft model.
+    """
     return kit.stacked_bars("time of a token", "s", PARTS, 106, (DRAFT,), tickCount=5)
 
 
 @kit.lines_of("draft model", "batch", "times as fast", height=210, left=80, right=110, top=20)
 def serving_gain() -> Layers:
-    """Until which batch do drafts help? (below 1: slower)"""
+    """Until which batch do drafts help?
+
+    Below 1: slower.
+    """
     x = kit.x_axis("x:Q", "sequences decoded at once", kit.WHOLE, log=2, grid=False)
     values = [2.0**k for k in range(-3, 4)]
     y = kit.y_axis("y:Q", "times as fast as without", log=2, values=values, scale={"padding": 14})
@@ -188,7 +218,10 @@ def serving_first() -> Layers:
 
 @kit.lines_of("memory", "prefixes", "find theirs", height=210, left=80, right=170, top=20)
 def serving_hits() -> Layers:
-    """How many requests find their prefix stored? (lines: predicted; point: simulated)"""
+    """How many requests find their prefix stored?
+
+    Lines: predicted; point: simulated.
+    """
     x = kit.x_axis("x:Q", "different prefixes", kit.WHOLE, log=2, grid=False)
     y = kit.y_axis("y:Q", "requests", "format(datum.value, '.0%')", scale={"domain": [0, 1.08]})
     return *kit.line_marks(x, y, list(STORED), STORED), *kit.point(x, y)
@@ -196,7 +229,10 @@ def serving_hits() -> Layers:
 
 @kit.lines_of("replicas", "requests/s", "s", height=230, left=80, right=110, top=20)
 def serving_pools() -> Layers:
-    """How long does a user wait? (lines: predicted, until saturated; symbols: simulated)"""
+    """How long does a user wait?
+
+    Lines: predicted, until saturated; symbols: simulated.
+    """
     x = kit.x_axis("x:Q", "requests/s", kit.WHOLE, log=2, grid=False)
     y = kit.y_axis("y:Q", "time", SI.format("s"), **ROUND)
     color, _, shape = kit.looks("line:N", POOLS)

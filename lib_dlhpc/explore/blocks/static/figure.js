@@ -24,9 +24,7 @@ export function vega() {
 
 function rows(columns) {
   const names = Object.keys(columns);
-  const count = names.length ? columns[names[0]].length : 0;
-  return Array.from({ length: count }, (_, i) =>
-    Object.fromEntries(names.map((name) => [name, columns[name][i]])));
+  return (columns[names[0]] ?? []).map((_, i) => Object.fromEntries(names.map((name) => [name, columns[name][i]])));
 }
 
 function element(tag, attributes = {}, ...children) {
@@ -44,7 +42,7 @@ function shown(value) {
         Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3) ? "scientific" : "standard" });
 }
 
-// The same numbers as a table, for who cannot read them off the chart.
+// The same numbers as a table.
 function table(data, headings) {
   return Object.entries(headings ?? {}).filter(([name]) => data[name]).map(([name, columns]) => {
     const head = element("tr", {}, ...Object.values(columns).map((text) => element("th", { scope: "col" }, text)));
@@ -65,7 +63,7 @@ function legend(entries) {
   list.innerHTML = entries.map(({ color = "currentColor", dash, shape, opacity = 1, hatched }) => {
     const box = `d="M3 1h12v12h-12z"`, mark = SYMBOLS[shape];
     const line = dash && `<path d="M0 7h22" fill="none" stroke="${color}" stroke-width="2" stroke-dasharray="${dash}"/>`;
-    const sign = mark && `<path d="${mark}" fill="${color}"${opacity < 1 ? ` fill-opacity="${opacity}" stroke="${color}"` : ""}/>`;
+    const sign = mark && `<path d="${mark}" fill="${color}" fill-opacity="${opacity}" stroke="${opacity < 1 ? color : "none"}"/>`;
     const square = `<path ${box} fill="${color}" fill-opacity="${opacity}"/>${hatched ? `<path ${box} fill="url(#dlhpc-hatch${opacity < 1 ? "" : "-on"})" fill-opacity="0.6"/>` : ""}`;
     return `<li><svg width="${line ? 22 : 14}" height="14" viewBox="${line ? 0 : sign ? 4 : 2} 0 ${line ? 22 : 14} 14" aria-hidden="true">${line || sign ? (line ?? "") + (sign ?? "") : square}</svg><span></span></li>`;
   }).join("");
@@ -80,7 +78,6 @@ function rowsOf({ axes = [], scales = [], marks = [], padding }) {
   return scales.find(({ name, type }) => name === named?.scale && type === "band");
 }
 
-// The drawing with the names of rows above their bars.
 function namedAbove(spec, scale) {
   const axes = spec.axes.map((axis) => axis.scale !== scale.name || axis.orient !== "left" ? axis
     : { ...axis, labelAlign: "left", labelBaseline: "bottom", labelPadding: 0, labelLimit: 320, labelOffset: { signal: `-bandwidth("${scale.name}") / 2 - 2` } });
@@ -195,6 +192,7 @@ function render({ model, el }) {
     if (narrow() && about.ends) {
       for (const { line, words } of rows(model.get("data").ends ?? {})) found.push({ ...about.ends.find(({ label }) => label === line), label: words });
     }
+    if (about.note) found.push({ label: about.note, color: "none" });
     const wanted = JSON.stringify(found);
     if ((key.dataset.shown ?? "[]") === wanted) return;
     const fresh = legend(found);
