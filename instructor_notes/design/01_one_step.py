@@ -45,7 +45,7 @@ recompute = "full"
     listed = ", ".join(f"{price:.2f} USD for a {name}" for name, price in prices.items())
     return Design(
         "The cheapest GPU for a billion tokens",
-        f"You want to train GPT-2 with {N / 1e9:.3f} billion weights on a billion tokens, on one GPU, in fp16"
+        f"You want to train GPT-2 with {N / 1e9:.3f} billion parameters on a billion tokens, on one GPU, in fp16"
         f" with Adam, in sequences of {S:,} tokens. A GPU-hour costs"
         f" {listed}. The file below takes an A100: {PEAK / 1e12:.0f} TFLOP/s, of which large products reach"
         f" {REACHED:.0%}, and"

@@ -45,7 +45,7 @@ epochs = {EPOCHS}
         "A vision transformer over 25 Gb/s",
         f"You have {nodes} nodes of eight V100 (16 GB), each node with one Ethernet port of 25 Gb/s, of which"
         f" collectives reach"
-        f" {REACHED:.0%}. ViT-L/16 has {WEIGHTS / 1e6:.0f} million weights; {OWN} images on each GPU take"
+        f" {REACHED:.0%}. ViT-L/16 has {WEIGHTS / 1e6:.0f} million parameters; {OWN} images on each GPU take"
         f" {work * 1e3:.1f} ms for forward and"
         f" backward in fp16, of which a third is forward. You need {EPOCHS} epochs of ImageNet ({IMAGES:,}"
         f" images) in {hours} hours,"

@@ -39,7 +39,7 @@ bucket = "25 MB"
     uneven = {name: varied(run, nodes=odd, allreduce=name) for name in of}
     return Design(
         "An allreduce for one GPU a node",
-        f"ViT-B/16 ({WEIGHTS / 1e6:.1f} million weights, gradients of 4 B) trains on {p} nodes of Piz Daint with"
+        f"ViT-B/16 ({WEIGHTS / 1e6:.1f} million parameters, gradients of 4 B) trains on {p} nodes of Piz Daint with"
         f" one P100 each. A message costs {ALPHA * 1e6:.0f} µs and its"
         f" bytes at {RATE / 1e9:.2f} GB/s. Gradients leave in buckets of {BUCKET / 1e6:.0f} MB during backward."
         f" You may choose the allreduce and the bucket for all runs of the year;"

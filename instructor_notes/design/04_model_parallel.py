@@ -1,4 +1,4 @@
-"""Design problem of module 04: 22 billion weights on the eight GPUs of a node."""
+"""Design problem of module 04: 22 billion parameters on the eight GPUs of a node."""
 
 from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, show, simulate_terms, varied
 
@@ -48,7 +48,7 @@ optimizer = "adam"
         machine__intra_node__bandwidth="12 GB/s",
     )
     return Design(
-        "22 billion weights on eight GPUs",
+        "22 billion parameters on eight GPUs",
         f"One node has eight A100 of {DEVICE / 1e9:.1f} GB, joined by NVLink. A GPT of {N / 1e9:.1f} billion"
         f" weights (hidden size {HIDDEN:,},"
         f" sequences of {SEQUENCE:,} tokens) is cut into {P} stages. A step has {m} sequences, each a"

@@ -62,13 +62,13 @@ optimizer = "adam"
     setting = (
         f"You have {nodes} nodes of eight A100 (80 GB, 312 TFLOP/s in bf16), joined by NVLink inside a node and"
         f" by four HDR NICs"
-        f" of 200 Gb/s a node. A model of 13.0 billion weights is to see {tokens} billion tokens, in sequences of"
+        f" of 200 Gb/s a node. A model of 13.0 billion parameters is to see {tokens} billion tokens, in sequences of"
         f" {SEQUENCE:,} and in batches of at most {MOST:,} sequences, beyond which it needs more tokens. You have"
         f" {days} days and {budget} MWh, cooling included. A colleague proposes tensor {T}, pipeline {P} and {M}"
         f" microbatches."
     )
     return Design(
-        "A layout for 13 billion weights",
+        "A layout for 13 billion parameters",
         setting,
         toml,
         seconds,

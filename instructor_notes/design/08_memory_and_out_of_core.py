@@ -1,4 +1,4 @@
-"""Design problem of module 08: fine-tuning 7 billion weights on GPUs of 40 GB."""
+"""Design problem of module 08: fine-tuning 7 billion parameters on GPUs of 40 GB."""
 
 from lib_dlhpc.teaching.designs import Design, Draw, Part, Step, begun, show, simulate_terms, varied
 
@@ -38,9 +38,9 @@ optimizer = "adam"
     )
     hosted = varied(run, offload="all", recompute="full")
     return Design(
-        "7 billion weights on 40 GB",
+        "7 billion parameters on 40 GB",
         f"You have {nodes} nodes of four A100 with {DEVICE / 1e9:.1f} GB each and want to train all"
-        f" {N / 1e9:.2f} billion weights of Llama 2 7B"
+        f" {N / 1e9:.2f} billion parameters of Llama 2 7B"
         f" ({LAYERS} layers, {HEADS} heads, hidden size {HIDDEN:,}) on sequences of {sequence:,} tokens, in"
         f" mixed precision with Adam: 2 B for a"
         " weight, 2 B for its gradient, 4 B for the fp32 master weight, 8 B for two moments. At least 1 GB must"

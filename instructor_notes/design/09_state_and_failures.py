@@ -59,7 +59,7 @@ checkpoint_writers = "first"
     lost = 100 * (EVERY / 2 + RESTART) / between
     return Design(
         "Two months, and a failure every few hours",
-        f"Llama 3 70B ({N / 1e9:.1f} billion weights) trains on {nodes} nodes of eight H100 over"
+        f"Llama 3 70B ({N / 1e9:.1f} billion parameters) trains on {nodes} nodes of eight H100 over"
         f" {tokens / 1000:g} trillion tokens. A node fails once in"
         f" {MTBF:,} h, and until a failed run reads its state again {RESTART // 60} min pass. A checkpoint has"
         f" 14 B a weight. The shared file system writes"

@@ -50,7 +50,7 @@ recompute = "selective"
     free = min(grid, key=lambda key: joules[key])
     return Design(
         "Nodes, watts and a deadline",
-        f"Llama 2 7B ({N / 1e9:.2f} billion weights) is to see {billions} billion tokens within {hours} hours,"
+        f"Llama 2 7B ({N / 1e9:.2f} billion parameters) is to see {billions} billion tokens within {hours} hours,"
         f" with as few joules as possible. You may take 8, 16 or 32 nodes of eight A100"
         f" ({PEAK / 1e12:.0f} TFLOP/s; {BUSY} W busy, {IDLE} W idle); the rest of a node draws {NODE:,} W with"
         f" its part of the switches, cooling multiplies all by {PUE}, and the grid emits {GRID * 1e3:.0f} g a"

@@ -47,7 +47,7 @@ precision = "fp16"
     }
     return Design(
         "A network that nobody needs",
-        f"ResNet-50 ({WEIGHTS / 1e6:.1f} million weights) runs on {nodes} nodes of eight A100 with 32 images"
+        f"ResNet-50 ({WEIGHTS / 1e6:.1f} million parameters) runs on {nodes} nodes of eight A100 with 32 images"
         f" each. A GPU works {work * 1e3:.2f} ms a step, with a standard deviation of {JITTER:.0%} from GPU to"
         f" GPU and step to"
         f" step. Each node has eight HDR NICs of {LINK / 1e9:.0f} GB/s. The profiler shows long bars of"

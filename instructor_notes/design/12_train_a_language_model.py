@@ -49,7 +49,7 @@ optimizer = "adam"
     slow = varied(best.experiment, **{"machine__inter_node.bandwidth": 12.5e9})
     return Design(
         "Sequences of 131,072 tokens",
-        f"Llama 3 70B ({N / 1e9:.1f} billion weights, {LAYERS} layers, hidden size {H:,}, {KV} heads of keys and"
+        f"Llama 3 70B ({N / 1e9:.1f} billion parameters, {LAYERS} layers, hidden size {H:,}, {KV} heads of keys and"
         f" values of {HEAD} numbers) is trained further on"
         f" sequences of {S:,} tokens, on {nodes} nodes of eight H100 ({PEAK / 1e12:.0f} TFLOP/s in bf16,"
         f" {MEMORY / 1e9:.1f} GB). A step has {sequences} sequences, no more: one for each"

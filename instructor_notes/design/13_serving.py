@@ -45,7 +45,7 @@ count = 300
     decode = one.curve[0].tpot
     return Design(
         "Eight GPUs for a chat",
-        f"A service answers with Llama 3 70B ({N / 1e9:.1f} billion weights of 2 B, {LAYERS} layers, {KV} heads"
+        f"A service answers with Llama 3 70B ({N / 1e9:.1f} billion parameters of 2 B, {LAYERS} layers, {KV} heads"
         f" of keys and values of {HEAD} numbers) on one node of"
         f" eight H100 ({MEMORY / 1e12:.2f} TB/s and {PEAK / 1e12:.0f} TFLOP/s each). {rate} requests a second"
         f" come at random, with {PROMPT:,} tokens each, and get answers of"

@@ -131,8 +131,8 @@ def fewest_messages(draw: Draw) -> Question:
     state = 16 * billions * 1e9 / stages
     return Question(
         "fewest messages",
-        f"{billions} billion weights, 16 B of weights, gradients and optimizer state for each, on GPUs of 80 GB: tensor"
-        f" 1 × pipeline {stages}, nothing else sharded, has few messages. What do you make of it?",
+        f"{billions} billion parameters, 16 B of weights, gradients and optimizer state for each, on GPUs of 80 GB:"
+        f" tensor 1 × pipeline {stages}, nothing else sharded, has few messages. What do you make of it?",
         f"{show(state, 'B')} of state are needed on each GPU, so it does not fit",
         {
             "It is the best": "The best combination is the one with the fewest messages.",

@@ -46,10 +46,10 @@ def adapters(draw: Draw) -> Question:
     left = stored * (1 - inputs / 100) * 1e9
     return Question(
         "adapters",
-        f"{billions} billion weights in bf16, trained with Adam in mixed precision; the activations take {stored} GB,"
-        f" of which {inputs}% are inputs of matmuls that only their weight gradients need. Now the weights are frozen,"
-        " and adapters with a thousandth of them are trained; their own memory is negligible. How much do weights,"
-        " gradients, optimizer state and activations take?",
+        f"{billions} billion parameters in bf16, trained with Adam in mixed precision; the activations take {stored}"
+        f" GB, of which {inputs}% are inputs of matmuls that only their weight gradients need. Now the weights are"
+        " frozen, and adapters with a thousandth of them are trained; their own memory is negligible. How much do"
+        " weights, gradients, optimizer state and activations take?",
         show(weights + left, "B"),
         {
             show(weights, "B"): "Frozen layers store no activations.",

@@ -59,9 +59,9 @@ def stall(draw: Draw) -> Question:
     copied, written = shard / 8 / (link * 1e9), shard / (rate * 1e9)
     return Question(
         "stall",
-        f"{weights} billion weights with 14 B of state each are sharded over {nodes} nodes of 8 GPUs. Each GPU copies"
-        f" its shard to the host, at {link} GB/s; then a node writes what it has in the background, at {rate} GB/s. For"
-        " how long does training stall?",
+        f"{weights} billion parameters with 14 B of state each are sharded over {nodes} nodes of 8 GPUs. Each GPU"
+        f" copies its shard to the host, at {link} GB/s; then a node writes what it has in the background, at {rate}"
+        " GB/s. For how long does training stall?",
         show(copied, "s"),
         {
             show(written, "s"): "A checkpoint stops training for as long as it takes to write.",

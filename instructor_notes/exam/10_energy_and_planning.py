@@ -142,7 +142,7 @@ def more_compute(draw: Draw) -> Question:
     return Question(
         "more compute",
         f"The loss of a language model is E + A/N^{alpha} + B/D^{beta} for N weights and D tokens, and training takes"
-        f" 6ND FLOP. For some budget {weights:g} billion weights are compute-optimal. How many are for {times} times"
+        f" 6ND FLOP. For some budget {weights:g} billion parameters are compute-optimal. How many are for {times} times"
         " that?",
         f"{best:.1f} billion",
         {

@@ -15,10 +15,10 @@ def fsdp_alone(draw: Draw) -> Question:
     rounds = blocks * (nodes - 1) * latency * 1e-6
     return Question(
         "fsdp alone",
-        f"{billions} billion weights in {blocks} blocks on {8 * nodes:,} H100. With a pipeline, and the optimizer state"
-        f" sharded, a step takes {step:.1f} s. With no pipeline, {nodes:,} replicas of 8 GPUs shard everything (ZeRO 3,"
-        f" in bf16), with blocks gathered in rings. A GPU's NIC carries {rate} GB/s, and a message takes {latency} us"
-        " more. Computation is hidden behind the exchange. About how long does a step take?",
+        f"{billions} billion parameters in {blocks} blocks on {8 * nodes:,} H100. With a pipeline, and the optimizer"
+        f" state sharded, a step takes {step:.1f} s. With no pipeline, {nodes:,} replicas of 8 GPUs shard everything"
+        f" (ZeRO 3, in bf16), with blocks gathered in rings. A GPU's NIC carries {rate} GB/s, and a message takes"
+        f" {latency} us more. Computation is hidden behind the exchange. About how long does a step take?",
         f"{3 * (rounds + wire):.1f} s",
         {
             f"{step:.1f} s": "FSDP alone is enough if it fits.",
@@ -217,7 +217,7 @@ def recomputed(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "You are to train a dense model of 100 billion weights on 512 GPUs in nodes of 8 with fast links inside and slow"
+    "You are to train a dense model of 100 billion parameters on 512 GPUs in nodes of 8 with fast links inside and slow"
     " ones between. Propose a layout, defend it against one alternative, and say which two numbers you would compute"
     " before anything runs.",
     "Tensor parallelism of 8 in the node, a pipeline of a few stages between nodes until state and activations fit,"

@@ -181,7 +181,7 @@ MISTAKES = {
         "Choice: no size",
         "nats above",
     ),
-    "20 tokens per weight": (
+    "20 tokens per parameter": (
         "choose",
         'found = loss(size["weights"], seen)',
         'ratio = tokens(size["rate"], days, 0) / size["weights"] / 20\n        found = max(ratio, 1 / ratio)',

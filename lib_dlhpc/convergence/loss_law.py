@@ -104,7 +104,7 @@ class LossLaw:
 
     def beyond(self, weights: float, tokens: float) -> str:
         """Say where the law extrapolates, or nothing."""
-        named = (("weights", weights, self.weights), ("tokens", tokens, self.tokens))
+        named = (("parameters", weights, self.weights), ("tokens", tokens, self.tokens))
         return "; ".join(
             f"{show(value, '')} {name} are outside the fitted range of {show(low, '')} to {show(high, '')}"
             for name, value, (low, high) in named

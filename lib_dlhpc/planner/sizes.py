@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import altair as alt
 
 SEQUENCE, SEQUENCES, VOCABULARY = 4096, 512, 32000  # a batch of 2.1 M tokens
-LAYERS = (8, 12, 16, 20, 24, 32, 40, 48, 56, 64, 80, 96)  # 0.17 to 175 G weights
+LAYERS = (8, 12, 16, 20, 24, 32, 40, 48, 56, 64, 80, 96)  # 0.17 to 175 billion parameters
 WIDTH = 128  # hidden features per layer, and of each head
 PREDICTIONS = 12  # layouts of a size at most; most are proved best after two
 EQUAL = 1e-6  # times that differ by less are equal: where an exchange hides recomputation
@@ -231,18 +231,20 @@ class Trained(Result):
         """Return the sizes in words."""
         own = self.family[self.best]
         facts = {
-            "best": f"{show(own.weights, '')} weights on {show(float(self.tokens[self.best]), '')} tokens",
+            "best": f"{show(own.weights, '')} parameters on {show(float(self.tokens[self.best]), '')} tokens",
             "loss": f"{self.loss[self.best]:.3f} nats per token, {self.law.title}",
             "MFU": f"{own.utilization:.1%}",
             "energy": show(float(self.energy[self.best]) / 3600, "Wh"),
         }
         low, high = self.near()
-        facts["within 0.01 nats"] = f"{show(low.weights, '')} to {show(high.weights, '')} weights"
+        facts["within 0.01 nats"] = (
+            f"{show(low.weights, '')} to {show(high.weights, '')} parameters"
+        )
         if self.at_an_end:
             facts["at an end"] = "the family has no size on one side of the best"
         if beyond := self.beyond(self.best):
             facts["extrapolated"] = beyond
-        header = ("weights", "tokens", "per weight", "loss", "MFU", "energy", "layout")
+        header = ("parameters", "tokens", "per parameter", "loss", "MFU", "energy", "layout")
         rows = [self._row(row) for row in range(len(self.family))]
         budget = show(self.seconds, "s") if self.seconds else show(self.joules / 3600, "Wh")
         return Summary(f"sizes within {budget}", facts, header, rows)
@@ -295,5 +297,5 @@ class Trained(Result):
             "loss": self.loss[rows].tolist(),
             "law": [self.law.title] * len(rows),
         }
-        title = "loss of sizes (10^9 weights) within a budget"
+        title = "loss of sizes (10^9 parameters) within a budget"
         return lines(columns, "weights", "loss", "law", title, "nats per token")

@@ -154,8 +154,9 @@ class Model:
         return self._hash
 
     def __repr__(self) -> str:
+        size = _short(self.parameters).replace("G", "billion")
         return (
-            f"Model({self.name}: {len(self.layers)} layers, {_short(self.parameters)} parameters, "
+            f"Model({self.name}: {len(self.layers)} layers, {size} parameters, "
             f"{_short(self.forward_flop)}FLOP forward per sample)"
         )
 

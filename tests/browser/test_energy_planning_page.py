@@ -30,7 +30,7 @@ MOVES = {
     3: {
         "Stages": "ArrowLeft",
         "Microbatches": "ArrowRight",
-        "Network": "GPT-3, 175 G weights",
+        "Network": "GPT-3, 175 billion parameters",
         "Schedule": "GPipe",
     },
     4: {

@@ -17,7 +17,7 @@ MOVES = {
         "File system": "ArrowLeft",
         "Restart": "ArrowLeft",
         "Interval": "ArrowLeft",
-        "Network": "GPT-3, 175 G weights",
+        "Network": "GPT-3, 175 billion parameters",
     },
     1: {
         "Interval": "ArrowLeft",

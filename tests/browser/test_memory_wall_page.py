@@ -22,7 +22,7 @@ MOVES = {
         "GPUs": "ArrowRight",
         "Batch": "ArrowRight",
         "GPU memory": "ArrowRight",
-        "Network": "GPT, 22 G weights",
+        "Network": "GPT, 22 billion parameters",
         "Between nodes": "eight 200 Gb/s InfiniBand",
     },
     2: {
@@ -37,7 +37,7 @@ GUESSES = {0: "1", 7: 1, 14: "50", 20: "9", 25: "40"}  # a number: that choice o
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
-    before = "7.5 G weights, Adam, on each of 64 GPUs"
+    before = "7.5 billion parameters, Adam, on each of 64 GPUs"
     closed.a_guess_uncovers(GUESSES, 0, before, "it is 37.1 GB", "a factor of 37.1")
 
 

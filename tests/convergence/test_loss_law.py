@@ -74,7 +74,7 @@ def test_rounded_coefficients_move_the_optimum_of_hoffmann_by_a_fifth():
 
 
 def test_what_each_law_predicts_for_llama_3_405b():
-    """Their own law says 402 G weights on 16.55 T tokens (section 3.2.1), between these two extrapolations."""
+    """Their own law says 402 billion parameters on 16.55 T tokens (section 3.2.1), between these two extrapolations."""
     assert pytest.approx(LLAMA, rel=0.01) == 6 * 405e9 * 15.6e12
     hoffmann, besiroglu = HOFFMANN.split(LLAMA), BESIROGLU.split(LLAMA)
     assert hoffmann.weights == pytest.approx(213e9, rel=0.01)
@@ -92,7 +92,7 @@ def test_what_each_law_predicts_for_llama_3_405b():
     [(13e9, 2e12, 6.97e9, 2.1, 0.17), (30e9, 1e13, 13.6e9, 2.84, 0.28)],
 )
 def test_the_examples_of_sardana(weights, served, smaller, data, saved):
-    """Figure 1: a smaller model of the quality of 13 and of 30 G weights, with `served` tokens."""
+    """Figure 1: a smaller model of the quality of 13 and of 30 billion parameters, with `served` tokens."""
     law = SARDANA
     share = (law.alpha + law.beta) / law.beta
     plain = law.split(1e23 * (weights / law.split(1e23).weights) ** share)
@@ -106,7 +106,7 @@ def test_the_examples_of_sardana(weights, served, smaller, data, saved):
 
 def test_beyond_what_was_measured_it_says_so():
     assert BESIROGLU.beyond(1e9, 1e11) == ""
-    assert "70 billion weights" in BESIROGLU.beyond(70e9, 1e11)
+    assert "70 billion parameters" in BESIROGLU.beyond(70e9, 1e11)
     assert "1.4 T tokens" in BESIROGLU.beyond(1e9, 1.4e12)
     assert BESIROGLU.beyond(1e7, 1e9).count("fitted range") == 2
 

@@ -197,8 +197,8 @@ BY_HAND: dict[str, dict[str, Hand]] = {
                 3 * units * (replicas - 1) * us * 1e-6
                 + 3 * 2 * weights * 1e9 / 8 * (replicas - 1) / replicas / rate / 1e9
             ),
-            "{} billion weights in",
-            "weights in {} units",
+            "{} billion parameters in",
+            "parameters in {} units",
             "; {} replicas shard",
             "NIC carries {} GB/s, a",
             "latency of {} us",

@@ -95,6 +95,7 @@ def test_repr_fits_a_line_and_names_what_matters():
     assert text == (
         "Model(resnet50: 174 layers, 25.56 M parameters, 8.178 GFLOP forward per sample)"
     )
+    assert "174.6 billion parameters" in repr(named("gpt3-175b"))
 
 
 def test_a_model_is_a_value():

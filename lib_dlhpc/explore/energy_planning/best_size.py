@@ -33,7 +33,7 @@ SERVED = (0.0, 1e11, 3e11, 1e12, 3e12)
 
 
 def count(number: float) -> str:
-    """Return weights or tokens in words, such as 13 billion."""
+    """Return parameters or tokens in words, such as 13 billion."""
     return format_quantity(number, "") if number else "none"
 
 
@@ -105,8 +105,8 @@ def size_words(setting: Setting) -> str:
     other = best(setting, next(name for name in LAWS if LAWS[name] is not own.law))
     joules, (low, high) = kilowatt_hours(float(own.energy[own.best])), own.near()
     return (
-        f"<b>{count(size.weights)} weights on {count(tokens)} tokens</b>, {tokens / size.weights:.3g} per"
-        f" weight: {own.loss[own.best]:.3f} nats per token, with {joules}. MFU {size.utilization:.0%}:"
+        f"<b>{count(size.weights)} parameters on {count(tokens)} tokens</b>, {tokens / size.weights:.3g} per"
+        f" parameter: {own.loss[own.best]:.3f} nats per token, with {joules}. MFU {size.utilization:.0%}:"
         f" {size.layout}. Within 0.01 nats of it: {count(low.weights)} to {count(high.weights)}."
         f" With {FIXED:.0%} for all, one would choose {count(guess.family[guess.best].weights)};"
         f" Hoffmann's law of the same runs chooses {count(other.weights)}. {rates_words(setting.machine)}"
@@ -126,7 +126,7 @@ def rates_words(machine: str) -> str:
 def size_lines(setting: Setting) -> list[list[str]]:
     """Return a line for each size that can be trained."""
     own = found_sizes(setting)
-    lines = [["weights", "tokens", "loss", "MFU", "FLOP beyond 6N", "energy", "fastest layout"]]
+    lines = [["parameters", "tokens", "loss", "MFU", "FLOP beyond 6N", "energy", "fastest layout"]]
     for row in np.flatnonzero(np.isfinite(own.loss)).tolist():
         size, mark = own.family[row], " (best)" * (row == own.best)
         lines.append(
@@ -150,7 +150,7 @@ def tokens_of(setting: Setting) -> str:
 
 
 def served_best(setting: Setting) -> str:
-    """Return the best size and its tokens per weight in words."""
+    """Return the best size and its tokens per parameter in words."""
     own = found_sizes(setting)
     size = own.family[own.best]
-    return f"{count(size.weights)}, with {float(own.tokens[own.best]) / size.weights:.0f} tokens per weight"
+    return f"{count(size.weights)}, with {float(own.tokens[own.best]) / size.weights:.0f} tokens per parameter"

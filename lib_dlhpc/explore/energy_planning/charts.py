@@ -126,7 +126,9 @@ def losses_state(lines: Mapping[str, Trained]) -> State:
     for place, mark in enumerate(sorted(marks, key=lambda each: float(each["y"]))):
         mark["dy"] = -16 if place else 18  # px: two of the same size are named on both sides
     room = {"x": SIZE_RANGE, "y": [lowest - 0.04, min(lowest + 0.5, highest)]}
-    each = (f"with {m['line']} {m['words']} weights ({m['y']:.3f} nats per token)" for m in marks)
+    each = (
+        f"with {m['line']} {m['words']} parameters ({m['y']:.3f} nats per token)" for m in marks
+    )
     data: Data = {"points": columns(points), "marks": columns(marks), "room": room}
     return data, f"The least loss: {'; '.join(each)}."
 
@@ -154,4 +156,4 @@ def utilization_state(own: Trained, fixed: float) -> State:
         f"{e.utilization:.0%} at {show(e.weights, '')}" for e in (fitting[0], fitting[-1])
     )
     larger = " Larger sizes fit in no layout." * (len(fitting) < len(own.family))
-    return data, f"MFU from {ends} weights; {words}.{larger}"
+    return data, f"MFU from {ends} parameters; {words}.{larger}"

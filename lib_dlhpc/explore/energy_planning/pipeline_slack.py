@@ -14,9 +14,9 @@ from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
 MODELS = {
-    "GPT-2, 1.5 G weights": "gpt2-1.5b",
-    "GPT, 22 G weights": "gpt-22b",
-    "GPT-3, 175 G weights": "gpt3-175b",
+    "GPT-2, 1.5 billion parameters": "gpt2-1.5b",
+    "GPT, 22 billion parameters": "gpt-22b",
+    "GPT-3, 175 billion parameters": "gpt3-175b",
 }
 SCHEDULES = {"GPipe": "gpipe", "1F1B": "1f1b", "zero bubble": "zb-h1"}
 STAGES, MICROBATCHES = (2, 4, 8), (4, 8, 16, 32)

@@ -68,7 +68,7 @@ PROBLEMS = [
         "Which size?",
         f"{GPUS} GPUs with a peak of 989 TFLOP/s each train a language model for {DAYS} days at an MFU of"
         f" {100 * MFU:.0f}%. Its loss is E + {law.of_weights:g} / N^{law.alpha:g} + {law.of_tokens:g} / D^{law.beta:g}"
-        " (Besiroglu et al. 2024), for N weights and D tokens. How many billion weights are compute-optimal?",
+        " (Besiroglu et al. 2024), for N parameters and D tokens. How many billion parameters are compute-optimal?",
         law.split(compute).weights / 1e9,
         Step("Compute C: GPUs · peak · MFU · seconds", compute, "FLOP"),
         Step("Weights times tokens: C / 6", compute / 6),

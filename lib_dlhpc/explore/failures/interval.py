@@ -31,9 +31,9 @@ LLAMA: dict[str, Any] = {"family": "gpt", "layers": 126, "hidden": 16384, "heads
 LLAMA |= {"sequence": 8192, "vocabulary": 128_256}
 LARGE = "as large as Llama 3, 408 G"
 MODELS: dict[str, Any] = {
-    "GPT-2, 1.5 G weights": "gpt2-1.5b",
-    "GPT, 22 G weights": "gpt-22b",
-    "GPT-3, 175 G weights": "gpt3-175b",
+    "GPT-2, 1.5 billion parameters": "gpt2-1.5b",
+    "GPT, 22 billion parameters": "gpt-22b",
+    "GPT-3, 175 billion parameters": "gpt3-175b",
     LARGE: LLAMA,
     "GPT, 1 T weights": "gpt-1t",
 }
@@ -55,7 +55,7 @@ PUBLISHED = {
     "llama3-effective-time": ("Llama 3, 54 days: time that became training (at least)", "{:.3g}%"),
     "daly06-opt-24h": ("Daly: saving takes 5 min, a failure a day: best interval", "{:.3g} min"),
     "daly06-opt-15min": ("Daly: the same, a failure in 15 min", "{:.3g} min"),
-    "bloom-ckpt-size": ("BLOOM, a checkpoint of 176 G weights", "{:.3g} TiB"),
+    "bloom-ckpt-size": ("BLOOM, a checkpoint of 176 billion parameters", "{:.3g} TiB"),
     "bloom-ckpt-overhead": ("BLOOM, 720 checkpoints of 40 s in 90 days", "{:.3g} h"),
 }
 NETWORK = Dropdown("Network", "14 B of state for each weight", tuple(MODELS))

@@ -1,4 +1,4 @@
-"""The bubble of a pipeline of 405 billion weights: one step, simulated, by schedule, and the memory that it takes."""
+"""The bubble of a pipeline of 405 billion parameters: one step by schedule, simulated, and its memory."""
 
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple

@@ -81,10 +81,10 @@ PROBLEMS = [
     ),
     Problem(
         "FSDP over all nodes",
-        f"{weights / 1e9:.1f} billion weights in {UNITS} units on {GPUS:,} GPUs. The 8 GPUs of a node split each layer;"
-        f" {replicas:,} replicas shard all state (ZeRO 3, bf16). A GPU's NIC carries {link / 1e9:.0f} GB/s, a message"
-        f" has a latency of {latency * 1e6:.0f} us, and rings exchange each unit. Sums are free, and a replica has one"
-        " microbatch. How long does the communication of a step take?",
+        f"{weights / 1e9:.1f} billion parameters in {UNITS} units on {GPUS:,} GPUs. The 8 GPUs of a node split each"
+        f" layer; {replicas:,} replicas shard all state (ZeRO 3, bf16). A GPU's NIC carries {link / 1e9:.0f} GB/s, a"
+        f" message has a latency of {latency * 1e6:.0f} us, and rings exchange each unit. Sums are free, and a replica"
+        " has one microbatch. How long does the communication of a step take?",
         float(gathered.latency + gathered.bandwidth),
         Step("Exchanges of a unit: gathered twice, reduced once", 3),
         Step("Latency: 3 exchanges, units, replicas - 1", 3 * UNITS * hops * latency, "s"),
@@ -117,9 +117,10 @@ PROBLEMS = [
     ),
     Problem(
         "Frozen in four bits",
-        f"QLoRA stores the {matmuls / 1e9:.3f} billion weights of Llama 3 8B's blocks in NF4: 4 bits each, a scale of"
-        f" 8 bits for every {BLOCK} weights, and one of 32 bits for every 256 scales. Its other"
-        f" {(whole - matmuls) / 1e9:.3f} billion weights stay in 16 bits. How much memory do the frozen weights take?",
+        f"QLoRA stores the {matmuls / 1e9:.3f} billion parameters of Llama 3 8B's blocks in NF4: 4 bits each, a scale"
+        f" of 8 bits for every {BLOCK} weights, and one of 32 bits for every 256 scales. Its"
+        f" other {(whole - matmuls) / 1e9:.3f} billion parameters stay in 16 bits. How much memory do the frozen"
+        " weights take?",
         adapters.frozen(bits),
         Step("Bits of a weight in a block", bits),
         Step("Weights of the blocks", matmuls * bits / 8, "B"),
@@ -153,7 +154,7 @@ PROBLEMS = [
         f"FSDP behind {FORMAT}",
         f"Llama 3.1 405B trains at {tokens:,.0f} tokens/s per GPU in {FORMAT} (GB200, published). Suppose that FSDP"
         f" shards it instead over replicas of 8 GPUs: for each microbatch a GPU gathers its eighth of the"
-        f" {weights / 1e9:.1f} billion weights twice and reduces their gradients, all in 16 bits, at"
+        f" {weights / 1e9:.1f} billion parameters twice and reduces their gradients, all in 16 bits, at"
         f" {link / 1e9:.0f} GB/s. From how many tokens of a microbatch on does computation at that rate take as long?",
         sharded * 8 * tokens,
         Step("Seconds of the exchanges: 6 N / (t W)", exchange, "s"),

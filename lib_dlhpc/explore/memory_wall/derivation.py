@@ -26,13 +26,13 @@ def held(zero: int) -> float:
 DERIVATIONS = written(
     __file__,
     Example(
-        f"{N / 1e9:.2f} G weights, {RANKS} GPUs: {', '.join(show(each, 'B') for each in levels)} with ZeRO 0 to 3."
-        " Activations come on top.",
+        f"{N / 1e9:.2f} billion parameters, {RANKS} GPUs: {', '.join(show(each, 'B') for each in levels)} with"
+        " ZeRO 0 to 3. Activations come on top.",
         sum(levels),
         sum(held(zero) for zero in range(4)),
     ),
     Example(
-        f"GPT-2 of 1.5 G weights, batch {alone.batch}: {show(link.moved / 2, 'B')} in {show(forward, 's')} are"
+        f"GPT-2 of 1.5 billion parameters, batch {alone.batch}: {show(link.moved / 2, 'B')} in {show(forward, 's')} are"
         f" {show(least, 'B/s')}; from about {show(least / 2, 'B/s')} on, offloading beats recomputation.",
         least,
         link.required,

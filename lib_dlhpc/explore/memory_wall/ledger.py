@@ -18,8 +18,8 @@ MODELS = {
     "VGG-16": "vgg16",
     "CosmoFlow, 512³": "cosmoflow-512",
     "BERT large": "bert-large",
-    "GPT-2, 1.5 G weights": "gpt2-1.5b",
-    "GPT-3, 175 G weights": "gpt3-175b",
+    "GPT-2, 1.5 billion parameters": "gpt2-1.5b",
+    "GPT-3, 175 billion parameters": "gpt3-175b",
 }
 DEVICES = {
     "V100, 16 GB": "v100-sxm2-16gb",
@@ -37,7 +37,7 @@ OPTIMIZERS = {
 }
 STATE = ("weights", "master weights", "gradients", "optimizer state")
 PUBLISHED = {
-    "zero20-mem-stage0": ("7.5 G weights, Adam, on each of 64 GPUs", "{:.4g} GB"),
+    "zero20-mem-stage0": ("7.5 billion parameters, Adam, on each of 64 GPUs", "{:.4g} GB"),
     "zero20-mem-stage1": ("the same, ZeRO 1", "{:.4g} GB"),
     "zero20-mem-stage3": ("the same, ZeRO 3", "{:.3g} GB"),
     "kort22-mem-gpt3-save": ("GPT-3: activations saved by selective recomputation", "{:.0%}"),

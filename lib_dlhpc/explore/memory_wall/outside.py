@@ -16,7 +16,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
 MODELS = {
-    "GPT-2, 1.5 G weights": "gpt2-1.5b",
+    "GPT-2, 1.5 billion parameters": "gpt2-1.5b",
     "BERT large": "bert-large",
     "ResNet-50": "resnet50",
     "VGG-16": "vgg16",

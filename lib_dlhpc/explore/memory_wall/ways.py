@@ -17,7 +17,7 @@ from lib_dlhpc.spec.machine import read_device
 from lib_dlhpc.spec.units import format_quantity as show
 
 PER_NODE = 8
-MODELS = {"GPT-2, 1.5 G weights": "gpt2-1.5b", "GPT, 22 G weights": "gpt-22b"}
+MODELS = {"GPT-2, 1.5 billion parameters": "gpt2-1.5b", "GPT, 22 billion parameters": "gpt-22b"}
 A100 = tuple(float(read_device(f"a100-sxm-{n}gb").memory) for n in (40, 80))  # as in experiment 1
 MEMORIES = (8e9, 16e9, 24e9, *A100, 160e9)
 NETWORKS = {

@@ -107,7 +107,7 @@ def _wrong(own: Sized) -> Iterator[tuple[str, float]]:
     yield "That is the largest that fits.", right[fit[-1]]
     yield "That is the one that sees the most tokens.", right[fit[0]]
     near = min(fit, key=lambda place: abs(np.log(ratio[place] / 20)))
-    yield "20 tokens per weight do not count what is served.", right[near]
+    yield "20 tokens per parameter do not count what is served.", right[near]
     unserved = losses(own._replace(served=0.0))
     yield "What is served takes a part of the budget.", right[int(np.argmin(unserved))]
 

@@ -188,7 +188,7 @@ def test_the_lowest_mark_of_each_line_is_named_and_lines_are_of_all_sizes_that_t
         assert len(own) == len(family(FAST, 64))
         least = min(own, key=lambda at: data["points"]["y"][at])
         assert (data["points"]["x"][least], data["points"]["y"][least]) == (x, y)
-    assert "6.74 billion weights" in words
+    assert "6.74 billion parameters" in words
 
 
 def test_hollow_marks_and_the_wall_are_beyond_what_was_measured():
@@ -197,7 +197,7 @@ def test_hollow_marks_and_the_wall_are_beyond_what_was_measured():
     measured = points["measured"][: len(own.family)]
     assert measured == [not own.beyond(row) for row in range(len(own.family))]
     assert size_view(Size()).wall == ""
-    assert "35.1 billion weights are outside the fitted range" in size_view(Size(days=90)).wall
+    assert "35.1 billion parameters are outside the fitted range" in size_view(Size(days=90)).wall
 
 
 def test_a_machine_names_its_measured_rate_and_the_error_of_another():

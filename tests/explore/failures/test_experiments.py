@@ -97,7 +97,7 @@ def test_walls_name_the_cause():
     assert "Save more often" in interval_wall(Setting(interval=DAY))
     assert "Save less often" in interval_wall(Setting(interval=30.0))
     assert "faster files do" in interval_wall(Setting(131072, 30 * DAY, "GPT, 1 T weights", 1e9))
-    restarts = Setting(131072, 30 * DAY, "GPT-2, 1.5 G weights", 2e12, 1800.0, 30.0)
+    restarts = Setting(131072, 30 * DAY, "GPT-2, 1.5 billion parameters", 2e12, 1800.0, 30.0)
     assert "a restart takes" in interval_wall(restarts)
 
 
