@@ -63,11 +63,7 @@ def written() -> str:
         "data": json.dumps(data, separators=(",", ":")).replace("</", "<\\/"),
         "path": "".join(map(card, course.PATH)),
         "modules": str(len(course.PATH)),
-        "labs": "".join(
-            f'<li><a href="voila/labs/{folder}/README.md">{escape(lab.title)}</a>'
-            f" <span>{lab.minutes} min</span></li>"
-            for folder, lab in course.LABS.items()
-        ),
+        "labs": "".join(map(lab_item, course.LABS)),
         "lab_count": str(len(course.LABS)),
         "explorer": RENDER + course.EXPLORER,
         "render": RENDER,
@@ -97,6 +93,16 @@ def about() -> dict[str, str]:
         "source": f', <a href="{source}">source</a>' if source else "",
         "cite": f"the lib_dlhpc developers: <i>{TITLE}</i>, version {__version__}, {LICENSE}.",
     }
+
+
+def lab_item(folder: str) -> str:
+    """Return a lab as an item of a list: its title, minutes and module."""
+    lab = course.LABS[folder]
+    (module,) = (module for module in course.PATH if folder in module.labs)
+    return (
+        f'<li><a href="voila/labs/{folder}/README.md">{escape(lab.title)}</a> <span>{lab.minutes} min,'
+        f' <a href="{RENDER}{module.file}">module {module.number}</a></span></li>'
+    )
 
 
 def card(module: course.Module) -> str:

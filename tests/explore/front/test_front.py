@@ -21,8 +21,17 @@ def test_modules_and_labs_of_the_path_are_those_of_the_repository(repository):
     assert set(course.LABS) == labs
     assert sorted(lab for module in course.PATH for lab in module.labs) == sorted(labs)
     readme = (repository / "labs" / "README.md").read_text("utf-8")
+    of = {lab: module for module in course.PATH for lab in module.labs}
     for folder, lab in course.LABS.items():
-        assert re.search(rf"{lab.title}\]\({folder}/README.md\).*\| {lab.minutes} \|", readme)
+        after = (
+            rf"\| \[{of[folder].number}\]\(../modules/{of[folder].file}\) \|.*\| {lab.minutes} \|"
+        )
+        assert re.search(rf"{lab.title}\]\({folder}/README.md\) {after}", readme)
+
+
+def test_the_list_of_labs_links_each_to_its_module():
+    item = page.lab_item("04_pipeline")
+    assert 'href="voila/render/04_model_parallel.ipynb">module 04</a>' in item and "90 min" in item
 
 
 @pytest.mark.parametrize("module", course.PATH, ids=lambda module: module.number)
