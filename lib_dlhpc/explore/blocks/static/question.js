@@ -61,8 +61,8 @@ function render({ model, el }) {
   // An answer waits in the browser until the kernel says that it has it; after a reload it is given again.
   let waiting = 0;
   const unheard = () => {
-    verdict.replaceChildren(element("p", { class: "wrong" },
-      "✗ No answer from the Python process: not recorded yet. Your answer is kept in this browser and sent when the page is loaded again."));
+    verdict.replaceChildren(element("p", { class: "lost" },
+      "⚠\ufe0e No answer from the Python process: not recorded yet. Your answer is kept in this browser and sent when the page is loaded again."));
     dispatchEvent(new Event("dlhpc-unheard"));
   };
   const give = (text, again = false) => {
