@@ -18,7 +18,7 @@ TIMES = (
 )
 
 
-@kit.parts_of("", "part", "time", "share of the step", height=96, left=46, top=8, bottom=42)
+@kit.parts_of("", "part", "time", "share of the step", height=80, left=46, top=8, bottom=42)
 def explorer_step() -> Layers:
     """Where the time of one step goes"""
     hint = data("hint").mark_text(align="left", dx=6, opacity=0.75)
@@ -59,8 +59,8 @@ def _span() -> list[Any]:
     """Whiskers under the bar: as short and as long as the step may be."""
     span = data("span", y=_rows(), tooltip=kit.tooltip_of("words"))
     low, high = (alt.X(f"{end}:Q", title="time of one step") for end in ("low", "high"))
-    tick = span.mark_tick(thickness=2, size=8, yOffset=21, color="currentColor")
-    rule = span.mark_rule(strokeWidth=2, yOffset=21).encode(x=low, x2="high:Q")
+    tick = span.mark_tick(thickness=2, size=8, yOffset=18, color="currentColor")
+    rule = span.mark_rule(strokeWidth=2, yOffset=18).encode(x=low, x2="high:Q")
     return [rule, tick.encode(x=low), tick.encode(x=high)]
 
 
