@@ -45,11 +45,19 @@ else:
     def dataclass(
         kind: type | None = None, /, *, init=True, repr=True, eq=True, frozen=False
     ) -> type | Callable[[type], type]:
-        """Return a class as dataclasses.dataclass does with these options; fields with init=False or kw_only are not
-        supported."""
+        """Return a class as dataclasses.dataclass does with these options.
+
+        Raises TypeError for what it does not do: __post_init__, and fields with init=False or kw_only.
+        """
         if kind is None:
             return lambda kind: dataclass(kind, init=init, repr=repr, eq=eq, frozen=frozen)
         dataclasses.dataclass(init=False, repr=False, eq=False)(kind)  # finds the fields
+        odd = [each.name for each in dataclasses.fields(kind) if not each.init or each.kw_only]
+        if odd or hasattr(kind, "__post_init__"):
+            raise TypeError(
+                f"{kind.__name__}: no __post_init__ and no field with init=False or kw_only;"
+                " dataclasses.dataclass has them."
+            )
         methods = {}
         if init:
             methods |= {"__init__": _initialization(kind), "__signature__": _Signature()}

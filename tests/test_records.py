@@ -183,3 +183,16 @@ def test_what_is_remembered_is_made_once_and_leaves_attributes_quick_to_read():
     assert Layer.letters.__doc__ == "Its letters."
     assert dataclasses.replace(one, name="add").letters == 3
     assert one == Layer("conv")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"__post_init__": print}, {"size": dataclasses.field(init=False)}],
+    ids=["a check after init", "a field without init"],
+)
+def test_what_is_not_supported_is_refused(given):
+    kind = type("Odd", (), {"__annotations__": {"size": int}, **given})
+    with pytest.raises(
+        TypeError, match=r"Odd: no __post_init__ .* dataclasses\.dataclass has them"
+    ):
+        records.dataclass(kind)
