@@ -5,17 +5,18 @@ from collections.abc import Iterator
 from functools import _lru_cache_wrapper
 from typing import Any
 
-ROOMS = tuple(f"lib_dlhpc.{room}." for room in ("layout", "parallel", "program", "costs"))
+ROOMS = tuple(f"lib_dlhpc.{room}" for room in ("layout", "parallel", "program", "costs"))
+ROOMS += ("lib_dlhpc.prediction.ledger",)
 
 
 def forget() -> None:
-    """Empty the caches of layouts, programs and their prices; the next prediction fills them for its own."""
+    """Empty the caches of layouts, programs, their prices and memory; the next prediction fills them for its own."""
     for cache in remembered():
         cache.cache_clear()
 
 
 def remembered() -> Iterator["_lru_cache_wrapper[Any]"]:
-    """Yield the caches of layouts, programs and their prices."""
+    """Yield the caches of layouts, programs, their prices and memory."""
     for name, module in list(sys.modules.items()):
         if name.startswith(ROOMS):
             for found in list(vars(module).values()):

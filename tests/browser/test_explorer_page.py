@@ -299,7 +299,7 @@ def test_where_the_controls_are_below_the_charts_only_the_first_group_is_open(pa
     has(groups)
     tells(page.locator(".dl-panel .group").nth(1), "Machine", "devices in")
     # What stays in view as one scrolls leaves most of the screen to the controls.
-    assert page.locator(".dl-top").bounding_box()["height"] < 240
+    eventually(lambda: page.locator(".dl-top").bounding_box()["height"] < 240)
     page.set_viewport_size({"width": 1280, "height": 900})
     page.reload()
     opened(page)
