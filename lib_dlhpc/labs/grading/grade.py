@@ -115,6 +115,17 @@ def name_of(folder: Path) -> str:
     return " ".join(name.split())
 
 
+def _other_name(file: str, expected: Sequence[str]) -> str:
+    """Return a note on a file that is named after somebody else: the learner may have worked on that variant."""
+    stem = Path(file).stem
+    if stem.casefold() in (each.casefold() for each in expected):
+        return ""
+    return (
+        f" The file is {file}, and the variant that of {expected[1]}: if the notebook's NAME was {stem!r},"
+        f' write {{"name": "{stem}"}} into learner.json and grade again.'
+    )
+
+
 def secret(file: str | None) -> bytes:
     """Return the instructor's secret of a file. Raises SpecError if it is too short to be one."""
     if file is None:
@@ -135,15 +146,17 @@ def hidden_name(key: bytes, name: str) -> str:
 def _grade(
     place: Path, lab: str, known: Lab, checks: Any, key: bytes, seconds: int, own: Server
 ) -> Mark:
-    name, text = place.name, ""
+    name, text, other = place.name, "", ""
 
     def mark(status: str, note: str, findings: Sequence[Finding] = ()) -> Mark:
         right = sum(bool(each.right) for each in findings)
+        note += other
         return Mark(place, name, lab, right, known.laws, status, note, tuple(findings), text)
 
     try:
         name = name_of(place)
         file, text = read(place, name, known.usual)
+        other = _other_name(file, (Path(known.usual).stem, name, place.name))
         if known.usual.endswith(".toml"):
             return mark(*_judged(lambda _: {"text": lambda: text}, known, checks, name, key))
         check_imports(text, file, (*COMPUTES, *known.imports))

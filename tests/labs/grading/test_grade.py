@@ -108,6 +108,22 @@ def test_each_learner_has_a_line_whatever_is_handed_in(tmp_path, rows, repositor
         assert words in found[name]["note"], found[name]
 
 
+def test_a_file_that_has_another_name_than_its_folder_is_noted(tmp_path, rows):
+    """A platform names folders; the notebook's NAME, from which the variant is drawn, names the file."""
+    for name, file in (("lovelace_ada_123", "ada.py"), ("bob", "bob.py"), ("cy", "step.py")):
+        hand_in(tmp_path / "class", name, "(").joinpath("step.py").rename(
+            tmp_path / "class" / name / file
+        )
+    hand_in(tmp_path / "class", "hopper_eve_7", "(", {"name": "Eve"}).joinpath("step.py").rename(
+        tmp_path / "class" / "hopper_eve_7" / "eve.py"
+    )
+    _, found = rows()
+    assert 'write {"name": "ada"} into learner.json' in found["lovelace_ada_123"]["note"]
+    assert [name for name, row in found.items() if "learner.json" in row["note"]] == [
+        "lovelace_ada_123"
+    ]
+
+
 def test_with_a_key_who_knows_only_the_own_variant_fails(tmp_path, rows, checks):
     own = checks(LAB)
     shares = sorted({sum(task.shares) for task in own.tasks("ada").values()})
