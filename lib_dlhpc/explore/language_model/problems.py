@@ -54,6 +54,9 @@ def all_to_all(step: Breakdown) -> float:
     return float(step.messages["experts"].bandwidth) / each
 
 
+over_nics = 4096 * 12 * CHOSEN * HIDDEN * (RANKS - 8) / RANKS / nic
+waited = all_to_all(mixture) / over_nics - 1
+
 RACK = draw.any([1.2e15, 0.9e15, 1.5e15])  # FLOP/s that a GPU of the domain achieves
 rack = predict(domain.experiment(domain.Setting(ranks=RANKS, sent="direct"), domain.RACK))
 nvlink = rack.experiment.machine.intra_node
@@ -133,12 +136,13 @@ PROBLEMS = [
         " again when the block is recomputed, and as gradients in backward. Its experts are on"
         f" {RANKS} GPUs in nodes of 8, and copies go to all of them equally often; a GPU's NIC carries"
         f" {nic / 1e9:g} GB/s, and NVLink carries the rest meanwhile."
-        " How long do the 4,096 tokens of a GPU travel in one layer?",
-        all_to_all(mixture),
+        " How long do the 4,096 tokens of a GPU travel in one layer? (The prediction is"
+        f" {100 * waited:.1f}% longer: in some steps of the exchange NVLink is the slower link.)",
+        over_nics,
         Step("Bytes of a token: 6 trips to each of its experts", 12 * CHOSEN * HIDDEN, "B"),
         Step("Of 4,096 tokens", 4096 * 12 * CHOSEN * HIDDEN, "B"),
         Step("Share that leaves the node", 100 * (RANKS - 8) / RANKS, "%"),
-        Step("Over the NIC", 4096 * 12 * CHOSEN * HIDDEN * (RANKS - 8) / RANKS / nic, "s"),
+        Step("Over the NIC", over_nics, "s"),
     ),
     Problem(
         "Experts in an NVLink domain",

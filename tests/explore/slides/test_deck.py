@@ -267,7 +267,7 @@ def test_the_reason_of_an_exchange_in_rings_is_the_latency_that_it_says(decks, l
         own.filled(f"{{{name}}}") for name in ("step_bytes", "step_pat", "step_pod", "data_alone")
     ]
     bare, pat, pod, exposed = (float(text.removesuffix(" s")) for text in texts)
-    assert whole - bare > exposed / 2 and max(pat, pod) < 1.01 * bare
+    assert whole - bare > exposed / 2 and max(pat, pod) < 1.02 * bare
     slide = next(each for each in decks["12_train_a_language_model"] if each.kind == RESULT)
     assert all(text in " ".join(slide.lines) for text in texts[:3])
 
@@ -380,7 +380,7 @@ def test_a_misconception_has_what_exposes_it():
 def test_the_notes_of_a_figure_say_what_to_look_for_unless_it_is_another_one(decks):
     shown = [slide for slide in decks["02_data_parallel"] if slide.kind == RESULT]
     assert "\nLook for the buckets" in shown[0].notes and "Look for" not in shown[1].notes
-    assert shown[0].source.startswith("Figure: One step, rank by rank (upper bar: computation")
+    assert shown[0].source.startswith("Figure: One step, rank by rank")
 
 
 def test_a_figure_may_have_settings_of_its_own(decks):
