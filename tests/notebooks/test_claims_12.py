@@ -191,13 +191,14 @@ def test_eight_stages_halve_the_bubble_but_their_messages_cross_pods_and_they_fi
     assert eight.step_time > own.step_time and not eight.fits and sharded.fits
 
 
-def test_with_stages_side_by_side_eight_are_faster_and_fit_only_with_sharded_gradients():
+def test_with_stages_side_by_side_eight_are_faster_and_fit_only_with_sharded_gradients(repository):
     own, eight, sharded = near(), near(pipeline=8), near(pipeline=8, zero=2)
     assert not eight.fits and sharded.fits
     assert eight.step_time < sharded.step_time < own.step_time < predicted(Layout()).step_time
     pod = own.experiment.machine.nodes_per_switch
     assert pod % 16 == pod % 8 == 0  # a replica has a node for each stage, so none spans pods
     assert pod > 7 * 16  # rings of replicas: a node of each stage sends out of a pod
+    assert said(repository, "neighbors in rank order and stages far apart") == []  # here
 
 
 def test_the_preset_is_scaled_by_the_published_rate_on_8192_gpus_as_the_published_row_is():
