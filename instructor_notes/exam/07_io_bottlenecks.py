@@ -23,7 +23,7 @@ def bytes_a_second(draw: Draw) -> Question:
     demand = 3 * operations * 1e3
     return Question(
         "bytes per second",
-        f"GPUs that could train {demand:,.0f} samples per second read images of {size} KB, a file each, from a file"
+        f"GPUs that could train {demand:,.0f} samples per second read images of {size} kB, a file each, from a file"
         f" system of {show(bandwidth, 'B/s')} whose metadata servers do {operations} thousand operations per second. A"
         " file takes three. How much do they read?",
         show(read, "B/s"),
@@ -205,7 +205,7 @@ def size_of_a_file(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "GPUs are idle for half of the time, and input is the suspect. The data set has a million files of 100 KB on a"
+    "GPUs are idle for half of the time, and input is the suspect. The data set has a million files of 100 kB on a"
     " shared file system; its owner wants to buy a faster network. Describe how you find the limit, and say in which"
     " order you would try what costs nothing.",
     "Train on data that is in memory: if the GPUs are busy then, it is input. Compare files per second with what"

@@ -29,7 +29,10 @@ from lib_dlhpc.teaching.problems import Step
 
 LETTERS = "ABCD"
 HAND_IN = "Hand in one letter for each question. k, M and G are powers of 1,000."
-POINTS = " A right letter is one point. You may use paper and a calculator; numbers are rounded, so choose the nearest."
+POINTS = (
+    " A correct letter is worth one point. You may use paper and a calculator; numbers are rounded, so choose the"
+    " nearest."
+)
 HALF_A_PAGE = " The last question takes half a page."
 APART = 0.05  # numbers that differ by less could be one answer, rounded
 FAR = 20  # a number that is further from the answer, as a factor, eliminates itself

@@ -375,7 +375,7 @@ def test_the_limit_of_packed_images_follows_from_the_text(questions):
 
 def test_07_io_bottlenecks(questions):
     name = "07_io_bottlenecks"
-    files = "images of {} KB", "servers do {} thousand"
+    files = "images of {} kB", "servers do {} thousand"
     is_right(questions, name, "bytes per second", lambda kb, ops: kb * ops * 1e6 / 3, *files)
     cached = "set of {} thousand", "random order. {}% of it"
     is_right(questions, name, "best policy", lambda n, s: n * s / 100, *cached, within=1e-3)
