@@ -20,7 +20,8 @@ from lib_dlhpc.explore.data_parallel.buckets import (
     step_of,
 )
 from lib_dlhpc.explore.data_parallel.drawings import LINES
-from lib_dlhpc.explore.data_parallel.race import LASTS, Race, courses, the_race
+from lib_dlhpc.explore.data_parallel.questions import lesson
+from lib_dlhpc.explore.data_parallel.race import LASTS, RATES, Race, courses, the_race
 from lib_dlhpc.explore.data_parallel.real import exchange_here, exchange_words
 from lib_dlhpc.explore.data_parallel.scaling import (
     GPUS,
@@ -179,6 +180,19 @@ def test_a_slow_worker_delays_the_synchronous_and_not_the_asynchronous():
     assert slow["synchronous"].gradients < 0.3 * equal["synchronous"].gradients
     assert slow["asynchronous"].gradients > 0.85 * equal["asynchronous"].gradients
     assert slow["asynchronous"].reached < slow["synchronous"].reached
+
+
+def test_beside_a_slow_worker_asynchronous_is_first_and_among_equals_at_the_best_rates_it_is_not():
+    gradients = {name: run.gradients for name, run in courses(Race(slow=2.0)).items()}
+    assert gradients["asynchronous"] / gradients["synchronous"] == pytest.approx(1.7, abs=0.05)
+    for rate in (0.2, 0.4, 0.8, 1.2):
+        reached = {name: run.reached for name, run in courses(Race(slow=2.0, rate=rate)).items()}
+        assert min(reached, key=lambda name: reached[name]) == "asynchronous"
+    best = [{name: run.reached for name, run in courses(Race(rate=rate)).items()} for rate in RATES]
+    own = {name: min(each[name] for each in best) for name in best[0]}
+    assert min(own, key=lambda name: own[name]) == "synchronous"
+    check = lesson.texts["asynchronous"]["check"]
+    assert "One of eight workers is half as fast" in check and "1.7 times as many" in check
 
 
 def test_stale_gradients_diverge_first_and_one_server_is_a_wall_for_sixteen():
