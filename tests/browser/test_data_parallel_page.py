@@ -205,5 +205,20 @@ def test_a_term_has_its_definition_under_the_focus_inside_the_window(page, event
         eventually(text.is_hidden, what="no definition")
 
 
+# The controls that the header covers where the browser scrolls them to the top of the window.
+COVERED = """() => [...document.querySelectorAll("#rendered_cells :is(input, select, button, summary)")]
+  .filter(each => {
+    each.scrollIntoView();
+    const { top, height } = each.getBoundingClientRect(), header = document.querySelector(".dlhpc-top");
+    return height > 0 && top < header.getBoundingClientRect().bottom;
+  }).map(each => each.outerHTML)"""
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_a_control_that_is_scrolled_to_is_not_under_the_header(page, eventually, width):
+    page.set_viewport_size({"width": width, "height": 800})
+    eventually(lambda: page.evaluate(COVERED) == [], what=lambda: str(page.evaluate(COVERED)))
+
+
 def is_inside(box: dict[str, float] | None, width: int) -> bool:
     return box is not None and box["x"] >= 0 and box["x"] + box["width"] <= width
