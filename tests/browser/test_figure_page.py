@@ -192,13 +192,14 @@ def test_a_legend_names_what_is_there_and_forgets_nothing(
     eventually: Any, gallery: tuple[str, int], open_page: Any
 ) -> None:
     page = drawn(open_page(f"{gallery[0]}voila/render/06_parts.ipynb"), 1)
+    note = "H100; sequences are added until it is full."  # what the marks mean, of this drawing
     legend = page.locator(".dlhpc-key li")
-    eventually(lambda: legend.all_inner_texts() == ["weights"])
+    eventually(lambda: legend.all_inner_texts() == ["weights", note])
     for key, parts in (("ArrowRight", ["weights", "cache"]), ("ArrowLeft", ["weights", "cache"])):
         before = page.locator("[data-serial]").get_attribute("data-serial")
         page.get_by_role("slider").press(key)
         eventually(lambda b=before: page.locator("[data-serial]").get_attribute("data-serial") != b)
-        eventually(lambda p=parts: legend.all_inner_texts() == p)
+        eventually(lambda p=parts: legend.all_inner_texts() == [*p, note])
 
 
 def test_a_track_is_filled_up_to_its_handle(page: Any, eventually: Any) -> None:

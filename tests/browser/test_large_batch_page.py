@@ -29,7 +29,7 @@ def press(page: Any, index: int, name: str) -> None:
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
-    before = "How far did others get? ResNet-50"
+    before = "How far did others get?"
     closed.a_guess_uncovers(GUESSES, 0, before, "chance level, 10%", "a factor of")
 
 

@@ -210,6 +210,6 @@ def test_the_answers_of_the_instructors_notes():
     shares = [
         here.exchange_share(here.Setting("cnn-digits", batch), MINE) for batch in here.BATCHES
     ]
-    assert round(max(shares), 3) == 0.024
+    assert round(max(shares), 3) == 0.025
     link = MINE.machine.intra_node
     assert link.latency * link.bandwidth > 4096
