@@ -62,7 +62,7 @@ def busiest(nic: Array, sent: Array) -> Array:
 class Network(NamedTuple):
     """The network of a collective; `congestion(distance)` is the slowdown factor of an exchange between all pairs of
     nodes at that distance in rank order, `all_to_all` that of an all-to-all, `neighbors(distance)` that of rings whose
-    neighbors are so many nodes apart. combines: where switches add what passes them: "nvls" inside a node, "sharp"
+    neighbors are `distance` nodes apart. combines: where switches add what passes them: "nvls" inside a node, "sharp"
     between nodes. The beta of `outer` is of a node's ranks that all send; lanes: how many times that rate one of them
     has that sends alone. crossing: slowdown factor where every node sends all of one rail to another. relay, nics,
     beside: see Rails. uneven: prices groups that do not fill nodes evenly (costs/uneven.py); `inner` is then of ranks

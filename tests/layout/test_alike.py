@@ -81,7 +81,7 @@ def test_pipelines_with_equal_stages_share_what_stands_for_them():
 
 
 def test_a_rank_has_no_part_twice():
-    """Layers of its chunks keep their own names: units of weights are told apart by these."""
+    """Layers of its chunks keep their own names: units of weights differ by these."""
     chunks = {"pipeline": 4, "chunks": 4, "schedule": "interleaved"}
     run = GPT.set({f"strategy.{name}": value for name, value in chunks.items()})
     for held in represented(run):
