@@ -131,7 +131,9 @@ SLOW = [
 def test_each_wrong_save_or_resume_is_named(own, solved, tmp_path, mistake):
     old, new, law, words = solved.RESTARTS[mistake]
     assert {*MISTAKES, *SLOW} == {*solved.RESTARTS}
-    task = restarts_of(3)._replace(moments=3, longest=1 if mistake == "never ends" else 20)
+    # On a busy machine what is saved behind is often on the disk in time: more moments.
+    moments = 12 if mistake == "behind" else 3
+    task = restarts_of(3)._replace(moments=moments, longest=1 if mistake == "never ends" else 20)
     findings = restart_findings(run_with_kills(file_of(solved, tmp_path, old, new), task), task)
     finding = found(findings, law)
     assert finding.right is False and words in finding.words, as_text(findings)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import socket
 
 import pytest
 from cheats import CHEATS, HEAD, RIGHT, SIGNATURE
@@ -9,6 +10,7 @@ from patience import PATIENCE
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.labs.grading.grade import grades
+from lib_dlhpc.labs.grading.inside.server import received
 from lib_dlhpc.labs.grading.labs import lab_of
 from lib_dlhpc.labs.grading.table import COLUMNS, LONGEST, cell
 from lib_dlhpc.labs.grading.workers import Server
@@ -122,6 +124,14 @@ def test_a_file_that_has_another_name_than_its_folder_is_noted(tmp_path, rows):
     assert [name for name, row in found.items() if "learner.json" in row["note"]] == [
         "lovelace_ada_123"
     ]
+
+
+def test_where_the_grader_was_killed_with_an_answer_unread_there_is_no_more_to_do():
+    own, grader = socket.socketpair()
+    with own:
+        own.sendall(b"4711\n")
+        grader.close()
+        assert received(own) == (b"", [])
 
 
 def test_with_a_key_who_knows_only_the_own_variant_fails(tmp_path, rows, checks):

@@ -55,7 +55,7 @@ def main(descriptor: int, options: str) -> None:
     gc.freeze()  # what all share is not written to by a collection
     control.sendall(b"%d\n" % held)
     while True:
-        words, descriptors, *_ = socket.recv_fds(control, 64, 2)
+        words, descriptors = received(control)
         if not words:
             break
         command = words.split()
@@ -71,6 +71,15 @@ def main(descriptor: int, options: str) -> None:
             control.sendall(b"%d\n" % _end(int(command[1]), children))
     for pid in set(children):
         _end(pid, children)
+
+
+def received(control: socket.socket) -> tuple[bytes, list[int]]:
+    """Return a command and its descriptors; none once the grader has ended, even with an answer unread."""
+    try:
+        words, descriptors, *_ = socket.recv_fds(control, 64, 2)
+    except ConnectionResetError:
+        return b"", []
+    return words, descriptors
 
 
 def _end(pid: int, children: set[int]) -> int:
