@@ -82,6 +82,8 @@ def _search(experiment: Experiment) -> None:
     search = Search(experiment)
     try:
         search.run(SEARCHED, SECONDS)
+        if not search.found:  # three changes at once come last, and large networks need them
+            search.run(search.tried + search.left, SECONDS)
     except KeyboardInterrupt:
         print(configurations_text(search), flush=True)
         raise KeyboardInterrupt("Search cancelled; the prediction is complete.") from None
