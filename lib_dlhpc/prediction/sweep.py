@@ -15,6 +15,7 @@ from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
     import altair as alt
@@ -44,7 +45,7 @@ class Sweep(Result):
         Raises SpecError if nothing fits.
         """
         if not self.fits.any():
-            raise SpecError("Nothing in this sweep fits in memory; try smaller batches.")
+            raise SpecError(nothing_fits(float(self.memory_total.min())))
         values = np.where(self.fits, getattr(self, quantity), -np.inf)
         at = np.unravel_index(int(values.argmax()), values.shape)
         return {key: values[i] for (key, values), i in zip(self.axes.items(), at, strict=True)}
@@ -78,6 +79,14 @@ class Sweep(Result):
         columns, x = sweep_lines(self, quantity)
         title = f"{quantity.replace('_', ' ').capitalize()} over {x}"
         return lines(columns, x, quantity, "series", title, UNITS[quantity])
+
+
+def nothing_fits(least: float) -> str:
+    """Return what is said of a sweep without a configuration that fits; least: B per device."""
+    return (
+        f"Nothing in this sweep fits in memory: the smallest needs {show(least, 'B')} per device."
+        " Try smaller batches; `dlhpc plan` searches all layouts."
+    )
 
 
 def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:

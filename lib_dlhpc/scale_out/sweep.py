@@ -29,6 +29,7 @@ from lib_dlhpc.prediction.points import (
     refuse,
     values_at,
 )
+from lib_dlhpc.prediction.sweep import nothing_fits
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.scale_out.engines import results
@@ -168,7 +169,9 @@ def chunk(arguments: Mapping[str, Any], number: int) -> Arrays:
     if arguments["rows"] is not None:
         columns = values_at(axes, points) | found
         write_rows(Path(arguments["rows"]), number, columns, arguments["format"])
-    fits = found.pop("fits") & found.pop("legal")
+    legal = found.pop("legal")
+    fits = found.pop("fits") & legal
+    smallest = np.min(found["memory_total"][legal], initial=np.inf)
     kept: Arrays = {"point": points[fits]} | {name: each[fits] for name, each in found.items()}
     least = {f"least {name}": np.min(kept[name], initial=np.inf) for name in QUANTITIES}
     most = {f"most {name}": np.max(kept[name], initial=-np.inf) for name in QUANTITIES}
@@ -176,6 +179,7 @@ def chunk(arguments: Mapping[str, Any], number: int) -> Arrays:
         **_best(kept, arguments["by"], arguments["best"]),
         **{name: np.array(each) for name, each in (least | most).items()},
         "fitting": np.array(len(kept["point"])),
+        "smallest": np.array(smallest),
         **_as_arrays(refused),
     }
 
@@ -203,7 +207,7 @@ def _merged(one: Arrays, other: Arrays, by: str, best: int) -> Arrays:
     refused = _refused(one)
     for name, (many, first) in _refused(other).items():
         refuse(refused, name, many, first)
-    found |= _as_arrays(refused)
+    found |= _as_arrays(refused) | {"smallest": np.minimum(one["smallest"], other["smallest"])}
     for name in QUANTITIES:
         for end, of in (("least", np.minimum), ("most", np.maximum)):
             found[f"{end} {name}"] = of(one[f"{end} {name}"], other[f"{end} {name}"])
@@ -215,8 +219,8 @@ def _points(experiment: Experiment, axes: Axes, by: str, points: int, found: Arr
     for name, (many, first) in _refused(found).items():
         illegal[_said(experiment, axes, first, name)] += many
     if not fitting:
-        why = "Nothing in this sweep fits in memory; try smaller batches. "
-        why *= sum(illegal.values()) < points
+        legal = sum(illegal.values()) < points
+        why = nothing_fits(float(found["smallest"])) + " " if legal else ""
         what = f"{sum(illegal.values()):,} of {points:,} points are not legal: " * bool(illegal)
         reasons = " ".join(said for said, _ in illegal.most_common())
         raise SpecError(f"{why}{what}{reasons}".strip())
