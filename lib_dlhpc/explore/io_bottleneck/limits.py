@@ -40,7 +40,7 @@ DEVICES = {
     "H100": "h100-sxm-80gb",
 }
 WORKLOADS = {  # of MLPerf Storage: row, B of a sample, samples per step
-    "ResNet-50, 115 KB per sample": ("resnet50", 114660.07, 400),
+    "ResNet-50, 115 kB per sample": ("resnet50", 114660.07, 400),
     "CosmoFlow, 2.8 MB per sample": ("cosmoflow", 2828486, 1),
     "3D U-Net, 147 MB per sample": ("3dunet", 146600628, 7),
 }
@@ -48,7 +48,7 @@ WORKLOADS = {  # of MLPerf Storage: row, B of a sample, samples per step
 
 def size_words(size: float) -> str:
     """Return a file's size as the slider shows it."""
-    return f"{size / 1e3:.0f} KB" if size < 1e6 else f"{size / 1e6:g} MB"
+    return f"{size / 1e3:.0f} kB" if size < 1e6 else f"{size / 1e6:g} MB"
 
 
 class Setting(NamedTuple):

@@ -62,7 +62,7 @@ def written(way: int = 0, **changes: Any) -> str:
 
 
 def crossing(draw: np.random.Generator) -> Drawn:
-    """Return a file system of one learner, and from which KB of a file on bandwidth is its limit."""
+    """Return a file system of one learner, and from which kB of a file on bandwidth is its limit."""
     operations, bandwidth = int(draw.integers(2, 13)) * 15, int(draw.integers(1, 21)) * 10
     own, files = {"operations": operations, "bandwidth": bandwidth}, operations / 3
     wrong = {
