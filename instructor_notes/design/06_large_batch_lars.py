@@ -79,7 +79,7 @@ target = 0.745
             ),
             Part(
                 f"Keep momentum and the batch of {MOST:,}: once on all nodes (`strategy.batch={MOST // gpus}`),"
-                f" once on {few} nodes with 64 images a GPU. Why is the step on all nodes not"
+                f" once on {few} nodes with 64 images per GPU. Why is the step on all nodes not"
                 f" {nodes // few} times as short?",
                 [
                     Step("All nodes: step", float(thin.step_time), "s"),

@@ -50,7 +50,7 @@ epochs = 90
         float(now.step_time),
         [
             Part(
-                "How many images a second do the GPUs want? How many do the metadata servers allow, how many"
+                "How many images per second do the GPUs want? How many do the metadata servers allow, how many"
                 " does the bandwidth? How long would"
                 " each node take to copy all files, if only metadata counts, and how long would the nodes take"
                 " if each copied its part only?",
@@ -72,7 +72,7 @@ epochs = 90
                     Step("Input stall", float(now.input_stall), "s"),
                     Step("Hours", float(now.time_to_train) / 3600, "h"),
                 ],
-                f"The run gets {float(now.throughput):,.0f} images a second, which is your limit of the metadata"
+                f"The run gets {float(now.throughput):,.0f} images per second, which is your limit of the metadata"
                 f" servers. The first steps of a simulation"
                 " may be shorter: batches fetched ahead hide the stall for a while.",
                 "Both commands, and the limit found again in the throughput.",

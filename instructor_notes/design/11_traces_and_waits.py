@@ -48,7 +48,7 @@ precision = "fp16"
     return Design(
         "A network that nobody needs",
         f"ResNet-50 ({WEIGHTS / 1e6:.1f} million parameters) runs on {nodes} nodes of eight A100 with 32 images"
-        f" each. A GPU works {work * 1e3:.2f} ms a step, with a standard deviation of {JITTER:.0%} from GPU to"
+        f" each. A GPU works {work * 1e3:.2f} ms per step, with a standard deviation of {JITTER:.0%} from GPU to"
         f" GPU and step to"
         f" step. Each node has eight HDR NICs of {LINK / 1e9:.0f} GB/s. The profiler shows long bars of"
         f" `ncclAllReduce`, and your group wants NDR NICs, twice as fast. Another offer is to bind processes and stop"
@@ -110,7 +110,7 @@ precision = "fp16"
             ),
             Part(
                 "Change one of: the NICs (`machine.inter_node.bandwidth=400Gb/s`), the deviation"
-                " (`machine.jitter`), 64 images a GPU, eight local steps. Which term moves?",
+                " (`machine.jitter`), 64 images per GPU, eight local steps. Which term moves?",
                 [
                     Step("Twice the NICs: step", float(wide.step_time), "s"),
                     Step("Half the deviation: step", float(calm.step_time), "s"),

@@ -113,7 +113,7 @@ def _wall(setting: Race, runs: Mapping[str, Course]) -> str:
     got = runs["asynchronous"].gradients
     if got < SERVED * alone:
         return (
-            f"The servers: {setting.workers} workers could compute {alone:.3g} gradients a second, and only"
+            f"The servers: {setting.workers} workers could compute {alone:.3g} gradients per second, and only"
             f" {got:.3g} arrive. They queue at the link of a server: use more servers, or fewer workers."
         )
     return ""

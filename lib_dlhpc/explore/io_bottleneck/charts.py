@@ -31,7 +31,7 @@ LINES = {
 WORDS = {
     "metadata servers": "metadata operations",
     "storage bandwidth": "storage bandwidth",
-    "network": "network cards",
+    "network": "NICs",
     "readers": "readers",
 }
 HOW = ("predicted", "simulated", "measured")
@@ -55,12 +55,12 @@ def limits_state(rates: Mapping[str, float], demand: float) -> State:
         for name in rates
     )
     said = ", ".join(f"{WORDS[name]} {rate}" for name, rate in shown.items())
-    end = f"held up by {WORDS[held]}" if held else "the GPUs themselves are the limit"
+    end = f"limited by {WORDS[held]}" if held else "the GPUs themselves are the limit"
     return {
         "bars": bars,
         "demand": marked(f"the GPUs: {gpus}", demand > np.sqrt(low * high), 6, x=demand),
         "room": {"x": [low, high]},
-    }, f"Samples a second: {said}; the GPUs would train {gpus}: {end}."
+    }, f"Samples per second: {said}; the GPUs would train {gpus}: {end}."
 
 
 def reader_state(parts: Mapping[str, float]) -> State:
@@ -149,7 +149,7 @@ def measured_state(rates: Mapping[str, Sequence[float]]) -> State:
         for how, rate in zip(HOW, own, strict=True)
     )
     said = ", ".join(map(" ".join, zip(bars["row"], bars["words"], strict=True)))
-    return {"bars": bars}, f"Files a second: {said}."
+    return {"bars": bars}, f"Files per second: {said}."
 
 
 def ranked(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -130,11 +130,11 @@ def ways_state(ways: Sequence[Way], capacity: float, words: Mapping[str, str]) -
         for way, (shift, side) in zip(ways, places, strict=True)
     )
     inside = [way for way in ways if way.memory <= capacity]
-    said = "None of these ways fits."
+    said = "None of these configurations fits."
     if inside:
         best = min(inside, key=lambda way: (way.seconds, way.name))
         said = (
-            f"{len(inside)} of {len(ways)} ways fit, {len(ways) - len(inside)} do not; the quickest that fits is"
+            f"{len(inside)} of {len(ways)} configurations fit; the fastest of them is"
             f" {best.name}, {show(best.seconds, 's')} per step."
         )
     return {

@@ -66,7 +66,7 @@ PROBLEMS = [
         "A million tokens",
         f"{PER_NODE} GPUs at ${price:.2f} an hour make {rate:,.0f} tokens/s. What do a million tokens cost in dollars?",
         point.cost,
-        Step("Dollars a second", PER_NODE * price / 3600),
+        Step("Dollars per second", PER_NODE * price / 3600),
         Step("Times the seconds of a million tokens", 1e6 / round(rate) * PER_NODE * price / 3600),
     ),
     Problem(

@@ -51,7 +51,7 @@ def test_the_bar_that_holds_is_the_limit_of_the_library(size):
     bars = data["bars"]
     held = [name for name, holds in zip(bars["limit"], bars["holds"], strict=True) if holds]
     assert held == [WORDS[found(setting).limit]]
-    assert f"held up by {held[0]}" in summary
+    assert f"limited by {held[0]}" in summary
     assert predict(experiment(setting)).throughput == pytest.approx(found(setting).rate, rel=0.01)
 
 

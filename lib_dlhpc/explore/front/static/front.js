@@ -137,7 +137,7 @@ function show(animate) {
   at("gpus-now").textContent = number(now.gpus);
   at("network-now").textContent = `${data.networks[g]} Gb/s`;
   at("gpus").setAttribute("aria-valuetext", `${now.gpus} GPUs`);
-  at("network").setAttribute("aria-valuetext", `${data.networks[g]} gigabits a second`);
+  at("network").setAttribute("aria-valuetext", `${data.networks[g]} gigabits per second`);
   at("speedup").textContent = number(now.speedup);
   at("efficiency").textContent = percent(now.efficiency);
   at("minutes").textContent = now.minutes > 120 ? `${(now.minutes / 60).toFixed(1)} h` : `${now.minutes.toFixed(1)} min`;
