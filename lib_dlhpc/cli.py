@@ -25,7 +25,7 @@ from lib_dlhpc.errors import (
     SpecError,
     suggest,
 )  # heavier modules are imported after the signal handlers
-from lib_dlhpc.extras import EXTRA, missing
+from lib_dlhpc.extras import CORE, EXTRA, missing
 
 DESCRIPTION = """\
 Describe a training run once, in a TOML file; predict it in closed form, simulate it event by event, run it on MPI
@@ -92,7 +92,7 @@ def _ended(arguments: Sequence[str] | None) -> int:
         print(f"dlhpc: {error}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        if error.name not in EXTRA:
+        if error.name not in EXTRA and error.name not in CORE:
             raise
         print(f"dlhpc: {missing(error.name)}", file=sys.stderr)
         return 2

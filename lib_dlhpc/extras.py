@@ -19,6 +19,9 @@ EXTRA = {
     "jupyterhub": "hub",
 }
 
+# What the core needs, by module: missing where this package was installed without its dependencies.
+CORE = {"numpy": "numpy", "shtab": "shtab", "tomli_w": "tomli-w"}
+
 
 def installer(extra: str) -> str:
     """Return the command that installs an extra."""
@@ -26,8 +29,9 @@ def installer(extra: str) -> str:
 
 
 def missing(module: str) -> str:
-    """Return the sentence that names a missing module of EXTRA and what installs it."""
-    return f"{module} is not installed; `{installer(EXTRA[module])}` installs it."
+    """Return the sentence that names a missing module of EXTRA or CORE and what installs it."""
+    command = f"pip install {CORE[module]}" if module in CORE else installer(EXTRA[module])
+    return f"{module} is not installed; `{command}` installs it."
 
 
 class Finder:
@@ -36,7 +40,7 @@ class Finder:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: Any = None) -> None:
         """Raise ModuleNotFoundError with `missing(name)`; another package that looks for the module is left alone."""
-        if name in EXTRA and _importer().startswith("lib_dlhpc."):
+        if (name in EXTRA or name in CORE) and _importer().startswith("lib_dlhpc."):
             raise ModuleNotFoundError(missing(name), name=name)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from bare_interpreter import bare, commands, linked
 
+from lib_dlhpc import extras
 from lib_dlhpc.extras import EXTRA, installer, missing
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.formats import write
@@ -50,8 +51,8 @@ def core(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def said(core, repository, tmp_path_factory):
-    """What each command says with the core alone."""
+def folder(repository, tmp_path_factory) -> Path:
+    """Files that the commands read."""
     folder = tmp_path_factory.mktemp("work")
     write(from_rows(ROWS, 2, "measured"), folder / "trace.npz")
     for file in ("digits.toml", "coupled.toml"):
@@ -59,7 +60,31 @@ def said(core, repository, tmp_path_factory):
     for file, output in {"nccl.log": "nccl_h100.log", "osu.txt": "osu_latency.txt"}.items():
         text = (repository / "tests" / "data" / "measurements" / output).read_bytes()
         (folder / file).write_bytes(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def said(core, repository, folder):
+    """What each command says with the core alone."""
     return commands([*WORK, *REFUSE, "doctor"], repository, core, cwd=folder)
+
+
+def test_what_pip_left_out_of_the_core_is_a_sentence_too(repository, folder, tmp_path):
+    """As after `pip install --no-deps` into an environment with numpy alone."""
+    lines = {
+        "plan digits.toml --objective time": "tomli_w",
+        "import machine nccl.log --base h100-pod -q": "tomli_w",
+        "completion bash": "shtab",
+        "predict goyal-2017": "",
+    }
+    numpy = linked(tmp_path / "packages", ("numpy",))
+    for line, (status, out, err) in commands([*lines], repository, numpy, cwd=folder).items():
+        if not lines[line]:
+            assert status == 0 and "time to train" in out
+            continue
+        package = extras.CORE[lines[line]]
+        sentence = f"{lines[line]} is not installed; `pip install {package}` installs it."
+        assert (status, out, err) == (2, "", f"dlhpc: {sentence}\n")
 
 
 @pytest.mark.parametrize("line", WORK)
@@ -113,5 +138,7 @@ def test_every_import_is_of_the_core_or_has_an_extra(repository):
 
 
 def test_every_extra_that_is_named_is_there(repository):
-    text = (repository / "pyproject.toml").read_text("utf-8")
-    assert set(EXTRA.values()) <= set(tomllib.loads(text)["project"]["optional-dependencies"])
+    project = tomllib.loads((repository / "pyproject.toml").read_text("utf-8"))["project"]
+    assert set(EXTRA.values()) <= set(project["optional-dependencies"])
+    needed = {line.partition(">")[0] for line in project["dependencies"]}
+    assert set(extras.CORE.values()) == needed and set(extras.CORE) == CORE - {"lib_dlhpc"}
