@@ -80,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _ended(arguments: Sequence[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
-    options = parser_of(*words[:1]).parse_args(words)
     try:
+        options = parser_of(*words[:1]).parse_args(words)
         _check_paths(options)
         with notes_of(options):
             status = int(options.command(options))

@@ -85,6 +85,8 @@ def test_what_pip_left_out_of_the_core_is_a_sentence_too(repository, folder, tmp
         package = extras.CORE[lines[line]]
         sentence = f"{lines[line]} is not installed; `pip install {package}` installs it."
         assert (status, out, err) == (2, "", f"dlhpc: {sentence}\n")
+    (said,) = commands(["predict goyal-2017"], repository, cwd=folder).values()
+    assert said == [2, "", "dlhpc: numpy is not installed; `pip install numpy` installs it.\n"]
 
 
 @pytest.mark.parametrize("line", WORK)
