@@ -97,7 +97,19 @@ def _files(path: Path) -> list[Path]:
             found = sorted(file for file in path.iterdir() if file.name.endswith(endings))
             if any(file.name.endswith(of_trace) for file in found):
                 return found
+        if not path.name.endswith(FORMATS["otf2"]):
+            raise SpecError(
+                f"{path}: a folder without a trace; expected files that end in {_endings()}, {NSIGHT}.{_below(path)}"
+            )
     return [path]
+
+
+def _below(folder: Path) -> str:
+    """Return a sentence with the first subfolder that has traces: profilers nest them, JAX three folders deep."""
+    endings = (*FORMATS["chrome"], *FORMATS["columns"], NSIGHT)
+    nested = (file for depth in range(1, 4) for file in sorted(folder.glob("*/" * depth + "*")))
+    found = next((file for file in nested if file.name.endswith(endings)), None)
+    return f" There are some in {found.parent}." if found else ""
 
 
 def _by_name(path: Path) -> str:

@@ -69,6 +69,18 @@ def test_a_name_of_no_format_is_refused(tmp_path, name):
     assert (tmp_path / name).read_text() == "{}"
 
 
+def test_a_folder_without_a_trace_names_the_subfolder_that_has_some(tmp_path):
+    where = rf"{tmp_path}: a folder without a trace; expected files that end in \.npz, .*\.sqlite\."
+    (tmp_path / "notes.md").touch()
+    with pytest.raises(SpecError, match=f"{where}$"):
+        read(tmp_path)
+    deep = tmp_path / "plugins" / "profile" / "2026_01_01"
+    deep.mkdir(parents=True)
+    (deep / "host.trace.json.gz").touch()
+    with pytest.raises(SpecError, match=rf"{where} There are some in {deep}\.$"):
+        read(tmp_path)
+
+
 def test_nothing_to_read_is_said():
     with pytest.raises(SpecError, match="No trace is named"):
         read()
