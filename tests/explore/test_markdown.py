@@ -43,6 +43,11 @@ def test_links_of_texts_lead_to_pages(repository, place, is_there):
             assert is_there(address.removeprefix("/")), (file, address)
 
 
+def test_a_table_within_a_list_is_a_table(repository):
+    html = page(repository / "docs" / "limits.md", repository / "modules", "/").decode()
+    assert "<li>" in html.split("<table")[0] and "|---|" not in html
+
+
 def test_links_of_notebooks_to_texts_lead_to_pages(repository, is_there):
     for file in sorted((repository / "modules").glob("*.ipynb")):
         cells = json.loads(file.read_text("utf-8"))["cells"]

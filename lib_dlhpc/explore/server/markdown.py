@@ -11,7 +11,8 @@ import re
 from pathlib import Path
 
 from jupyter_server.base.handlers import JupyterHandler
-from nbconvert.filters.markdown_mistune import markdown2html_mistune
+from mistune.plugins.table import table_in_list
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from tornado.web import HTTPError
 
 from lib_dlhpc.explore.front.shell import shell
@@ -57,7 +58,9 @@ def page(file: Path, root: Path, base: str, notes: bool = False) -> bytes:
     """Return a text as a page. notes: whether those of instructors may be read, too."""
     text = file.read_text(encoding="utf-8")
     heading = TITLE.search(text)
-    html = markdown2html_mistune(text)
+    reader = MarkdownWithMath(renderer=IPythonRenderer(escape=False))
+    table_in_list(reader)  # nbconvert reads tables outside of lists only
+    html = reader.render(text)
 
     def linked(match: re.Match[str]) -> str:
         to, place, words = match[1], match[2] or "", match[3]
