@@ -295,6 +295,39 @@ def test_a_file_that_was_cut_off_is_an_error_with_a_line(output, name):
         measurements_of(output(name, text[: len(text) // 2]))
 
 
+def test_what_fio_prints_around_its_json_is_not_read(output):
+    text = output("fio.json").text
+    around = f"note: both iodepth >= 1 and synchronous I/O engine are selected\n{text}\nfio: terminating\n"
+    assert [each.seconds for each in times(output("fio.json", around))] == [
+        each.seconds for each in times(output("fio.json"))
+    ]
+    for cut in ('"fio version" : "fio-3.33"\n', '{\n  "fio version" : "fio-3.33",\n'):
+        with pytest.raises(SpecError, match=r"fio\.json, line [12]: broken JSON"):
+            measurements_of(output("fio.json", cut))
+
+
+@pytest.mark.parametrize("name", ["nccl_h100.log", "osu_latency.txt", "imb_pingpong.txt"])
+def test_a_size_out_of_range_is_named(output, name):
+    file = output(name)
+    last = max(each.source.last for each in times(file))
+    lines = file.text.splitlines()
+    lines[last - 1] = re.sub(r"\d+", "9" * 400, lines[last - 1], count=1)
+    with pytest.raises(SpecError, match=f"{name}, line {last}: '9+' must be above 0 and finite"):
+        measurements_of(output(name, "\n".join(lines)))
+
+
+def test_warnings_between_the_rows_of_nccl_are_not_read(output):
+    """Of Slurm and NCCL."""
+    file = output("nccl_h100.log")
+    noise = "[1736.1] node:1:2 [0] NCCL WARN socketProgress: closed by remote peer"
+    mixed = file.text.replace("\n", f"\n{noise}\n\n").replace(
+        "# nccl-tests version", "srun: job 7 queued\n# nccl-tests version", 1
+    )
+    assert [(each.terms, each.seconds) for each in times(output(file.name, mixed))] == [
+        (each.terms, each.seconds) for each in times(file)
+    ]
+
+
 JUNK = ("", "x", "nan", "inf", "-1", "0", "1e400", "(", "N/A", "-", "0.00", "0x10")
 
 

@@ -73,12 +73,13 @@ def _text(file: File) -> Iterator[_Rate]:
 
 
 def _json(file: File) -> Iterator[_Rate]:
-    start = file.text.index("{")
-    try:
-        table: dict[str, Any] = json.loads(file.text[start:])
+    start = file.text.index("{") if "{" in file.text else len(file.text)
+    try:  # warnings may precede it, and follow it
+        table: dict[str, Any] = json.JSONDecoder().raw_decode(file.text[start:])[0]
     except ValueError as error:
         line = file.text.count("\n", 0, start) + getattr(error, "lineno", 1)
-        raise file.broken(min(line, file.text.count("\n") + 1), f"broken JSON, {error}") from None
+        last = len(file.text.splitlines())
+        raise file.broken(min(line, last), f"broken JSON, {error}") from None
     everywhere = table.get("global options", {})
     for job in table.get("jobs", []):
         options = everywhere | job.get("job options", {})

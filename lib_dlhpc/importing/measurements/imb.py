@@ -35,7 +35,7 @@ def read(file: File) -> list[Measurement]:
 
 
 def _row(file: File, line: int, row: dict[str, str], test: str, ranks: int) -> Timed:
-    link, size = file.link(TOOL), float(row["#bytes"])
+    link, size = file.link(TOOL), file.number(row["#bytes"], line)
     source = file.source(f"{TOOL} {test}", line)
     column = "t[usec]" if test == "PingPong" else "t_avg[usec]"
     if column not in row:

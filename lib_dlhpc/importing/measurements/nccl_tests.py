@@ -56,7 +56,7 @@ def _row(
 ) -> Measurement:
     if not hosts:
         raise file.broken(line, "no '# Rank ... on HOST device ...' before these results")
-    size, ranks, nodes = float(words[0]), len(hosts), len(set(hosts))
+    size, ranks, nodes = file.number(words[0], line), len(hosts), len(set(hosts))
     seconds = tuple(1e-6 * file.number(words[at], line) for at in (start, start + 4))
     for at in (start + 3, start + 7):
         if words[at] != "N/A" and file.number(words[at], line, zero=True) > ERROR:

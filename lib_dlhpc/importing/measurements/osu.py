@@ -49,7 +49,7 @@ def _test(file: File, line: int, title: str) -> str:
 
 
 def _row(file: File, line: int, words: list[str], test: str) -> Timed:
-    link, size = file.link(TOOL), float(words[0])
+    link, size = file.link(TOOL), file.number(words[0], line)
     source = file.source(f"{TOOL} osu_{test}", line)
     full = len(words) > 4 and not any(word.isalpha() for word in words)
     values = [file.number(word, line) for word in words[1 : 4 if full else 2]]
