@@ -3,19 +3,20 @@
 make docs        or        python docs/build.py FOLDER
 """
 
+import argparse
 import base64
 import json
 import os
 import pkgutil
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 import lib_dlhpc
 from lib_dlhpc import cli
@@ -112,14 +113,27 @@ def _linked(page: Path, found: set[Path]) -> str:
 
 
 def commands() -> str:
-    """Return a page with the help of each command."""
+    """Return a page with the help of each command, and of the commands below it."""
     text = ["# Commands", ""]
-    for verb in cli.VERBS:
-        asked = [sys.executable, "-m", "lib_dlhpc.cli", verb, "--help"]
-        env = {**os.environ, "COLUMNS": "100"}
-        shown = subprocess.run(asked, capture_output=True, text=True, check=True, env=env).stdout
-        text += [f"## dlhpc {verb}", "", "```text", shown.rstrip(), "```", ""]
+    with mock.patch.dict(os.environ, {"COLUMNS": "100"}):
+        for verb in cli.VERBS:
+            (one,) = _below(cli.parser_of(verb))
+            for parser, level in ((one, "##"), *((each, "###") for each in _below(one))):
+                text += [
+                    f"{level} {parser.prog}",
+                    "",
+                    "```text",
+                    parser.format_help().rstrip(),
+                    "```",
+                    "",
+                ]
     return "\n".join(text)
+
+
+def _below(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Return the parsers of the commands of a parser."""
+    kinds = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
+    return [below for kind in kinds for below in kind.choices.values()]
 
 
 def gallery(folder: Path) -> str:

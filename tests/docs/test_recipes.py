@@ -62,3 +62,14 @@ def test_the_documentation_has_each_page_of_the_guide_and_links_to_its_own_pages
             assert image or goal in pages or goal.name == "index.md", (path, target)
     assert "[describe](docs/guide/describe.md)" in pages[Path("README.md")]
     assert "[LICENSE]" not in pages[Path("README.md")]
+
+
+def test_the_page_of_commands_has_each_option_of_the_commands_below_them(build):
+    page = build.commands()
+    for heading, words in {
+        "## dlhpc predict": "--explain",
+        "### dlhpc import machine": "--base MACHINE",
+        "### dlhpc trace calibrate": "--out OUT",
+        "### dlhpc class serve": "--allow-host",
+    }.items():
+        assert words in page.partition(f"\n{heading}\n")[2].partition("\n#")[0], heading
