@@ -1,9 +1,11 @@
-"""Write slides of the modules as PowerPoint files: `make slides`, or `python slides.py [FOLDER] [NUMBER ...]`.
+"""Write slides of the modules: `make slides`, or `python slides.py [FOLDER] [NUMBER ...]`.
 
-A deck is made of what its module's page has (lib_dlhpc/explore/slides), with speaker notes. It can be edited.
+A deck is made of what its module's page has (lib_dlhpc/explore/slides), with speaker notes: as a PowerPoint file, which
+can be edited, and as a page, which a browser presents.
 """
 
 import sys
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import vl_convert
 from lib_dlhpc.extras import installer
 
 try:
-    import ziamath
+    import_module("ziamath")  # which draws formulas
     from pptx import Presentation
     from pptx.dml.color import RGBColor
     from pptx.enum.shapes import MSO_CONNECTOR, MSO_SHAPE
@@ -26,13 +28,12 @@ from lib_dlhpc.explore.course import PATH, Module
 from lib_dlhpc.explore.slides import layout
 from lib_dlhpc.explore.slides.deck import deck
 from lib_dlhpc.explore.slides.diagram import Diagram, Shape
-from lib_dlhpc.explore.slides.picture import png
-from lib_dlhpc.explore.slides.slide import PREDICT, Slide
+from lib_dlhpc.explore.slides.page import page
+from lib_dlhpc.explore.slides.picture import formula, png
+from lib_dlhpc.explore.slides.slide import Slide
 
 REPOSITORY = Path(__file__).parents[1]
 FONT, MONO = "Arial", "Courier New"  # layout.py has their widths
-WIDE_PX, BESIDE_PX = 760, 520  # of a figure: so its words are 12 to 14 points high
-FORMULA, STEP = 40, 26  # points of a formula, at most: on its own, and in a derivation
 BLUE, RUST, GRAY = (
     RGBColor(0x00, 0x4C, 0x6D),
     RGBColor(0xA8, 0x44, 0x00),
@@ -44,7 +45,14 @@ PALE, WHITE, INK = (
     RGBColor(0x22, 0x22, 0x22),
 )
 ALIGNED = {"left": PP_ALIGN.LEFT, "center": PP_ALIGN.CENTER, "right": PP_ALIGN.RIGHT}
-COLORS = {"title": BLUE, "kind": RUST, "source": GRAY, "foot": GRAY, "numbers": BLUE}
+COLORS = {
+    "title": BLUE,
+    "kind": RUST,
+    "source": GRAY,
+    "foot": GRAY,
+    "numbers": BLUE,
+    "result": BLUE,
+}
 
 
 def main(folder: str = "build/slides", *numbers: str) -> None:
@@ -55,6 +63,7 @@ def main(folder: str = "build/slides", *numbers: str) -> None:
         if not numbers or module.number in numbers:
             slides = deck(module, REPOSITORY)
             write(slides, module, into / f"{module.name}.pptx")
+            (into / f"{module.name}.html").write_text(page(slides, module), encoding="utf-8")
             print(f"{module.name}: {len(slides)} slides")
 
 
@@ -77,15 +86,13 @@ def add(shown: Presentation, slide: Slide, foot: str) -> None:
         put(own, box)
     number(own)
     if slide.diagram:
-        diagram(own, slide.diagram, layout.diagram_place(slide))
+        diagram(own, slide.diagram, layout.BESIDE)
     if slide.figure:
         picture(own, slide)
-    elif slide.stepwise:
-        derivation(own, slide)
     elif slide.table:
         table(own, layout.cells(slide))
     elif slide.formulas:
-        formulas(own, slide.formulas, layout.board(slide))
+        formulas(own, slide)
     own.notes_slide.notes_text_frame.text = slide.notes
 
 
@@ -163,12 +170,9 @@ def table(own, cells: layout.Cells) -> None:
 
 def picture(own, slide: Slide) -> None:
     """Put the figure on the slide, drawn for its place, with its summary for those who cannot see it."""
-    left, top, wide, high = layout.figure_place(slide)
-    px = BESIDE_PX if slide.kind == PREDICT else WIDE_PX
-    drawn = BytesIO(png(slide.figure, (px, px * high / wide), slide.covered))
-    shape = own.shapes.add_picture(drawn, *map(Inches, (left, top, wide, high)))
-    hidden = f"{slide.figure.title} The result is covered."
-    shape._element.nvPicPr.cNvPr.set("descr", hidden if slide.covered else slide.figure.summary)
+    drawn = BytesIO(png(slide.figure, layout.figure_size(slide), slide.covered))
+    shape = own.shapes.add_picture(drawn, *map(Inches, layout.figure_place(slide)))
+    shape._element.nvPicPr.cNvPr.set("descr", slide.described)
 
 
 def diagram(own, shown: Diagram, place: layout.Place) -> None:
@@ -220,49 +224,14 @@ def unstyled(shape):
     return shape
 
 
-def formulas(own, texts: tuple[str, ...], place: layout.Place) -> None:
-    """Put formulas below each other, all in one size, as large as there is room, with their TeX as description."""
-    left, top, wide, high = map(Inches, place)
-    gap = Inches(0.15)
-    drawn = [formula(own, tex) for tex in texts]
-    shrink = min(
-        FORMULA / 112,
-        (high - gap * (len(drawn) - 1)) / sum(each.height for each in drawn),
-        wide / max(each.width for each in drawn),
-    )
-    for each in drawn:
-        scale(each, shrink)
-        each.left, each.top = left + Inches(layout.INSET[0]), top
-        top += each.height + gap
-
-
-def formula(own, tex: str):
-    """Put one formula on the slide, in 112 points."""
-    drawn = vl_convert.svg_to_png(ziamath.Latex(tex, size=28).svg(), scale=4)
-    shape = own.shapes.add_picture(BytesIO(drawn), 0, 0)
-    shape._element.nvPicPr.cNvPr.set("descr", tex)
-    return shape
-
-
-def scale(shape, factor: float) -> None:
-    """Make a picture larger or smaller."""
-    shape.width, shape.height = round(factor * shape.width), round(factor * shape.height)
-
-
-def derivation(own, slide: Slide) -> None:
-    """Put formulas below each other, in one size, each in the middle of the line of its reason."""
-    drawn = [formula(own, tex) for tex in slide.formulas]
-    high = Inches(layout.ROWS / len(drawn))
-    wide = Inches(layout.REASON - layout.LEFT - 0.3)
-    shrink = min(
-        STEP / 112,
-        (high - Inches(0.08)) / max(each.height for each in drawn),
-        wide / max(each.width for each in drawn),
-    )
-    for row, each in enumerate(drawn):
-        scale(each, shrink)
-        each.left = Inches(layout.LEFT + layout.INSET[0])
-        each.top = round(Inches(layout.TOP) + row * high + (high - each.height) / 2)
+def formulas(own, slide: Slide) -> None:
+    """Put the formulas of a slide into their places, with their TeX as description."""
+    drawn = [formula(tex) for tex in slide.formulas]
+    places = layout.formula_places(slide, [size for _, size in drawn])
+    for tex, (svg, _), place in zip(slide.formulas, drawn, places, strict=True):
+        file = BytesIO(vl_convert.svg_to_png(svg, scale=4))
+        shape = own.shapes.add_picture(file, *map(Inches, place))
+        shape._element.nvPicPr.cNvPr.set("descr", tex)
 
 
 if __name__ == "__main__":

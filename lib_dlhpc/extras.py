@@ -17,6 +17,7 @@ EXTRA = {
     "onnx": "import",
     **dict.fromkeys(("distributed", "pyarrow"), "scale"),
     "jupyterhub": "hub",
+    "ziamath": "slides",
 }
 
 # What the core needs, by module: missing where this package was installed without its dependencies.

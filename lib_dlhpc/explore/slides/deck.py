@@ -1,12 +1,13 @@
-"""The slides of a module: ideas, guesses, figures, derivations, checks, summary, and what to say.
+"""The slides of a module: agenda, ideas, guesses, figures, checks, summary, what comes next, and what to say.
 
+What the 50 minutes of a class have no time for, such as derivations, comes last.
 Only derivations and titles (slides.toml) are written for slides: a deck is as new as the module's lesson.toml, its
 figures, its notebook and its instructor notes, and its numbers are computed when it is made. What to try is in the
 notes of a figure.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
@@ -15,6 +16,7 @@ from lib_dlhpc.explore.course import Module
 from lib_dlhpc.explore.slides.asked import LETTERS, TRY, answered, checks, predicted, to_try
 from lib_dlhpc.explore.slides.derivation import Derivation
 from lib_dlhpc.explore.slides.diagram import Diagram
+from lib_dlhpc.explore.slides.frame import agenda, following
 from lib_dlhpc.explore.slides.listing import listed
 from lib_dlhpc.explore.slides.minutes import timed
 from lib_dlhpc.explore.slides.notebook import (
@@ -32,6 +34,7 @@ from lib_dlhpc.explore.slides.notebook import (
 from lib_dlhpc.explore.slides.notes import unrepeated
 from lib_dlhpc.explore.slides.slide import (
     BOARD,
+    CODE,
     DISCUSS,
     EARLIER,
     END,
@@ -53,7 +56,7 @@ FORMULAS = 7  # on a slide, at most
 LINES, BESIDE = 4, 3  # sentences of an idea, and of one beside a diagram, at most
 EXPLAINED = "The notes of the slide with the first formulas explain all letters and limits."
 IDEAS = 2  # slides that only present an idea, at least
-MOST = 32  # slides of a class; in a longer deck the last ideas share the slides of their questions
+MOST = 28  # slides of a class, if possible; in a longer deck the last ideas share the slides of their questions
 
 
 def deck(module: Module, repository: Path) -> list[Slide]:
@@ -62,7 +65,8 @@ def deck(module: Module, repository: Path) -> list[Slide]:
     notes = (repository / "instructor_notes" / f"{module.name}.md").read_text("utf-8")
     lesson, titles = lesson_of(text), titles_of(text)
     slides = [
-        *_opening(module, text, notes, lesson),
+        *_opening(module, text, notes),
+        *_earlier(lesson),
         *_sections(text, lesson, titles, diagrams_of(text)),
         *_formula(text, titles),
         *map(_derived, derivations(text)),
@@ -70,31 +74,41 @@ def deck(module: Module, repository: Path) -> list[Slide]:
         *(listed(title, list(names)) for title, names in titles.code.items()),
         *checks(lesson, titles, _last(lesson, titles)),
         *_closing(text, notes, titles),
+        following(module, text),
     ]
-    return list(timed(list(unrepeated(_shortened(slides))), notes))
+    slides = _shortened(slides)
+    slides.insert(1, agenda(slides, notes))
+    shown = timed(list(unrepeated(slides)), notes)
+    return sorted(shown, key=lambda slide: slide.optional)
 
 
 def _shortened(slides: list[Slide]) -> list[Slide]:
-    """Put the last ideas on the slides of their questions until the deck has at most MOST slides.
-
-    IDEAS of them keep their own; where that is not enough, the notes of the summary say where the model fails.
-    """
+    """Put the last ideas on the slides of their questions until a class has MOST slides; IDEAS keep their own."""
     at = len(slides) - 2
-    while len(slides) > MOST and at >= 0 and sum(own.kind == IDEA for own in slides) > IDEAS:
+    while _long(slides) and at >= 0 and sum(own.kind == IDEA for own in slides) > IDEAS:
         idea, asked = slides[at : at + 2]
-        if (idea.kind, asked.kind) == (IDEA, PREDICT) and not idea.table:
+        open_ = asked.figure and not asked.covered  # what is known beforehand has to stay
+        if (idea.kind, asked.kind) == (IDEA, PREDICT) and not (
+            idea.table or asked.diagram or open_
+        ):
             said = f"{idea.notes}\n{asked.notes}"
-            merged = asked._replace(aside=(idea.title,), diagram=idea.diagram, notes=said)
+            beside = _beside_diagram(asked, idea.diagram) if idea.diagram else asked
+            merged = beside._replace(aside=(idea.title,), notes=said)
             slides[at : at + 2] = [merged]
         at -= 1
-    if len(slides) > MOST:
-        summary, fails = slides[-2:]
-        said = f"{summary.notes}\n{fails.title}: {fails.notes}"
-        slides[-2:] = [summary._replace(notes=said)]
     return slides
 
 
-def _opening(module: Module, text: str, notes: str, lesson: Lesson) -> Iterator[Slide]:
+def _long(slides: Sequence[Slide]) -> bool:
+    return sum(own.kind not in (BOARD, CODE) for own in slides) > MOST
+
+
+def _beside_diagram(asked: Slide, drawn: Diagram) -> Slide:
+    """Return a question beside a diagram; covered axes would say less, and leave neither enough room."""
+    return asked._replace(diagram=drawn, figure=None, covered=False, source="")
+
+
+def _opening(module: Module, text: str, notes: str) -> Iterator[Slide]:
     timing = "\n".join(_timing(notes))
     said = plain(notes.split("\n\n")[1])
     objectives = after(text, "You will be able to").split(";")
@@ -104,10 +118,15 @@ def _opening(module: Module, text: str, notes: str, lesson: Lesson) -> Iterator[
         f"{said}\n\n{timing}\n\nLearners need {plain(after(text, 'You need'))}",
         kind=OPENING,
     )
+
+
+def _earlier(lesson: Lesson) -> Iterator[Slide]:
+    """Yield the slide of two checks of earlier modules, beside each other."""
     if asked := list(_retrieval(lesson)):
         answers = ["In pairs, without notes.", *(why for *_, why in asked)]
-        lines = tuple(line for question, options, _ in asked for line in (question, options))
-        yield Slide(EARLIER, lines, "\n".join(answers), kind=EARLIER)
+        (one, *ones, _), *others = ((question, *options, why) for question, options, why in asked)
+        beside = tuple(line for question, *options, _ in others for line in (question, *options))
+        yield Slide(EARLIER, (one, *ones), "\n".join(answers), kind=EARLIER, aside=beside)
 
 
 def _timing(notes: str) -> Iterator[str]:
@@ -116,20 +135,17 @@ def _timing(notes: str) -> Iterator[str]:
         yield f"Minutes {minutes}: {plain(during)}"
 
 
-def _retrieval(lesson: Lesson) -> Iterator[tuple[str, str, str]]:
+def _retrieval(lesson: Lesson) -> Iterator[tuple[str, list[str], str]]:
     """Yield the checks of earlier modules that the page asks again, with their options, and which is right and why."""
     for check in lesson.texts.get("earlier", {}).get("recall", ()):
         text = check_of(check)
         feedback = dict(text["answers"])
         options = shuffled(list(feedback), text["check"])
-        lettered = (
-            f"{letter}.\N{NO-BREAK SPACE}{each}"
-            for letter, each in zip(LETTERS, options, strict=False)
-        )
+        lettered = [f"{letter}. {each}" for letter, each in zip(LETTERS, options, strict=False)]
         right = text["right"]
         letter = LETTERS[options.index(right)]
         because = re.sub("^Yes[:,] ", "", feedback[right])
-        yield text["check"], "   ".join(lettered), f"{letter}. {right}: {because}"
+        yield text["check"], lettered, f"{letter}. {right}: {because}"
 
 
 def _sections(
@@ -164,7 +180,7 @@ def _sections(
         for name, paragraph in zip(asks, (*own.paragraphs, ""), strict=False):
             aside = plain(paragraph) if own.heading == REAL else ""
             asked, *result = predicted(lesson, name, titles, own.heading, aside)
-            yield asked._replace(diagram=diagrams[name]()) if name in diagrams else asked
+            yield _beside_diagram(asked, diagrams[name]()) if name in diagrams else asked
             yield from result
             if name in titles.answered:
                 drawn = diagrams.get(f"{name}: answer")
@@ -214,9 +230,12 @@ def _formula(text: str, titles: Titles) -> Iterator[Slide]:
     parts = list(_parted(texts))
     for number, part in enumerate(parts, 1):
         title, lines = next(names), tuple(titles.limits) if number == len(parts) else ()
+        apart = tuple(own for tex in part for own in _apart(tex))
+        room = LINES if lines else LINES + 1
+        shown = apart if len(apart) <= room else tuple(part)
         said = EXPLAINED if number > 1 else plain_lines(section.strip())
         source = _cited(section)
-        yield Slide(title, lines, said, formulas=tuple(part), kind=BOARD, source=source)
+        yield Slide(title, lines, said, formulas=shown, kind=BOARD, source=source)
     (own,) = (each for each in sections(text) if each.heading == "The formula, opened")
     for each in own.tables:
         yield Slide(
@@ -247,6 +266,12 @@ def _parted(texts: Iterable[str]) -> Iterator[list[str]]:
         part.append(text)
         held += own
     yield part
+
+
+def _apart(tex: str) -> Sequence[str]:
+    """Return the formulas of a line, each on its own; a line that continues another begins with a space and stays."""
+    parts = [part.strip(" ,") for part in tex.split(r"\qquad")]
+    return parts if all(parts) else [tex]
 
 
 def _derived(own: Derivation) -> Slide:

@@ -5,6 +5,7 @@ one thing below it, a source, and a foot. A text that does not fit at the smalle
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from lib_dlhpc.errors import SpecError
@@ -17,13 +18,19 @@ SMALLEST, IN_TABLES, PARAGRAPH, LINE = 14, 12, 0.45, 1.2  # pt, pt, and parts of
 INSET = (0.1, 0.05)  # of a text in its box, on each side
 TIGHT = 0.03  # in: on each side of a text in a box of a diagram
 BULLET, MARGIN = 0.3, 0.2  # in: the indent of a bullet; of the text in a cell, both sides together
-FIGURE = (LEFT, TOP, WIDE, 4.2)  # left, top, width, height
+FIGURE = (LEFT, TOP, WIDE, 4.14)  # left, top, width, height
+RESULT_BELOW = (LEFT, 5.88, WIDE, 0.72)  # what a figure shows: two lines of 18 points
 BESIDE = (5.5, TOP, 7.2, 4.75)
-# Of a diagram, and of a figure below it.
-ABOVE, BELOW = (5.5, TOP, 7.2, 2.55), (5.5, 4.32, 7.2, 2.15)
+FIGURE_PX, BESIDE_PX = (
+    650,
+    440,
+)  # the width of a figure: its labels, 12 px high, have 14 points and more
+HALF = 5.9  # the width of each of two questions
 COLUMN = BESIDE[0] - LEFT - 0.2  # the width of a text beside a figure
 TASK = 3.6  # where a task below code begins
 FORMULAS = 2.2  # the height of formulas, at least
+FORMULA, STEP = 40, 26  # pt: of a formula at most, on its own and in a derivation
+APART = 0.15  # in: between formulas
 REASON, ROWS = 7.6, 4.1  # where the reasons of a derivation begin, and the height of its lines
 NARROW = {0.22: "'ijl", 0.28: " !,./:;I[]\\ft|·", 0.35: '"()-`r{}°', 0.39: "*", 0.5: "Jcksvxyz"}
 BROAD = {
@@ -65,13 +72,14 @@ class Cells(NamedTuple):
 
 def boxes(slide: Slide, foot: str) -> list[Box]:
     """Return the texts of a slide; raises SpecError for one that does not fit."""
-    head = " · ".join(filter(None, (slide.kind.upper(), slide.section)))
+    optional = "optional" if slide.optional else ""
+    head = " · ".join(filter(None, (slide.kind.upper(), slide.section, optional)))
     found = [
         _title(slide),
         *([fitted((head,), (LEFT, 0.18, WIDE, 0.36), SMALLEST, "kind", bold=True)] if head else []),
         *_main(slide),
         *(
-            [fitted((slide.source,), (LEFT, 6.55, WIDE, 0.36), SMALLEST, "source")]
+            [fitted((slide.source,), (LEFT, 6.61, WIDE, 0.34), SMALLEST, "source")]
             if slide.source
             else []
         ),
@@ -105,7 +113,9 @@ def _main(slide: Slide) -> list[Box]:
         below = top + high + 0.1
         return [fitted(lines, (left, below, wide, END - below), 22, bullets=True)] if lines else []
     if slide.figure and slide.kind != PREDICT:
-        return [fitted(lines, (LEFT, 5.97, WIDE, 0.58), 18)] if lines else []
+        return [fitted(lines, RESULT_BELOW, 22, "result")] if lines else []
+    if slide.kind == EARLIER:
+        return _two(slide)
     if slide.diagram and slide.aside:
         return _merged(slide)
     if slide.figure or slide.aside or slide.diagram:
@@ -118,23 +128,32 @@ def _main(slide: Slide) -> list[Box]:
 
 def _merged(slide: Slide) -> list[Box]:
     """Return an idea beside its diagram, and below it what a question says."""
-    top = BELOW[1] if slide.figure else TOP + 2.2
+    top = TOP + 2.2
     return [
         fitted(slide.aside, (LEFT, TOP, COLUMN, top - TOP - 0.15), 24, "aside"),
         fitted(slide.lines, (LEFT, top, COLUMN, END - top), 24),
     ]
 
 
+def _two(slide: Slide) -> list[Box]:
+    """Return two questions beside each other, in one size."""
+    places = [(left, TOP, HALF, END - TOP) for left in (LEFT, LEFT + WIDE - HALF)]
+    texts = [each for each in (slide.lines, slide.aside) if each]
+    found = [fitted(text, place, 26) for text, place in zip(texts, places, strict=False)]
+    size = min(box.size for box in found)
+    return [box._replace(size=size) for box in found]
+
+
 def figure_place(slide: Slide) -> Place:
     """Return the place of a slide's figure."""
-    if slide.kind != PREDICT:
-        return FIGURE
-    return BELOW if slide.diagram else BESIDE
+    return BESIDE if slide.kind == PREDICT else FIGURE
 
 
-def diagram_place(slide: Slide) -> Place:
-    """Return the place of a slide's diagram."""
-    return ABOVE if slide.figure else BESIDE
+def figure_size(slide: Slide) -> tuple[float, float]:
+    """Return the width and height in px in which a slide's figure is drawn, for its place."""
+    _, _, wide, high = figure_place(slide)
+    px = BESIDE_PX if slide.kind == PREDICT else FIGURE_PX
+    return px, px * high / wide
 
 
 def drawn(diagram: Diagram, place: Place) -> list[tuple[Shape, Place, int]]:
@@ -179,6 +198,29 @@ def board(slide: Slide) -> Place:
     """Return the place of a slide's formulas: what its lines leave, in 18 points, and enough in any case."""
     lines = height(slide.lines, WIDE - 2 * INSET[0] - BULLET, 18) + 0.4 if slide.lines else 0.0
     return LEFT, TOP, WIDE, max(FORMULAS, END - TOP - lines)
+
+
+def formula_places(slide: Slide, sizes: Sequence[tuple[float, float]]) -> list[Place]:
+    """Return the places of a slide's formulas, all in one size of type, as large as there is room.
+
+    sizes: their widths and heights in inches, in type of one point. Those of a derivation are each in the middle of the
+    line of its reason, others below each other.
+    """
+    wides, highs = zip(*sizes, strict=True)
+    if slide.stepwise:
+        line = ROWS / len(sizes)
+        points = min(STEP, (line - 0.08) / max(highs), (REASON - LEFT - 0.3) / max(wides))
+        tops = [TOP + row * line + (line - points * high) / 2 for row, high in enumerate(highs)]
+    else:
+        _, top, wide, high = board(slide)
+        room = high - APART * (len(sizes) - 1)
+        points = min(FORMULA, room / sum(highs), (wide - INSET[0]) / max(wides))
+        above_each = accumulate(highs[:-1], initial=0.0)
+        tops = [top + points * own + APART * row for row, own in enumerate(above_each)]
+    return [
+        (LEFT + INSET[0], top, points * wide, points * high)
+        for top, (wide, high) in zip(tops, sizes, strict=True)
+    ]
 
 
 def cells(slide: Slide) -> Cells:

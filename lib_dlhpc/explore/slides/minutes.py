@@ -11,11 +11,24 @@ from typing import NamedTuple
 
 from lib_dlhpc.explore.slides.asked import TRY
 from lib_dlhpc.explore.slides.notebook import plain
-from lib_dlhpc.explore.slides.slide import BOARD, CHECK, CODE, DISCUSS, END, OPENING, PREDICT, Slide
+from lib_dlhpc.explore.slides.slide import (
+    AGENDA,
+    BOARD,
+    CHECK,
+    CODE,
+    DISCUSS,
+    END,
+    NEXT,
+    OPENING,
+    PREDICT,
+    Slide,
+)
 
 WEIGHTS = {
     OPENING: 1.0,
+    AGENDA: 0.5,
     END: 1.0,
+    NEXT: 1.0,
 }  # of a slide's time, beside others' two; each thing to try is one more
 ITALICS, AT_HOME = r"\*(.+?)\*", r"\*([^*]+)\* at home"
 OPTIONAL = "Optional: the 50 minutes leave no time."
@@ -40,10 +53,11 @@ def plan(notes: str) -> list[Row]:
 def timed(slides: Sequence[Slide], notes: str) -> Iterator[Slide]:
     """Yield slides whose notes begin with their times, or say that they are optional."""
     rows = plan(notes)
-    places = list(_rows(slides, rows))
+    places = list(rows_of(slides, rows))
     for place, slide in zip(places, slides, strict=True):
         if place is None:
-            yield slide._replace(notes=f"{OPTIONAL}\n{slide.notes.replace(TRY, _to_try(slide, 0))}")
+            said = slide.notes.replace(TRY, _to_try(slide, 0))
+            yield slide._replace(notes=f"{OPTIONAL}\n{said}", optional=True)
             continue
         own = [each for each, row in zip(slides, places, strict=True) if row == place]
         weights = [_weight(each) for each in own]
@@ -58,13 +72,13 @@ def timed(slides: Sequence[Slide], notes: str) -> Iterator[Slide]:
         )
 
 
-def _rows(slides: Sequence[Slide], rows: Sequence[Row]) -> Iterator[int | None]:
+def rows_of(slides: Sequence[Slide], rows: Sequence[Row]) -> Iterator[int | None]:
     """Yield the number of the row of each slide, or None for one that the plan leaves out."""
     place, asked = 0, False
     for slide in slides:
         if slide.kind in (BOARD, CODE) and not slide.section:
             yield None
-        elif slide.kind in (DISCUSS, END) or (slide.kind == CHECK and not slide.section):
+        elif slide.kind in (DISCUSS, END, NEXT) or (slide.kind == CHECK and not slide.section):
             yield len(rows) - 1
         else:
             named = [

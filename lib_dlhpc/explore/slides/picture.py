@@ -1,4 +1,4 @@
-"""A figure as a picture: its drawing with its present columns and its legend, as SVG or PNG, without a browser."""
+"""Pictures without a browser: a figure with its present columns and its legend, and a formula."""
 
 import copy
 import json
@@ -9,10 +9,11 @@ from typing import Any
 
 from lib_dlhpc.explore.blocks.drawing import HATCH, HATCH_ON_COLOR
 from lib_dlhpc.explore.blocks.figure import Figure
+from lib_dlhpc.explore.slides.layout import width
 
 INK, PAPER, COVER = "#222", "#fff", "#9aa"
 Size = tuple[float, float]
-ROW, SQUARE, LETTER = 20, 14, 7.0  # px: a line of the legend, its squares, a character
+ROW, SQUARE, WORD = 20, 14, 13  # px: a line of the legend, its squares, its type
 SIDES = ("width", "height")  # signals that Vega has of its own
 PATTERNS = "".join(
     f'<defs><pattern id="{hatch[5:-1]}" width="6" height="6" patternUnits="userSpaceOnUse"'
@@ -20,7 +21,9 @@ PATTERNS = "".join(
     f'<path d="M0 0V6" stroke="{INK}" stroke-width="2.4"/></pattern></defs>'
     for hatch in (HATCH, HATCH_ON_COLOR)
 )
-WORDS = f'font-size="13" fill="{INK}" font-family="sans-serif"'
+POINTS = 28  # of a formula as it is drawn
+TIGHTER = r"\!"  # a negative space, which ziamath makes too large
+WORDS = f'font-size="{WORD}" fill="{INK}" font-family="sans-serif"'
 BEHIND = '<text paint-order="stroke" '  # the halo of words goes behind them
 VARIABLE = re.compile(
     r"var\(--[\w-]+, *(\w+)\)"
@@ -58,6 +61,15 @@ def png(
     import vl_convert
 
     return bytes(vl_convert.svg_to_png(svg(figure, size, covered), scale=scale))
+
+
+def formula(tex: str) -> tuple[str, Size]:
+    """Return a formula as SVG, and its width and height in inches in type of one point; ziamath draws it."""
+    import ziamath
+
+    drawn = ziamath.Latex(tex.replace(TIGHTER, ""), size=POINTS).svg()
+    wide, high = (float(side) for side in re.findall(r'(?:width|height)="([\d.]+)"', drawn)[:2])
+    return drawn, (wide / 72 / POINTS, high / 72 / POINTS)
 
 
 def _wide(spec: Mapping[str, Any]) -> float:
@@ -114,13 +126,13 @@ def _on_paper(text: str) -> str:
     return VARIABLE.sub(PAPER, text).replace("currentColor", INK)
 
 
-def _legend(found: list[dict[str, Any]], width: float) -> tuple[str, float]:
+def _legend(found: list[dict[str, Any]], most: float) -> tuple[str, float]:
     """Return the legend, wrapped as the drawing is wide, and its height."""
     x, y, parts = 8.0, 4.0, []
     for each in found:
         label = str(each["label"])
-        wide = SQUARE + 6 + LETTER * len(label) + 18
-        if x + wide > width and x > 8:
+        wide = SQUARE + 6 + WORD * width(label) + 18
+        if x + wide > most and x > 8:
             x, y = 8.0, y + ROW
         parts += [
             _entry(each, x, y),

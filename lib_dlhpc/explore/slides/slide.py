@@ -6,10 +6,10 @@ from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.slides.diagram import Diagram
 
 OPENING, PREDICT, RESULT, CHECK = "Question", "Predict", "Result", "Check"
-ANSWER, CODE = "Answer", "Code"
+ANSWER, CODE, AGENDA = "Answer", "Code", "Agenda"
 EARLIER, IDEA, BOARD, END = "From earlier modules", "Idea", "At the board", "Summary"
 WORDS, QUESTION, LIST = 40, 45, 60  # on a slide at most: of prose, of a question, of a list
-DISCUSS = "Discuss"
+DISCUSS, NEXT = "Discuss", "Next"
 PUBLISHED, REAL = "Published", "Do it for real"
 
 
@@ -19,7 +19,7 @@ class Slide(NamedTuple):
     kind: what it is for; section: the heading of the notebook that it belongs to. covered: whether the result of the
     figure is hidden. stepwise: whether each formula stands beside one line, its reason, and the lines left over below
     them. table: rows of cells, a heading first. aside: lines beside the others. source: where what it shows is from.
-    diagram: what is drawn beside its lines.
+    diagram: what is drawn beside its lines. optional: whether the 50 minutes of a class leave it out.
     """
 
     title: str
@@ -35,3 +35,13 @@ class Slide(NamedTuple):
     aside: tuple[str, ...] = ()
     source: str = ""
     diagram: Diagram | None = None
+    optional: bool = False
+
+    @property
+    def described(self) -> str:
+        """What its figure shows, for those who cannot see it; not what is covered."""
+        if self.figure is None:
+            return ""
+        return (
+            f"{self.figure.title} The result is covered." if self.covered else self.figure.summary
+        )

@@ -28,6 +28,7 @@ from lib_dlhpc.explore.slides.slide import (
     EARLIER,
     IDEA,
     LIST,
+    NEXT,
     OPENING,
     PREDICT,
     QUESTION,
@@ -54,7 +55,11 @@ def lesson(repository):
 @pytest.mark.parametrize("name", NAMES)
 def test_about_twenty_slides_with_few_lines_and_notes(decks, name):
     slides = decks[name]
-    assert 19 <= len(slides) <= 32  # as instructor_notes/README.md says
+    taught = [slide for slide in slides if not slide.optional]
+    assert (
+        23 <= len(taught) <= 31 and len(slides) - len(taught) <= 6
+    )  # as instructor_notes/README.md says
+    assert slides == taught + slides[len(taught) :]  # what a class has no time for comes last
     titles = [(slide.title, slide.kind) for slide in slides if not slide.figure]
     assert len(set(titles)) == len(titles)
     for slide in slides:
@@ -97,21 +102,26 @@ def test_notes_have_no_tex(decks, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_figure_stands_beside_its_question_without_its_result_and_then_with_it(
-    decks, name, lesson
+    decks, name, lesson, repository
 ):
     slides = decks[name]
     assert sum(slide.figure is not None for slide in slides) >= 2
     guesses = [each for each, text in lesson(name).texts.items() if "guess" in text]
     asked = [slide for slide in slides if slide.kind == PREDICT]
     assert len(asked) == len(guesses)
-    for slide, own in zip(asked, guesses, strict=True):
+    topics = titles_of(notebook_text(repository / "modules" / f"{name}.ipynb")).asked
+    of = {slide.title: slide for slide in asked}
+    for own in guesses:
+        slide = of[topics[own]]
         assert own == "across_nodes" or f"It is {lesson(name).result(own)}." in slide.notes
         assert not slide.covered or "It is " not in " ".join((slide.title, *slide.lines))
     for before, slide in pairwise(slides):
-        assert (slide.kind == RESULT) == before.covered
+        assert slide.kind == RESULT or not before.covered
+        assert slide.kind != RESULT or before.covered or before.diagram
+        assert not (slide.figure and slide.diagram), slide.title
         assert before.kind != PREDICT or slide.kind in (RESULT, ANSWER), before.title
         if slide.kind == RESULT:
-            assert before.kind == PREDICT and slide.figure is before.figure
+            assert before.kind == PREDICT and before.figure in (slide.figure, None)
             assert slide.lines[0].startswith(f"{before.title}: ")
             assert slide.source.startswith("Figure: ")
     assert all(slide.kind in (PREDICT, RESULT) for slide in slides if slide.figure)
@@ -175,12 +185,9 @@ def test_a_deck_opens_with_questions_of_earlier_modules(decks, lesson, place):
         for text in lesson(module.name).texts.values()
         if "check" in text
     }
-    assert len(slide.lines) == 4
-    assert set(slide.lines[::2]) <= earlier
-    assert all(
-        line.startswith("A.\N{NO-BREAK SPACE}") and "   B.\N{NO-BREAK SPACE}" in line
-        for line in slide.lines[1::2]
-    )
+    for question, *options in (slide.lines, slide.aside):
+        assert question in earlier
+        assert [line[:3] for line in options] == ["A. ", "B. ", "C. ", "D. "][: len(options)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -245,8 +252,8 @@ def test_a_guess_stands_whole_below_its_topic(decks, name, lesson, repository):
     assert brief.keys() <= guesses.keys()
     guesses = [own.filled(text) for text in (guesses | dict(brief)).values()]
     asked = [slide for slide in decks[name] if slide.kind == PREDICT]
-    assert [slide.lines[0] for slide in asked] == guesses
-    assert all(slide.title not in guess for slide, guess in zip(asked, guesses, strict=True))
+    assert sorted(slide.lines[0] for slide in asked) == sorted(guesses)
+    assert all(slide.title not in slide.lines[0] for slide in asked)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -281,8 +288,9 @@ def test_a_predicted_decode_says_how_far_published_ones_are_off(decks):
 def words(slide):
     """Return the words that are read on a slide: no options, no reasons beside formulas, no heading above."""
     options = re.compile(r"^[A-G]\.|^Write down a number|^You will be able to")
-    lines = [line for line in slide.lines if not options.match(line)]
-    asides = () if slide.diagram else slide.aside  # beside a diagram, a title
+    beside = slide.aside if slide.kind == EARLIER else ()
+    lines = [line for line in (*slide.lines, *beside) if not options.match(line)]
+    asides = () if slide.diagram or beside else slide.aside  # beside a diagram, a title
     return (
         0
         if slide.stepwise or slide.kind == CODE
@@ -292,7 +300,7 @@ def words(slide):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_slide_has_few_words_and_no_more_formulas_than_can_be_read(decks, name):
-    most = {PREDICT: QUESTION, CHECK: QUESTION, OPENING: LIST, EARLIER: 2 * QUESTION}
+    most = {PREDICT: QUESTION, CHECK: QUESTION, OPENING: LIST, NEXT: LIST, EARLIER: 2 * QUESTION}
     for slide in decks[name]:
         own = LIST if slide.title == "In five lines" else most.get(slide.kind, WORDS)
         assert words(slide) <= own, slide.title
@@ -306,7 +314,11 @@ def test_what_a_slide_leaves_out_is_in_its_notes(decks):
     title = "At the crossover, rounds cost as much as bytes"
     (slide,) = (each for each in decks["03_allreduce"] if each.title == title)
     assert "fat tree" not in " ".join(slide.lines) and "a full fat tree" in slide.notes
-    fails = decks["12_train_a_language_model"][-1]
+    (fails,) = (
+        slide
+        for slide in decks["12_train_a_language_model"]
+        if slide.title == "Where the model fails"
+    )
     assert "at different times" in fails.notes  # the last of its paragraphs
 
 
@@ -346,6 +358,25 @@ def test_a_figure_with_controls_says_where_they_stand(decks, name):
     assert name[:2] in ("01", "11") or any(
         re.search(r"^Live, set: \S.*[\w%)]\.$", each.notes, re.M) for each in shown
     )
+
+
+def test_no_line_has_the_mark_of_a_list(decks):
+    assert not [
+        each
+        for slides in decks.values()
+        for each in slides
+        if "- " in {line[:2] for line in each.lines}
+    ]
+
+
+def test_formulas_of_one_line_are_apart_where_there_is_room(decks):
+    title = "Steps, samples and time follow from the critical batch"
+    (slide,) = (each for each in decks["06_large_batch_lars"] if each.title == title)
+    assert len(slide.formulas) == 3 and not any("qquad" in tex for tex in slide.formulas)
+    (slide,) = (
+        each for each in decks["09_state_and_failures"] if r"\qquad" in "".join(each.formulas)
+    )
+    assert len(slide.formulas) < sum(tex.count(r"\qquad") + 1 for tex in slide.formulas) > 4
 
 
 def test_the_first_sentences_and_failing_them_the_first_clauses():

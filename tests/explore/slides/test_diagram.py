@@ -21,7 +21,7 @@ from lib_dlhpc.explore.slides.diagram import (
     passes,
     scatter,
 )
-from lib_dlhpc.explore.slides.layout import ABOVE, BESIDE, SMALLEST, diagram_place, drawn
+from lib_dlhpc.explore.slides.layout import BESIDE, SMALLEST, drawn
 from lib_dlhpc.explore.slides.notebook import notebook_text, sections
 from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, IDEA, PREDICT, RESULT
 from lib_dlhpc.explore.slides.sources import lesson_of, titles_of
@@ -79,7 +79,7 @@ def test_a_diagram_is_of_a_section_or_a_question_and_fits_its_slide(decks, name,
     shown = [slide for slide in decks[name] if slide.diagram]
     assert sum(slide.kind != CHECK for slide in shown) == len(diagrams)  # a check repeats one
     for slide in shown:
-        assert drawn(slide.diagram, diagram_place(slide))[0][2] >= SMALLEST
+        assert drawn(slide.diagram, BESIDE)[0][2] >= SMALLEST
 
 
 @pytest.mark.parametrize("draw", ALL)
@@ -145,5 +145,5 @@ def test_points_are_in_order_on_logarithmic_axes():
 def test_a_text_too_long_for_its_box_is_refused():
     own = Diagram((Shape(0, 0, 0.1, 0.1, "much too long for so small a box"),))
     with pytest.raises(SpecError, match="do not fit their boxes in 14 points"):
-        drawn(own, ABOVE)
+        drawn(own, BESIDE)
     assert drawn(Diagram((Shape(0, 0, 1, 1, "short"),)), BESIDE)[0][2] == 20

@@ -1,5 +1,7 @@
 """Every text of every deck fits its box, in type that can be read from the last row."""
 
+from itertools import pairwise
+
 import pytest
 
 from lib_dlhpc.errors import SpecError
@@ -15,15 +17,17 @@ from lib_dlhpc.explore.slides.layout import (
     board,
     boxes,
     cells,
-    diagram_place,
     figure_place,
+    figure_size,
     fits,
     fitted,
+    formula_places,
     width,
     wrapped,
 )
-from lib_dlhpc.explore.slides.slide import IDEA, RESULT, Slide
+from lib_dlhpc.explore.slides.slide import EARLIER, IDEA, PREDICT, RESULT, Slide
 
+SMALLEST_LABEL = 12  # px, of axes (blocks/built.py)
 NAMES = [module.name for module in PATH]
 # Helvetica, which Arial has the widths of: Adobe's metrics, in thousandths of an em, from the space to the tilde.
 HELVETICA = [
@@ -75,7 +79,7 @@ def test_texts_do_not_cross_each_other_or_the_figure(decks, name):
         if slide.figure:
             places.append(figure_place(slide))
         if slide.diagram:
-            places.append(diagram_place(slide))
+            places.append(BESIDE)
         if slide.table:
             places.append(cells(slide).place)
         for number, one in enumerate(places):
@@ -112,6 +116,40 @@ def test_formulas_leave_their_lines_eighteen_points_if_they_can():
 def test_a_figure_takes_half_of_its_slide():
     assert FIGURE[2] * FIGURE[3] > WIDTH * HEIGHT / 2
     assert BESIDE[2] * BESIDE[3] > WIDTH * HEIGHT / 3
+
+
+@pytest.mark.parametrize("kind", [PREDICT, RESULT])
+def test_the_labels_of_a_figure_have_fourteen_points(kind):
+    own = Slide("A", kind=kind)
+    (wide, high), (_, _, across, down) = figure_size(own), figure_place(own)
+    assert SMALLEST_LABEL * across * 72 / wide >= 14
+    assert wide / high == pytest.approx(across / down)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_figure_shows_is_said_in_sixteen_points(decks, name):
+    for slide in decks[name]:
+        if slide.kind == RESULT:
+            (said,) = (box for box in boxes(slide, name) if box.role == "result")
+            assert said.size >= 16, slide.title
+
+
+def test_two_questions_stand_beside_each_other_in_one_size():
+    own = Slide("A", ("b", "A. c"), kind=EARLIER, aside=("dddd " * 60, "A. e"))
+    left, right = (box for box in boxes(own, "") if box.role == "body")
+    assert left.size == right.size < 26
+    assert left.place[0] + left.place[2] < right.place[0] and left.place[1] == right.place[1]
+
+
+@pytest.mark.parametrize("stepwise", [True, False])
+def test_formulas_fill_their_place_in_one_size(stepwise):
+    sizes = [(0.05, 0.02), (0.2, 0.03), (0.1, 0.02)]
+    own = Slide("A", ("b",) * 3, formulas=("a",) * 3, stepwise=stepwise)
+    places = formula_places(own, sizes)
+    points = {round(place[2] / size[0], 6) for place, size in zip(places, sizes, strict=True)}
+    assert len(points) == 1 and points.pop() <= (26 if stepwise else 40)
+    assert all(a[1] + a[3] <= b[1] for a, b in pairwise(places))
+    assert places[-1][1] + places[-1][3] <= END
 
 
 def test_no_sign_is_wider_than_it_is_thought_to_be():

@@ -1,0 +1,140 @@
+"""A deck as one page of HTML: each slide as it is projected, beside what to say; arrow keys and full screen.
+
+It needs no office program and no network. All stands where layout.py puts it, as in the file of `make slides`.
+"""
+
+import base64
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+
+from lib_dlhpc.explore.course import Module
+from lib_dlhpc.explore.slides import layout
+from lib_dlhpc.explore.slides.diagram import Diagram
+from lib_dlhpc.explore.slides.picture import formula, svg
+from lib_dlhpc.explore.slides.slide import Slide
+from lib_dlhpc.explore.slides.tex import readable
+
+STATIC = Path(__file__).parent / "static"
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Slides: {title}</title><style>{style}</style></head>
+<body><header><h1>{title}</h1><button id="present">Present (F)</button></header>
+<main>{slides}</main><script>{script}</script></body></html>
+"""
+
+
+def page(slides: list[Slide], module: Module) -> str:
+    """Return the page of a deck, as HTML; raises ModuleNotFoundError without ziamath, which draws its formulas."""
+    title = f"{module.number} {module.title}"
+    parts = [
+        f'<section id="s{number}">{shown(slide, f"lib_dlhpc · {title}", number)}'
+        f'<aside><h2>Slide {number}: what to say</h2><div class="notes">{escape(slide.notes)}</div></aside></section>'
+        for number, slide in enumerate(slides, 1)
+    ]
+    style, script = ((STATIC / name).read_text("utf-8") for name in ("page.css", "page.js"))
+    return PAGE.format(title=escape(title), slides="\n".join(parts), style=style, script=script)
+
+
+def shown(slide: Slide, foot: str, number: int) -> str:
+    """Return a slide as HTML: its texts, its number and what it shows, each in its place."""
+    parts = [text(box) for box in layout.boxes(slide, foot)]
+    parts.append(
+        placed((layout.LEFT + layout.WIDE - 1, 6.97, 1.0, 0.36), "foot number", str(number))
+    )
+    if slide.diagram:
+        parts += diagram(slide.diagram)
+    if slide.figure:
+        drawn = svg(slide.figure, layout.figure_size(slide), slide.covered)
+        parts.append(picture(layout.figure_place(slide), drawn, slide.described))
+    elif slide.table:
+        parts.append(table(layout.cells(slide)))
+    elif slide.formulas:
+        parts += formulas(slide)
+    return f'<div class="slide">{"".join(parts)}</div>'
+
+
+def placed(place: layout.Place, name: str, content: str, size: float = layout.SMALLEST) -> str:
+    """Return a box of a slide in its place: shares of the slide, so that it scales; size: of its type, in points."""
+    left, top, wide, high = place
+    sides = zip(
+        ("left", "top", "width", "height"),
+        (left / layout.WIDTH, top / layout.HEIGHT, wide / layout.WIDTH, high / layout.HEIGHT),
+        strict=True,
+    )
+    style = ";".join(f"{side}:{share:.3%}" for side, share in sides)
+    return f'<div class="{name}" style="{style};--pt:{size:g}">{content}</div>'
+
+
+def text(box: layout.Box) -> str:
+    """Return a text in its place."""
+    if box.role == "code":
+        return placed(box.place, "code", f"<pre>{escape(chr(10).join(box.lines))}</pre>", box.size)
+    marked = ["mark" if box.bullets and not line.endswith(":") else "plain" for line in box.lines]
+    tag = "h3" if box.role == "title" else "p"
+    lines = (
+        f'<{tag} class="{mark}">{escape(line)}</{tag}>'
+        for line, mark in zip(box.lines, marked, strict=True)
+    )
+    weight = " bold" if box.bold else ""
+    return placed(box.place, box.role + weight, "".join(lines), box.size)
+
+
+def picture(place: layout.Place, drawn: str, said: str) -> str:
+    """Return a drawing as an image, in which its names are its own, and what it shows in words."""
+    data = base64.b64encode(drawn.encode()).decode()
+    return placed(
+        place, "picture", f'<img alt="{escape(said)}" src="data:image/svg+xml;base64,{data}">'
+    )
+
+
+def diagram(own: Diagram) -> Iterator[str]:
+    """Yield the boxes of a diagram, and its arrows above them."""
+    for shape, where, size in layout.drawn(own, layout.BESIDE):
+        words = "<br>".join(map(escape, shape.text.split("\n")))
+        name = f"shape {shape.align} {'filled' if shape.fill else ''}"
+        fill = (
+            f'<span style="--fill:#{shape.fill}">{words}</span>'
+            if shape.fill
+            else f"<span>{words}</span>"
+        )
+        yield placed(where, name, fill, size)
+    yield picture(layout.BESIDE, arrows(own), own.said)
+
+
+def arrows(own: Diagram) -> str:
+    """Return the lines of a diagram as SVG, in points."""
+    wide, high = (72 * side for side in layout.BESIDE[2:])
+    lines = []
+    for each in own.arrows:
+        (x1, y1), (x2, y2) = ((x * wide, y * high) for x, y in (each.start, each.end))
+        heads = "" if each.plain else ' marker-end="url(#head)"'
+        heads += ' marker-start="url(#head)"' if each.both else ""
+        lines.append(f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"{heads}/>')
+    head = (
+        '<marker id="head" viewBox="0 0 6 6" refX="6" refY="3" markerWidth="5" markerHeight="5"'
+        ' orient="auto-start-reverse"><path d="M0 0L6 3L0 6Z" fill="#222" stroke="none"/></marker>'
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide:.1f} {high:.1f}">'
+        f'<defs>{head}</defs><g stroke="#222" stroke-width="1.75" fill="none">{"".join(lines)}</g></svg>'
+    )
+
+
+def table(cells: layout.Cells) -> str:
+    """Return a table in its place, its heading first."""
+    shares = "".join(f'<col style="width:{own / sum(cells.columns):.2%}">' for own in cells.columns)
+    rows = []
+    for down, (texts, high) in enumerate(zip(cells.texts, cells.rows, strict=True)):
+        tag = "td" if down else "th"
+        own = "".join(f"<{tag}>{escape(each)}</{tag}>" for each in texts)
+        rows.append(f'<tr style="height:{high / sum(cells.rows):.2%}">{own}</tr>')
+    return placed(cells.place, "cells", f"<table>{shares}{''.join(rows)}</table>", cells.size)
+
+
+def formulas(slide: Slide) -> Iterator[str]:
+    """Yield the formulas of a slide in their places, with what they say in words."""
+    drawn = [formula(tex) for tex in slide.formulas]
+    places = layout.formula_places(slide, [size for _, size in drawn])
+    for tex, (own, _), place in zip(slide.formulas, drawn, places, strict=True):
+        yield picture(place, own, readable(tex))

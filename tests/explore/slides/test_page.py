@@ -1,0 +1,97 @@
+"""A deck as a page: every slide with its texts, its notes and what its pictures show, and no address outside."""
+
+import re
+from html import escape
+from html.parser import HTMLParser
+
+import pytest
+
+from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.course import PATH
+from lib_dlhpc.explore.slides import page as pages
+from lib_dlhpc.explore.slides.diagram import Arrow, Diagram, Shape
+from lib_dlhpc.explore.slides.layout import HEIGHT, WIDTH
+from lib_dlhpc.explore.slides.page import page, shown
+from lib_dlhpc.explore.slides.slide import CODE, IDEA, Slide
+
+VOID = {"br", "col", "img", "link", "meta"}
+
+
+class Tags(HTMLParser):
+    """Reads a page, and refuses an end that belongs to no beginning."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.images = [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "img":
+            self.images.append(dict(attrs))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Formulas without ziamath, which the lock does not have."""
+    monkeypatch.setattr(pages, "formula", lambda tex: ("<svg/>", (0.1, 0.02)))
+
+
+@pytest.mark.parametrize(
+    "module", PATH[:4], ids=lambda own: own.name
+)  # all kinds of slides are among them
+def test_a_page_has_each_slide_with_its_notes(decks, module, drawn):
+    slides = decks[module.name]
+    text, tags = page(slides, module), Tags()
+    tags.feed(text)
+    assert not tags.open
+    parts = re.findall(r"<section id=.*?</section>", text, re.S)
+    for number, (slide, part) in enumerate(zip(slides, parts, strict=True), 1):
+        assert f'id="s{number}"' in part and escape(slide.notes) in part
+        assert escape(slide.title) in part
+        cells = [cell for row in slide.table for cell in row]
+        for line in (*slide.lines, *slide.aside, *cells):
+            assert slide.stepwise or slide.kind == CODE or escape(line) in part, line
+    assert all(image["alt"] and image["src"].startswith("data:image/svg") for image in tags.images)
+    pictures = sum(
+        len(slide.formulas) + (slide.figure is not None) + (slide.diagram is not None)
+        for slide in slides
+    )
+    assert len(tags.images) == pictures
+    assert not re.search(r"(?:src|href)=\"(?!data:|#)", text)  # it opens without a network
+
+
+def test_what_is_covered_is_not_on_the_page(decks, drawn):
+    slides = decks["02_data_parallel"]
+    covered = next(slide for slide in slides if slide.covered)
+    part = shown(covered, "foot", 1)
+    assert "The result is covered." in part and escape(covered.figure.summary) not in part
+
+
+def test_boxes_are_shares_of_the_slide_and_marks_are_texts():
+    own = Diagram(
+        (Shape(0, 0, 0.5, 0.5, "a < b\nc", "D6E6F0"), Shape(0.5, 0.5, 0.5, 0.5, "d")),
+        (Arrow((0, 0), (1, 1), both=True), Arrow((0, 1), (1, 0), plain=True)),
+        "two boxes",
+    )
+    part = shown(Slide("A & B", ("1 < 2",), kind=IDEA, diagram=own), "foot", 7)
+    assert "A &amp; B" in part and "a &lt; b<br>c" in part and 'alt="two boxes"' in part
+    assert part.count("--fill:#D6E6F0") == 1 and ">7</div>" in part
+    shares = re.findall(r"left:([\d.]+)%;top:([\d.]+)%;width:([\d.]+)%;height:([\d.]+)%", part)
+    for left, top, wide, high in (map(float, each) for each in shares):
+        assert left + wide <= 100.1 and top + high <= 100.1
+    assert pages.placed((0, 0, WIDTH, HEIGHT), "a", "").count("100.000%") == 2
+    assert pages.arrows(own).count("url(#head)") == 2
+
+
+def test_a_text_that_does_not_fit_is_refused():
+    with pytest.raises(SpecError, match="does not fit its box"):
+        shown(Slide("A", ("word " * 900,), kind=IDEA), "foot", 1)
+
+
+def test_code_keeps_its_lines():
+    part = shown(Slide("A", ("if a < b:", "    c()"), kind=CODE), "foot", 1)
+    assert "<pre>if a &lt; b:\n    c()</pre>" in part
