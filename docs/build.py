@@ -50,6 +50,15 @@ PYTHON = """# Python
 
 <a href="api/index.html">Every function and class</a>, from the docstrings. [Recipes](docs/recipes.md) use them.
 """
+SLIDES = """# Slides
+
+A deck for each module, computed from its page, figures and instructor notes when this site is built. Each slide stands
+beside its speaker notes, which have the timing, what to ask, and the answers. *Present* or F shows one slide at a time
+in full screen; arrow keys turn. `make slides` writes the same decks as PowerPoint files.
+
+| module | question | slides for 50 minutes | optional |
+|---|---|---|---|
+"""
 FIGURE = 0  # of a notebook: the first stored picture
 
 
@@ -138,7 +147,8 @@ def _below(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
 
 def gallery(folder: Path) -> str:
     """Write the first figure of each module into `folder`; return the page that shows them."""
-    text = ["# Gallery of the modules", "", "`make explore` opens them, live.", ""]
+    text = ["# Gallery of the modules", ""]
+    text += ["`make explore` opens them, live. Each has a deck of [slides](slides.md).", ""]
     for path in sorted((ROOT / "modules").glob("[0-9]*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         title = next(line.lstrip("# ") for line in cells[0]["source"] if line.startswith("# "))
@@ -153,6 +163,23 @@ def gallery(folder: Path) -> str:
     return "\n".join(text)
 
 
+def decks(folder: Path) -> str:
+    """Write the deck of each module as a page into `folder`; return the page that links to them."""
+    from lib_dlhpc.explore.course import PATH
+    from lib_dlhpc.explore.slides.deck import deck
+    from lib_dlhpc.explore.slides.page import page
+
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for module in PATH:
+        slides = deck(module, ROOT)
+        (folder / f"{module.name}.html").write_text(page(slides, module), encoding="utf-8")
+        link = f'<a href="{folder.name}/{module.name}.html">{module.number} {module.title}</a>'
+        optional = sum(slide.optional for slide in slides)
+        rows.append(f"| {link} | {module.question} | {len(slides) - optional} | {optional} |")
+    return SLIDES + "\n".join(rows) + "\n"
+
+
 def contents() -> str:
     """Return what follows README on the first page: the table of contents."""
     guide = "\n".join(f"docs/guide/{name}" for name in ORDER)
@@ -161,7 +188,7 @@ def contents() -> str:
     )
     parts = {
         "Guide": guide,
-        "Course": f"gallery\nmodules/README\nmodules/glossary\nlabs/README\n{labs}",
+        "Course": f"gallery\nslides\nmodules/README\nmodules/glossary\nlabs/README\n{labs}",
         "Reference": "commands\nPython <python>\ndocs/recipes",
         "Explanation": "docs/limits\ndocs/peers\ndocs/machines\ndocs/epochs",
         "Project": "CONTRIBUTING\nCHANGELOG",
@@ -193,6 +220,7 @@ def main(folder: str = "build/docs") -> None:
     out = Path(folder).resolve()
     with tempfile.TemporaryDirectory() as source:
         gather(Path(source))
+        (Path(source) / "slides.md").write_text(decks(out / "slides"), encoding="utf-8")
         if build_main(["-q", "-W", "--keep-going", "-b", "html", source, str(out)]):
             raise SystemExit("The documentation has errors: see above.")
     reference(out / "api")
