@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
     from lib_dlhpc.layout.limits import is_partitioned, untrained
     from lib_dlhpc.layout.part import Part
-    from lib_dlhpc.layout.parts import chain, parts, stage_cut, stage_cuts
+    from lib_dlhpc.layout.parts import chain, home_layers, parts, stage_cut, stage_cuts
     from lib_dlhpc.layout.spatial import rows_read
     from lib_dlhpc.layout.stages import cut_points, live_names, stage_ends
     from lib_dlhpc.layout.tensor import too_few
@@ -72,6 +72,7 @@ __all__ = [
     "folded",
     "gathers_keys",
     "group",
+    "home_layers",
     "in_step_replicas",
     "is_partitioned",
     "key_elements",
@@ -111,7 +112,7 @@ lazy_names(
         "groups": ["Place", "folded", "group", "place", "rank_at", "shards", "sizes", "stride"],
         "limits": ["is_partitioned", "untrained"],
         "part": ["Part"],
-        "parts": ["chain", "parts", "stage_cut", "stage_cuts"],
+        "parts": ["chain", "home_layers", "parts", "stage_cut", "stage_cuts"],
         "spatial": ["rows_read"],
         "stages": ["cut_points", "live_names", "stage_ends"],
         "tensor": ["too_few"],

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout.context import check_context, in_step_replicas, split_context
 from lib_dlhpc.layout.experts import check_experts, own_experts
+from lib_dlhpc.layout.graph import Graph
 from lib_dlhpc.layout.groups import place, shards, sizes
 from lib_dlhpc.layout.part import Part
 from lib_dlhpc.layout.sent_parts import in_parts
@@ -16,7 +17,7 @@ from lib_dlhpc.layout.spatial import split_space
 from lib_dlhpc.layout.stages import stage_ends
 from lib_dlhpc.layout.tensor import split_tensors
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.model import Layer
+from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.strategy import DIRECT
 
 
@@ -49,6 +50,12 @@ def chain(experiment: Experiment, spatial: int = 0) -> tuple[tuple[Part, ...], .
     every = _stages(_Cut(experiment, stage_cut(experiment), spatial).keyed)
     mirrored = experiment.strategy.mirrored
     return _chain(Keyed(every, id(every)), sizes(experiment).pipeline, mirrored)
+
+
+def home_layers(experiment: Experiment, spatial: int = 0) -> tuple[int, ...]:
+    """Return which layer of the network each layer of an unsplit pipeline is of, or serves; spatial: as in `chain`."""
+    model, graph = _split(_Cut(experiment, (), spatial))
+    return tuple(range(len(model.layers))) if graph is None else tuple(graph.homes)
 
 
 @lru_cache(maxsize=512)
@@ -129,19 +136,10 @@ class _Cut(NamedTuple):
 @lru_cache(maxsize=512)
 def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
     """Return all stages as the ranks at one place of the tensor, spatial, expert and context group have them."""
-    experiment, ends, spatial, tensor, apart = key.value
-    strategy = experiment.strategy
-    context = int(strategy.context)
-    model = split_context(experiment.model, context, apart % context, strategy.context_exchange)
-    layers, homes = model.layers, tuple(range(len(model.layers)))
-    input_shape, graph = model.input_shape, None
-    if strategy.tensor > 1:
-        graph = split_tensors(
-            model, int(strategy.tensor), tensor, strategy.split, bool(strategy.sequence_parallel)
-        )
-        layers, homes = tuple(graph.layers), tuple(graph.homes)
-    elif strategy.spatial > 1:
-        graph = split_space(model, int(strategy.spatial), spatial)
+    experiment, ends, _, _, apart = key.value
+    strategy, (model, graph) = experiment.strategy, _split(key.value)
+    layers, homes, input_shape = model.layers, tuple(range(len(model.layers))), model.input_shape
+    if graph is not None:
         layers, homes = tuple(graph.layers), tuple(graph.homes)
         input_shape = graph.local_shape(graph.held["input"])
     found, start = [], 0
@@ -164,6 +162,17 @@ def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
         how = shared, apart % shared, busiest, key.value.gathered
         found = [replace(part, model=own_experts(part.model, *how)) for part in found]
     return _with_tables(found, layers)
+
+
+def _split(cut: _Cut) -> tuple[Model, Graph | None]:
+    """Return a network with the positions of a rank, and the graph of it where its layers are split."""
+    experiment, _, spatial, tensor, apart = cut
+    s, context = experiment.strategy, int(experiment.strategy.context)
+    model = split_context(experiment.model, context, apart % context, s.context_exchange)
+    if s.tensor > 1:
+        how = int(s.tensor), tensor, s.split, bool(s.sequence_parallel)
+        return model, split_tensors(model, *how)
+    return model, split_space(model, int(s.spatial), spatial) if s.spatial > 1 else None
 
 
 def _crossing(layers: tuple[Layer, ...], places: list[int]) -> dict[int, tuple[Layer, ...]]:

@@ -7,9 +7,9 @@ before the stages before it have done a forward pass, nor end after their last b
 
     T >= max over k of (sum of c_j, j < k) + m c_k  >=  c / (1 - (1 - 1/m)^p)
 
-with equality where the terms are equal. Replicas exchange gradients of w weights in no less than w e s, where e is what
-a weight takes in the longest messages. In GPipe and 1F1B that begins within the last backward pass of a stage, so that
-with b s of that pass, and as no mean is above the maximum,
+with equality where the terms are equal; whole blocks may not divide so (block_bound.py). Replicas exchange gradients of
+w weights in no less than w e s, where e is what a weight takes in the longest messages. In GPipe and 1F1B that begins
+within the last backward pass of a stage, so that with b s of that pass, and as no mean is above the maximum,
 
     T >= m c / p - b / p + w e / p
 
@@ -23,13 +23,14 @@ gather behind a forward pass may take no time.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, stragglers
+from lib_dlhpc.costs.compute import Activities
 from lib_dlhpc.costs.fp8 import SENT
 from lib_dlhpc.costs.groups import collective, spread
 from lib_dlhpc.costs.instruction_prices import collective_cost
@@ -40,13 +41,14 @@ from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import chain, cut_points
+from lib_dlhpc.layout import chain, cut_points, home_layers
 from lib_dlhpc.parallel import program
 from lib_dlhpc.parallel.overlapped import STREAM
+from lib_dlhpc.planner.block_bound import Blocks, alike_blocks, of_whole_blocks
 from lib_dlhpc.planner.memory_bound import of_state, with_activations
 from lib_dlhpc.planner.space import Columns, Space, alike, keyed
 from lib_dlhpc.prediction.step import compute_scale
-from lib_dlhpc.program import Collective, Move, Program, work_of
+from lib_dlhpc.program import Collective, Compute, Move, Program, Template, work_of
 from lib_dlhpc.program.instructions import NARROW, SAMPLES, WIDE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -92,7 +94,7 @@ class Unsplit(NamedTuple):
 
 def bound(experiment: Experiment, combinations: Space) -> Bound:
     """Return the bounds of the combinations of a scalar experiment."""
-    c, one = combinations.columns, _unsplit(experiment, combinations)
+    c, (one, blocks) = combinations.columns, _unsplit(experiment, combinations)
     m, p = c["microbatches"], c["pipeline"]
     both = combinations.has("schedule", "dualpipe") & (p > 1)  # passes of two directions overlap
     plain = _plain(combinations)
@@ -107,6 +109,8 @@ def bound(experiment: Experiment, combinations: Space) -> Bound:
     backward = np.maximum(one.backward, each + np.where(c["zero"] > 1, scattered, 0.0))
     step = _passes(c, plain, one.forward + one.backward) + slow * m * one.work / p
     step = np.maximum(step, _passes(c, plain, forward + backward))
+    whole = of_whole_blocks(experiment.model, combinations, _inside(combinations), blocks)
+    step = np.maximum(step, whole + slow * m * one.work / p)
     once = m * forward + (m - 1) * backward + np.where(c["zero"] == 0, summed, scattered)
     step = np.where(plain & (c["zero"] < 2), np.maximum(step, once / p), step)
     sharded = np.where(c["zero"] > 0, c["data"] * c["context"], 1)
@@ -143,18 +147,20 @@ def _plain(combinations: Space) -> NDArray[np.bool_]:
     return combinations.has("schedule", "gpipe", "1f1b")
 
 
-def _unsplit(experiment: Experiment, combinations: Space) -> Unsplit:
+def _unsplit(experiment: Experiment, combinations: Space) -> tuple[Unsplit, Blocks]:
     names = _inside(combinations)
     rows, kind = combinations.kinds(*names, "pipeline", "microbatches", "chunks")
     c = combinations.only(rows).columns
     within, samples = _within(experiment.model, c), c["batch"] // c["microbatches"]
-    found, every = np.zeros((len(Unsplit._fields), len(rows))), keyed(experiment)
+    own, every = len(Unsplit._fields), keyed(experiment)
+    found = np.zeros((own + len(Blocks._fields), len(rows)))
     for some in alike([*(c[name] for name in names), within]):
         each, place = np.unique(samples[some], return_inverse=True)
         fields = {name: c[name][some[0]].item() for name in names}
         one = Keyed((each, fields), each.tobytes(), *fields.items())
-        found[:, some] = np.array(_of_microbatches(every, one, bool(within[some[0]])))[:, place]
-    return Unsplit(*found[:, kind])
+        known = _of_microbatches(every, one, bool(within[some[0]]))
+        found[:own, some], found[own:, some] = (np.array(each)[:, place] for each in known)
+    return Unsplit(*found[:own, kind]), Blocks(*found[own:, kind])
 
 
 def _inside(combinations: Space) -> list[str]:
@@ -178,7 +184,7 @@ def _within(model: Model, c: Columns) -> NDArray[np.bool_]:
 @lru_cache(maxsize=4096)  # the ways to split the layers of a space
 def _of_microbatches(
     every: Keyed[Experiment], one: Keyed[tuple[NDArray[np.int64], dict[str, object]]], within: bool
-) -> Unsplit:
+) -> tuple[Unsplit, Blocks]:
     """Return the same of a microbatch of each number of samples, with some fields; within: see _within."""
     experiment, (samples, fields) = every.value, one.value
     plain: dict[str, object] = {"pipeline": 1, "microbatches": 1, "schedule": "1f1b", "chunks": 1}
@@ -196,7 +202,8 @@ def _of_microbatches(
         many = samples.tolist() if experiment.calibration.rate else samples[:1].tolist()
         scale = np.array([float(compute_scale(of(batch))) for batch in many])
     except SpecError:  # the prediction raises it again, where it is counted
-        return Unsplit(*np.zeros((len(Unsplit._fields), len(samples))))
+        nothing = np.zeros(len(samples))
+        return Unsplit(*[nothing] * len(Unsplit._fields)), Blocks(*[nothing] * len(Blocks._fields))
     passes = _Passes(own, step, samples.astype(float), scale[:, None], within)
     work, forward, backward, joules = passes.work()
     ahead, back = passes.exchanged()
@@ -205,7 +212,8 @@ def _of_microbatches(
     stored = passes.stored() + 0 * work
     both = forward + ahead, backward + back
     first, second = passes.exchanged(STREAM)
-    return Unsplit(work, *both, first, second, update, weights, joules, stored)
+    one_of_each = work, *both, first, second, update, weights, joules, stored
+    return Unsplit(*one_of_each), passes.blocks()
 
 
 class _Passes:
@@ -220,18 +228,25 @@ class _Passes:
         self.size = float(compute.BYTES[experiment.strategy.precision])
         self._known: dict[tuple[object, ...], Floats] = {}
 
-    def work(self) -> Floats:
-        """Return the least of all variants: s of computation, forward, backward, J above idle, (4, samples)."""
-        own, limit = self.experiment.machine.device, self.experiment.strategy.power_limit
-        device, precision, found = clocked(own, limit), self.experiment.strategy.precision, []
-        watts = np.array([drawn(own, limit, *each) for each in np.eye(2)]) - own.idle_power
+    @cached_property
+    def layers(self) -> list[tuple[Activities, NDArray[np.intp] | tuple[int, ...]]]:
+        """The seconds of each layer by what limits it, and the layers that are recomputed, by variant."""
+        own, strategy, found = self.experiment.machine.device, self.experiment.strategy, []
+        device = clocked(own, strategy.power_limit)
         for variant, template in enumerate(self.chunk.backward.variants):
             model = chain(self.experiment, variant)[0][0].model
             apart = self._apart(variant, len(model.layers))
-            strategy = self.experiment.strategy
             cut = cut_of(model, int(strategy.tensor_pieces), strategy.tensor_overlap)
-            each = compute.layer_activities(model, device, self.samples, precision, apart, cut)
+            how = model, device, self.samples, strategy.precision, apart, cut
             again = self._repeated(model, template.repeated)
+            found.append((compute.layer_activities(*how), again))
+        return found
+
+    def work(self) -> Floats:
+        """Return the least of all variants: s of computation, forward, backward, J above idle, (4, samples)."""
+        own, limit, found = self.experiment.machine.device, self.experiment.strategy.power_limit, []
+        watts = np.array([drawn(own, limit, *each) for each in np.eye(2)]) - own.idle_power
+        for each, again in self.layers:
             rows = [
                 [self.scale[:, 0] * t.sum(axis=-1) for t in (*one, one[0][:, again])]
                 for one in (*each[:2], compute.total(each))
@@ -240,6 +255,40 @@ class _Passes:
             joules = np.tensordot(watts, limited.sum(axis=1), 1)
             found.append([seconds.sum(axis=0), seconds[0], seconds[1:].sum(axis=0), joules])
         return np.min(found, axis=0)
+
+    def blocks(self) -> Blocks:
+        """Return the alike blocks between the places to cut, of the first variant: any rank of a stage bounds it."""
+        (each, again), found = self.layers[0], []
+        ahead, back = (self.scale * seconds for seconds in compute.total(each))
+        back[:, again] += ahead[:, again]
+        edges = cut_points(self.experiment.model, 1)
+        starts = np.searchsorted(home_layers(self.experiment), edges[:-1])
+        place = np.repeat(np.arange(len(starts)), np.diff(starts, append=ahead.shape[1]))
+        for seconds, block in ((ahead, self.chunk.forward), (back, self.chunk.last)):
+            exchanged = self._exchanged_inside(block.variants[0], place.tolist())
+            found.append(np.add.reduceat(seconds, starts, axis=1) + exchanged)
+        return alike_blocks(*found)
+
+    def _exchanged_inside(self, template: Template, place: list[int]) -> Floats:
+        """Return the seconds of exchanges between two layers of one block, (samples, blocks); place: the block of each
+        layer."""
+        found = dict[int, tuple[Collective, list[int]]]()
+        here, pending = -1, list[Collective]()
+        for one in template.instructions:
+            if isinstance(one, Compute):
+                before, here = here, place[one.layer]
+                for what in pending if before == here else ():
+                    found.setdefault(id(what), (what, []))[1].append(here)
+                pending = []
+            elif isinstance(one, Collective) and not one.stream:
+                pending.append(one)
+        return sum(
+            (
+                self._seconds(what)[:, None] * np.bincount(at, minlength=place[-1] + 1)
+                for what, at in found.values()
+            ),
+            np.zeros((len(self.samples), place[-1] + 1)),
+        )
 
     def _repeated(
         self, model: Model, repeated: NDArray[np.intp]

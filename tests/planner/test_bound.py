@@ -1,12 +1,14 @@
 """A bound is never above what predict says, of the step, of the memory and of the energy."""
 
 import random
+from itertools import product
 
 import numpy as np
 import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner import plan
+from lib_dlhpc.planner.block_bound import _rounds
 from lib_dlhpc.planner.bound import bound
 from lib_dlhpc.planner.result import value
 from lib_dlhpc.planner.space import space
@@ -312,3 +314,31 @@ def test_a_certificate_is_that_of_all_predictions(objective, recompute):
         costs.append(value(one, objective))
     assert found.gap == 0
     assert value(found.best.prediction, objective) == pytest.approx(min(costs), rel=1e-12)
+
+
+def test_a_stage_of_one_block_more_is_not_averaged_away():
+    """12 blocks on 8 stages: one of them has two, and takes as long as twelve blocks would on six."""
+    model = {**GPT, "layers": 12, "hidden": 4096, "sequence": 2048}
+    strategy = {"devices_per_node": 8, "batch": 64, "precision": "bf16"}
+    run = Experiment(model=model, machine={"name": "selene", "jitter": 0.0}, strategy=strategy)
+    choose = {"pipeline": [8], "tensor": [1], "microbatches": [64], "zero": [0], "chunks": [1]}
+    every = space(run, choose | {"schedule": ["1f1b", "zb-h1"], "recompute": ["none", "full"]})
+    least = bound(run, every).step
+    for row in range(len(every)):
+        assert 0.95 < least[row] / predict(run.set(every.changes(row))).step_time <= 1
+
+
+@pytest.mark.parametrize("last", [0.0, 0.4])
+@pytest.mark.parametrize("forward", [0.0, 0.3, 1.0])
+def test_blocks_are_done_no_sooner_than_the_best_of_all_cuts_does_them(forward, last):
+    """last: what the last rank does besides, in blocks."""
+    for stages, blocks, many in product((1, 2, 3, 4), (4, 5, 7), (1, 2, 5)):
+        besides = [*[0.0] * (stages - 1), last]
+        best = min(
+            max(many * (own + besides[at]) + forward * sum(cut[:at]) for at, own in enumerate(cut))
+            for cut in product(range(blocks + 1), repeat=stages)
+            if sum(cut) == blocks
+        )
+        found = _rounds(*np.array([[many], [blocks], [forward]]), besides)
+        assert found <= best
+        assert last * forward or found == pytest.approx(best, rel=1e-3)
