@@ -18,6 +18,7 @@ work.py               one device's compute in a data-parallel step
 exchanges.py          what the layers of a part exchange
 instruction_prices.py what the instructions of a program cost
 network.py            the network model of a machine, congestion included
+crowding.py           how far messages between nodes share links of the topology
 platform.py           the links of a machine and the routes between ranks
 groups.py             the network of a process group, and its collectives
 uneven.py             groups that cross the edge of a node, on the links that they use

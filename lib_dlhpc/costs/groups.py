@@ -26,8 +26,9 @@ from lib_dlhpc.costs.network import (
     sent_on,
     shifted,
     slowest,
+    tree_congestion,
 )
-from lib_dlhpc.costs.uneven import Uneven, is_even
+from lib_dlhpc.costs.uneven import Uneven, is_placed
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import shards, sizes, stride
@@ -107,7 +108,7 @@ def network_on(machine: Machine, devices: int, nodes: int, ranks: int, apart: in
 def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: int) -> Network:
     machine, nodes, devices = joined(on.value, nodes, devices)
     uneven = None
-    if not is_even(devices, nodes, ranks, apart):
+    if not is_placed(machine, devices, nodes, ranks, apart):
         uneven = Uneven(machine, devices, nodes, ranks, apart)
     close = uneven.node_size if uneven else max(1, min(ranks, devices // apart))
     used = -(-ranks // close)
@@ -120,18 +121,17 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
         Level(close, inner.latency, 1 / (inner.bandwidth * inner.efficiency)),
         Level(used, outer.latency, sharing / outer_rate),
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
-        lru_cache(maxsize=64)(lambda distance: congestion(machine, nodes, distance * step)),
+        lambda distance: congestion(machine, nodes, distance, used, step),
         all_to_all_steps(machine, nodes, used, step),
-        lru_cache(maxsize=64)(
-            lambda distance: shifted(machine, nodes, used * step, distance * step)
-        ),
+        lambda distance, of=used: shifted(machine, nodes, of * step, distance * step),
         IN_NETWORK[machine.in_network],
         lanes,
-        crossing_congestion(machine, used * step),
+        crossing_congestion(machine, nodes),
         machine.topology == "rails-pxn",
         nics,
         beside,
         uneven,
+        lambda distance=0: tree_congestion(machine, nodes, used, step, distance),
     )
 
 

@@ -1,11 +1,21 @@
 """The machine as the collectives see it: two levels, and how far exchanges get in each other's way."""
 
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.costs.crowding import (
+    TREES,
+    all_to_all_steps,
+    columns_of,
+    congestion,
+    global_link,
+    last_axis,
+    sent_on,
+    shifted,
+    tree_congestion,
+)
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.network import Array, Cost, Level, Network, flat, slowest
 from lib_dlhpc.spec.experiment import Experiment
@@ -21,6 +31,7 @@ __all__ = [
     "columns_of",
     "congestion",
     "flat",
+    "global_link",
     "joined",
     "lanes_of",
     "last_axis",
@@ -30,15 +41,10 @@ __all__ = [
     "sent_on",
     "shifted",
     "slowest",
+    "tree_congestion",
 ]
 
-TREES = ("fat-tree", *RAILS)
 BYTES_MOVED_TO_REDUCE = 3  # read two numbers, write one
-
-
-def last_axis(value: Any) -> Any:
-    """Give an array one more, last, axis: room for buckets or layers. Scalars need none."""
-    return value[..., None] if isinstance(value, np.ndarray) and value.ndim else value
 
 
 def network_of(experiment: Experiment) -> Network:
@@ -63,12 +69,13 @@ def network_of(experiment: Experiment) -> Network:
         BYTES_MOVED_TO_REDUCE / last_axis(machine.device.memory_bandwidth),
         lambda distance: congestion(machine, nodes, distance),
         all_to_all_steps(machine, nodes, nodes),
-        lambda distance: shifted(machine, nodes, nodes, distance),
+        lambda distance, of=None: shifted(machine, nodes, nodes if of is None else of, distance),
         IN_NETWORK[machine.in_network],
         lanes if machine.topology in RAILS else 1,
         crossing_congestion(machine, nodes),
         machine.topology == "rails-pxn",
         nics if machine.topology in RAILS else 1,
+        trees=lambda distance=0: tree_congestion(machine, nodes, nodes, 1, distance),
     )
 
 
@@ -115,116 +122,6 @@ def crossing_congestion(machine: Machine, nodes: Any) -> Any:
     )
 
 
-def congestion(machine: Machine, nodes: Any, distance: int) -> Any:
-    """Slow-down when each node exchanges with the one `distance` further on in rank order.
-
-    fat-tree, rails: what leaves a switch shares its uplinks. dragonfly: what leaves a group shares the links to one
-    or two other groups, and takes no others (minimal routing). torus (row-major, dimension order): a link is crossed
-    by as many exchanges as the partners are hops apart along it.
-    """
-    if machine.topology in TREES:
-        leaves_switch = np.greater_equal(distance, last_axis(machine.nodes_per_switch))
-        return np.where(leaves_switch, last_axis(machine.oversubscription), 1.0)
-    if machine.topology == "dragonfly":
-        group = last_axis(machine.nodes_per_switch)
-        # The share of a group's nodes whose partner is one group further than that of the others.
-        beyond = np.mod(distance, group) / group
-        most = np.maximum(beyond, 1 - beyond) * group
-        return np.where(np.greater_equal(distance, group), _on_global_link(machine, most), 1.0)
-    if machine.topology == "torus":
-        columns = columns_of(nodes)
-        return _hops(nodes // columns, columns, distance)
-    return 1.0
-
-
-def columns_of(nodes: Any) -> Any:
-    """Return the columns of a torus: the smallest divisor of `nodes` that is at least its square root."""
-    return np.vectorize(_columns, otypes=[np.int64])(nodes)[()]
-
-
-@lru_cache(maxsize=4096)
-def _columns(nodes: int) -> int:
-    return next(c for c in range(1, nodes + 1) if nodes % c == 0 and c * c >= nodes)
-
-
-def _hops(rows: Any, columns: Any, distance: Any) -> Any:
-    """Return the exchanges on the busiest link of a torus whose nodes all send `distance` nodes on, at least 1."""
-    down, right = np.divmod(np.mod(distance, rows * columns), columns)
-    further = (down + (right > 0)) % rows  # of those beyond the end of their row
-    most = np.maximum(np.minimum(down, rows - down), np.minimum(further, rows - further))
-    return np.maximum(np.maximum(most, np.minimum(right, columns - right)), 1.0)
-
-
-def shifted(machine: "Machine | _Switches", nodes: Any, block: Any, distance: Any) -> Any:
-    """Slow-down when, in each block of `block` of the nodes, all send `distance` nodes on, round its end.
-
-    So a ring sends, and an all-to-all in each of its steps. fat-tree, rails: what leaves a switch shares its uplinks.
-    dragonfly: what goes to one other group shares the links to it. torus: see `congestion`.
-    """
-    group = last_axis(machine.nodes_per_switch)
-    if machine.topology in TREES:
-        leaving = np.minimum(np.minimum(distance, block - distance), group)
-        crowd = np.maximum(leaving / group * last_axis(machine.oversubscription), 1.0)
-        return np.where(np.greater(block, group), crowd, 1.0)
-    if machine.topology == "dragonfly":
-        on, over = np.divmod(distance, group)
-        groups = np.ceil(np.divide(block, group))
-        near = np.where(np.mod(on, groups) > 0, group - over, 0)
-        most = np.maximum(near, np.where(np.mod(on + 1, groups) > 0, over, 0))
-        return np.where(np.greater(block, group), _on_global_link(machine, most), 1.0)
-    if machine.topology == "torus":
-        columns = np.minimum(columns_of(nodes), block)
-        return _hops(-(-block // columns), columns, distance)
-    return 1.0
-
-
-def sent_on(machine: Machine, nodes: int, first: int, second: int, senders: int) -> float:
-    """Slow-down while `senders` nodes from `first` on send to those from `second` on, and nobody else sends."""
-    group, away = machine.nodes_per_switch, abs(second - first)
-    if machine.topology == "torus":
-        columns = int(columns_of(nodes))
-        down, right = divmod(away, columns)
-        along = min(right, columns - right, senders)
-        return float(max(along, min(down, nodes // columns - down, -(-senders // columns)), 1))
-    if machine.topology == "single-switch":
-        return 1.0
-    source, target = ((each + np.arange(senders)) // group for each in (first, second))
-    leaves = source != target
-    many = max(np.bincount(each[leaves]).max(initial=0) for each in (source, target))
-    if machine.topology == "dragonfly":
-        return float(_on_global_link(machine, many))
-    return float(max(many / group * machine.oversubscription, 1.0))
-
-
-def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1) -> Any:
-    """Slow-down of an all-to-all of `many` nodes at a distance of `step`: the mean of its steps, see `shifted`.
-
-    No link has work from two steps at once.
-    """
-    if machine.topology == "single-switch":
-        return 1.0
-    sizes = machine.nodes, machine.nodes_per_switch, machine.oversubscription
-    fields = (last_axis(each) for each in sizes)
-    found = np.vectorize(_mean_shifted, otypes=[np.float64])
-    return found(machine.topology, nodes, many, step, *fields)[()]
-
-
-@lru_cache(maxsize=4096)
-def _mean_shifted(topology: str, nodes: int, many: int, step: int, *sizes: Any) -> float:
-    on = _Switches(topology, *sizes)
-    steps = step * np.arange(1, many)
-    return float(np.mean(shifted(on, nodes, many * step, steps))) if many > 1 else 1.0
-
-
-class _Switches(NamedTuple):
-    """The fields of a machine that `shifted` reads."""
-
-    topology: str
-    nodes: Any
-    nodes_per_switch: Any
-    oversubscription: Any
-
-
 def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:
     """Slow-down of an exchange of everyone with everyone, all at once.
 
@@ -244,18 +141,7 @@ def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:
     return 1.0
 
 
-def global_link(machine: "Machine | _Switches") -> Any:
-    """Return how many nodes' NICs the links from one group of a dragonfly to another carry at full rate.
-
-    All links of a group together carry what its nodes send over the oversubscription; there are equally many to each
-    other group. Source: Kim, Dally, Scott & Abts, "Technology-driven, highly-scalable dragonfly topology" (2008).
-    """
-    group = machine.nodes_per_switch
-    others = np.maximum(np.ceil(np.divide(machine.nodes, group)) - 1, 1)
-    return group / machine.oversubscription / others
-
-
-def _on_global_link(machine: "Machine | _Switches", flows: Any) -> Any:
+def _on_global_link(machine: Machine, flows: Any) -> Any:
     return np.maximum(flows / last_axis(global_link(machine)), 1.0)
 
 

@@ -3,7 +3,8 @@
 Three tensor ranks on nodes of eight devices: groups 0-2 and 3-5 are inside a node, ranks 6 and 7 have their third one
 in the next node. A step waits for the slowest group, so all groups have the price of that one. A schedule is walked
 round by round with all groups at once: a round takes as long as its busiest rank, which waits for all that its links
-carry meanwhile. Placement repeats where a group begins at the edge of a node, so groups are walked up to there.
+carry meanwhile. Placement repeats where a group begins at the edge of a node, or of a switch if its links are shared,
+so groups are walked up to there.
 
 Not modeled: ranks that run ahead into the next round. Source of the rounds' arithmetic: schedules/price.py.
 """
@@ -17,13 +18,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.costs.crowding import shares_links
 from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.algorithms import schedule
 from lib_dlhpc.schedules.choice import even_elements
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Ints, Round, as_sent, messages
-from lib_dlhpc.spec.machine import Machine
+from lib_dlhpc.spec.machine import RAILS, Machine
 
 Floats = NDArray[np.float64]
 Rows = list[tuple[int, Floats]]  # how often, and who may be the busiest: see `_busiest`
@@ -38,14 +40,24 @@ def is_even(devices: int, nodes: int, ranks: int, apart: int) -> bool:
     return devices % apart == 0 and ranks * apart % devices == 0
 
 
+def is_placed(machine: Machine, devices: int, nodes: int, ranks: int, apart: int) -> bool:
+    """Whether groups are even, and where links between switches or NICs matter, on devices of one place in a node."""
+    if not is_even(devices, nodes, ranks, apart):
+        return False
+    alike = nodes == 1 or ranks <= 1 or apart <= devices or apart % devices == 0
+    return alike or not (shares_links(machine) or machine.topology in RAILS)
+
+
 class Uneven:
     """The groups of `ranks` ranks at a distance of `apart` on `nodes` nodes of `devices` ranks, domains joined."""
 
     def __init__(self, machine: Machine, devices: int, nodes: int, ranks: int, apart: int) -> None:
-        block = ranks * apart
-        many = max(1, min(lcm(block, devices), devices * nodes) // block)
+        block, period = ranks * apart, devices
+        if shares_links(machine):
+            period *= nodes if machine.topology == "torus" else int(machine.nodes_per_switch)
+        many = max(1, min(lcm(block, period), devices * nodes) // block)
         first = np.arange(many)[:, np.newaxis] * block + np.arange(apart)
-        self._machine, self._devices, self.ranks = machine, devices, ranks
+        self._machine, self._nodes, self._devices, self.ranks = machine, nodes, devices, ranks
         self.members: Ints = first.reshape(-1, 1) + np.arange(ranks) * apart  # (groups, ranks)
         self._known: dict[tuple[str, str], Rows] = {}
 
@@ -86,6 +98,8 @@ class Uneven:
     @cached_property
     def _on(self) -> Any:
         nodes = -(-int(self.members.max() + 1) // self._devices)
+        if self._machine.topology == "torus":
+            nodes = self._nodes
         return platform(self._machine, nodes, self._devices)
 
     def _walked(self, rounds: Iterator[Round], elements: int) -> Rows:

@@ -17,7 +17,7 @@ from lib_dlhpc.schedules.doubling import node_grid
 from lib_dlhpc.schedules.levels import between
 from lib_dlhpc.schedules.network import Array, Cost, Network, whole_rounds
 from lib_dlhpc.schedules.rings import cuts, ring_allgather, ring_reduce_scatter
-from lib_dlhpc.schedules.rounds import Round, messages
+from lib_dlhpc.schedules.rounds import Ints, Round, messages
 
 SEGMENTS = 8  # of the half of a buffer that a tree carries
 
@@ -60,24 +60,25 @@ def steps(ranks: Array, segments: Array) -> Array:
 
 
 def double_binary_tree_cost(n: Array, net: Network, segments: int = SEGMENTS) -> Cost:
-    """Rings in each node, both trees between nodes; of each switch as many edges leave as of a ring."""
+    """Rings in each node, both trees between nodes."""
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     part, up = (g - 1) / g, steps(nodes, segments)
     piece = n / (2 * segments)
     latency = 2 * (g - 1) * a_in + 2 * up * a_out
-    bandwidth = 2 * part * n * b_in + 2 * up * piece * b_out * net.neighbors(1)
+    bandwidth = 2 * part * n * b_in + 2 * up * piece * b_out * net.trees()
     return Cost(latency, bandwidth, (part * n + up * piece / g) * net.gamma)
+
+
+def rounds_up(ranks: int, segments: int = SEGMENTS) -> list[tuple[Ints, Ints]]:
+    """Return children and parents of each round of the reduction."""
+    up = _steps_up(ranks, segments)
+    return [_columns(up[step])[:2] for step in sorted(up)]
 
 
 def _both_trees(ranks: int, elements: int, segments: int) -> Iterator[Round]:
     per_tree = max(1, min(segments, elements // 2))
     cut = cuts(elements, 2 * per_tree)
-    # A child at height h sends segment k up at step 2 (h + k) + side: a parent receives from its
-    # children alternately, and has both segments before it sends its own.
-    up: dict[int, list[tuple[Edge, int]]] = defaultdict(list)
-    for edge, side in _two_colored(_edges(ranks)).items():
-        for k in range(per_tree):
-            up[2 * (edge.height + k) + side].append((edge, edge.tree * per_tree + k))
+    up = _steps_up(ranks, per_tree)
     for step in sorted(up):
         child, parent, segment = _columns(up[step])
         yield messages(child, parent, cut[segment], cut[1:][segment] - cut[segment], True)
@@ -86,9 +87,20 @@ def _both_trees(ranks: int, elements: int, segments: int) -> Iterator[Round]:
         yield messages(parent, child, cut[segment], cut[1:][segment] - cut[segment], False)
 
 
-def _columns(sends: list[tuple[Edge, int]]) -> tuple[list[int], list[int], list[int]]:
-    edges = [edge for edge, _ in sends]
-    return [e.child for e in edges], [e.parent for e in edges], [segment for _, segment in sends]
+def _steps_up(ranks: int, per_tree: int) -> dict[int, list[tuple[Edge, int]]]:
+    """Return by step which edges carry which segment to a parent."""
+    # A child at height h sends segment k up at step 2 (h + k) + side: a parent receives from its
+    # children alternately, and has both segments before it sends its own.
+    up: dict[int, list[tuple[Edge, int]]] = defaultdict(list)
+    for edge, side in _two_colored(_edges(ranks)).items():
+        for k in range(per_tree):
+            up[2 * (edge.height + k) + side].append((edge, edge.tree * per_tree + k))
+    return up
+
+
+def _columns(sends: list[tuple[Edge, int]]) -> tuple[Ints, Ints, Ints]:
+    rows = np.array([(edge.child, edge.parent, segment) for edge, segment in sends])
+    return rows[:, 0], rows[:, 1], rows[:, 2]
 
 
 def _edges(ranks: int) -> list[Edge]:

@@ -26,7 +26,7 @@ def recursive_doubling(ranks: int, elements: int, node_size: int = 1) -> Iterato
     """
     nodes = node_grid(ranks, node_size)
     for group in (nodes, nodes.T):
-        core, surplus, host = _fold(group.shape[1])
+        core, surplus, host = fold(group.shape[1])
         yield from within(_hand(surplus, host, elements, True), group)
         yield from within(_doubling(len(core), elements), group[:, core])
         yield from within(_hand(host, surplus, elements, False), group)
@@ -39,7 +39,7 @@ def rabenseifner(ranks: int, elements: int, node_size: int = 1) -> Iterator[Roun
     node_size: ranks fold and halve inside each node first, then between ranks of equal local rank.
     """
     nodes = node_grid(ranks, node_size)
-    core, surplus, host = _fold(node_size)
+    core, surplus, host = fold(node_size)
     yield from within(_hand(surplus, host, elements, True), nodes)
     yield from within(_halving(len(core), elements), nodes[:, core])
     if ranks > node_size:
@@ -114,7 +114,7 @@ def _powers(ranks: int) -> list[int]:
     return [2**k for k in range((ranks - 1).bit_length())]
 
 
-def _fold(ranks: int) -> tuple[Ints, Ints, Ints]:
+def fold(ranks: int) -> tuple[Ints, Ints, Ints]:
     """Return the 2^q core ranks, the surplus ranks, and the neighbor that hosts each surplus rank."""
     count = ranks - (1 << ranks.bit_length() - 1)
     surplus = 2 * np.arange(count) + 1
@@ -130,7 +130,7 @@ def recursive_doubling_cost(n: Array, net: Network) -> Cost:
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     in_rounds, in_fold = whole_rounds(g)
     out_rounds, out_fold = whole_rounds(nodes)
-    far = over_rounds(out_rounds, net, lambda k: 1.0) + 2 * out_fold
+    far = over_rounds(out_rounds, net, lambda k: 1.0) + 2 * out_fold * net.congestion(0)
     latency = (in_rounds + 2 * in_fold) * a_in + (out_rounds + 2 * out_fold) * a_out
     bandwidth = n * ((in_rounds + 2 * in_fold) * b_in + far * g * b_out)
     reduction = n * (in_rounds + in_fold + out_rounds + out_fold) * net.gamma
@@ -146,7 +146,7 @@ def _core_on_a_nic(ranks: Array, nics: Array, beside: Array) -> Array:
 
 @lru_cache(maxsize=4096)
 def _count_on_a_nic(ranks: int, nics: int, beside: int) -> int:
-    nic = Rails(int(ranks), int(nics), beside=int(beside)).into(_fold(int(ranks))[0])
+    nic = Rails(int(ranks), int(nics), beside=int(beside)).into(fold(int(ranks))[0])
     return int(np.bincount(nic.ravel()).max())
 
 
@@ -163,7 +163,8 @@ def rabenseifner_cost(n: Array, net: Network) -> Cost:
     out_share = over_rounds(out_rounds, net, lambda k: 0.5 ** (k + 1))
     latency = 2 * (in_rounds + in_fold) * a_in + 2 * (out_rounds + out_fold) * a_out
     b_out = net.nic_beta * _core_on_a_nic(g, net.nics, net.beside) / 2.0**in_rounds
-    bandwidth = 2 * n * ((in_share + in_fold) * b_in + (out_share + out_fold) * b_out)
+    out_share = out_share + out_fold * net.congestion(0)
+    bandwidth = 2 * n * ((in_share + in_fold) * b_in + out_share * b_out)
     reduction = (
         n * (in_share + in_fold + (1 - 0.5**out_rounds + out_fold) / 2.0**in_rounds) * net.gamma
     )

@@ -89,7 +89,11 @@ def torus_2d_cost(n: Array, net: Network) -> Cost:
     g, (nodes, a_out, b_out) = net.inner.ranks, net.outer
     row_nodes = _row_nodes(nodes, g)
     x, y = g * row_nodes, nodes / row_nodes
-    a_row, b_row = slowest(net._replace(outer=net.outer._replace(ranks=row_nodes)), n / x)
+    rows = net._replace(
+        outer=net.outer._replace(ranks=row_nodes),
+        neighbors=lambda distance: net.neighbors(distance, row_nodes),
+    )
+    a_row, b_row = slowest(rows, n / x)
     latency = 2 * (x - 1) * a_row + 2 * (y - 1) * a_out
     b_out = b_out * net.neighbors(row_nodes)
     bandwidth = 2 * (x - 1) / x * n * b_row + 2 * (y - 1) / y * (n / x) * g * b_out

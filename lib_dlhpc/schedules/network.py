@@ -60,9 +60,12 @@ def busiest(nic: Array, sent: Array) -> Array:
 
 
 class Network(NamedTuple):
-    """The network of a collective; `congestion(distance)` is the slowdown factor of an exchange between all pairs of
-    nodes at that distance in rank order, `all_to_all` that of an all-to-all, `neighbors(distance)` that of rings whose
-    neighbors are `distance` nodes apart. combines: where switches add what passes them: "nvls" inside a node, "sharp"
+    """The network of a collective, whose links between nodes are shared: slowdown factors.
+
+    congestion(distance): of an exchange between all pairs of nodes at that distance in rank order; 0: those beyond a
+    power of two fold into a neighbor. all_to_all: of an all-to-all. neighbors(distance, of): of rings of `of` nodes
+    (default: all) whose neighbors are `distance` nodes apart. trees(distance): of the round of a binomial tree at that
+    distance; 0: of double binary trees. combines: where switches add what passes them: "nvls" inside a node, "sharp"
     between nodes. The beta of `outer` is of a node's ranks that all send; lanes: how many times that rate one of them
     has that sends alone. crossing: slowdown factor where every node sends all of one rail to another. relay, nics,
     beside: see Rails. uneven: prices groups that do not fill nodes evenly (costs/uneven.py); `inner` is then of ranks
@@ -74,7 +77,7 @@ class Network(NamedTuple):
     gamma: Array
     congestion: Callable[[int], Array] = lambda distance: 1.0
     all_to_all: Array = 1.0
-    neighbors: Callable[[Any], Array] = lambda distance: 1.0
+    neighbors: Callable[..., Array] = lambda distance, of=None: 1.0
     combines: frozenset[str] = frozenset()
     lanes: Array = 1
     crossing: Array = 0.0
@@ -82,6 +85,7 @@ class Network(NamedTuple):
     nics: Array = 1
     beside: Array = 1
     uneven: Any = None
+    trees: Callable[..., Array] = lambda distance=0: 1.0
 
     @property
     def rails(self) -> Rails:

@@ -120,9 +120,7 @@ def binomial_cost(n: Array, net: Network) -> Cost:
     in_depth, out_depth = depth(net.inner.ranks), depth(net.outer.ranks)
     latency = 2 * (in_depth * net.inner.alpha + out_depth * net.outer.alpha)
     one_nic = net.outer.beta * net.lanes  # a leader has no others
-    # At a distance one node in as many sends, so no more leave a switch than in a ring.
-    few = net._replace(congestion=lambda d: np.minimum(net.congestion(d), net.neighbors(1)))
-    far = over_rounds(out_depth, few, lambda k: 1.0)
+    far = over_rounds(out_depth, net._replace(congestion=net.trees), lambda k: 1.0)
     bandwidth = 2 * n * (in_depth * net.inner.beta + far * one_nic)
     return Cost(latency, bandwidth, n * (in_depth + out_depth) * net.gamma)
 

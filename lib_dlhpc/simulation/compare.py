@@ -271,7 +271,10 @@ def _congested(experiment: Experiment) -> bool:
     """Whether the price of a bucket holds congestion."""
     net = network_of(experiment)
     quiet = net._replace(
-        congestion=lambda distance: 1.0, all_to_all=1.0, neighbors=lambda distance: 1.0
+        congestion=lambda distance: 1.0,
+        all_to_all=1.0,
+        neighbors=lambda distance, of=None: 1.0,
+        trees=lambda distance=0: 1.0,
     )
     priced = allreduces(experiment).items()
     return any(one.priced(n, net).total > one.priced(n, quiet).total for n, one in priced)

@@ -1,0 +1,246 @@
+"""How far messages between nodes get in each other's way where links between switches are shared.
+
+All groups of a kind exchange at once: block after block of the nodes, in rank order. What they load most is a link of
+the topology (costs/platform.py has them all):
+
+    fat-tree, rails  the uplinks of a leaf switch, those of one rail
+    dragonfly        the links from one group to another; minimal routing takes no others
+    torus            one link of a node; row-major nodes, along the row first, then the column, the short way
+
+A load is in messages, each of which a node could send at the rate of its NICs. Where blocks begin at the edge of a
+switch it follows from a formula; elsewhere messages are counted.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import lcm
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.schedules.double_tree import rounds_up
+from lib_dlhpc.schedules.doubling import fold
+from lib_dlhpc.spec.machine import RAILS, Machine
+
+TREES = ("fat-tree", *RAILS)
+Ints = NDArray[np.int64]
+Loads = Callable[..., NDArray[Any]]  # (topology, nodes of a switch, ...) -> of each round
+
+
+class Switches(NamedTuple):
+    """The fields of a machine that decide what links between switches carry."""
+
+    topology: str
+    nodes: Any
+    nodes_per_switch: Any
+    oversubscription: Any
+
+
+def last_axis(value: Any) -> Any:
+    """Give an array one more, last, axis: room for buckets or layers. Scalars need none."""
+    return value[..., None] if isinstance(value, np.ndarray) and value.ndim else value
+
+
+def congestion(machine: Machine, nodes: Any, distance: int, many: Any = None, step: Any = 1) -> Any:
+    """Slow-down while nodes exchange in pairs, each with the one `distance` places away in its group.
+
+    Groups have `many` nodes (default: all) that are `step` apart. Those beyond a power of two have folded into a
+    neighbor and take no part; distance 0: they fold.
+    """
+    return _slowdown(machine, _paired, nodes, nodes if many is None else many, step, distance)
+
+
+def shifted(machine: Machine, nodes: Any, block: Any, distance: Any) -> Any:
+    """Slow-down when, in each block of `block` of the nodes, all send `distance` nodes on, round its end.
+
+    So a ring sends, and an all-to-all in each of its steps.
+    """
+    return _slowdown(machine, _shifted, nodes, block, distance)
+
+
+def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1) -> Any:
+    """Slow-down of an all-to-all of `many` nodes at a distance of `step`: the mean of its steps, see `shifted`.
+
+    No link has work from two steps at once.
+    """
+    return _slowdown(machine, _all_shifted, nodes, many, step)
+
+
+def tree_congestion(machine: Machine, nodes: Any, many: Any, step: Any, distance: int = 0) -> Any:
+    """Slow-down of double binary trees over groups of `many` nodes, `step` apart: the mean of rounds.
+
+    distance: that of the one round of a binomial tree whose nodes send so many places on.
+    """
+    return _slowdown(machine, _in_trees, nodes, many, step, distance)
+
+
+def shares_links(machine: Machine | Switches) -> bool:
+    """Whether messages of different nodes can meet on a link between switches that is too slow for all; no arrays."""
+    full = machine.topology in TREES and machine.oversubscription <= 1
+    return machine.topology != "single-switch" and not full
+
+
+def sent_on(machine: Machine, nodes: int, first: int, second: int, senders: int) -> float:
+    """Slow-down while `senders` nodes from `first` on send to those from `second` on, and nobody else sends."""
+    if machine.topology == "single-switch":
+        return 1.0
+    ends = (each + np.arange(senders) for each in (first, second))
+    most = _busiest(machine.topology, int(machine.nodes_per_switch), nodes, *ends)
+    return float(np.maximum(_relative(machine, most), 1.0))
+
+
+def global_link(machine: Machine | Switches) -> Any:
+    """Return how many nodes' NICs the links from one group of a dragonfly to another carry at full rate.
+
+    All links of a group together carry what its nodes send over the oversubscription; there are equally many to each
+    other group. Source: Kim, Dally, Scott & Abts, "Technology-driven, highly-scalable dragonfly topology" (2008).
+    """
+    group = machine.nodes_per_switch
+    others = np.maximum(np.ceil(np.divide(machine.nodes, group)) - 1, 1)
+    return group / machine.oversubscription / others
+
+
+def columns_of(nodes: Any) -> Any:
+    """Return the columns of a torus: the smallest divisor of `nodes` that is at least its square root."""
+    return np.vectorize(_columns, otypes=[np.int64])(nodes)[()]
+
+
+@lru_cache(maxsize=4096)
+def _columns(nodes: int) -> int:
+    return next(c for c in range(1, nodes + 1) if nodes % c == 0 and c * c >= nodes)
+
+
+def _slowdown(machine: Machine, loads: Loads, *where: Any) -> Any:
+    """Return the mean of the rounds' slow-downs, none below 1; of arrays element by element."""
+    if machine.topology == "single-switch":
+        return 1.0
+    sizes = machine.nodes, machine.nodes_per_switch, machine.oversubscription
+    fields = (machine.topology, *(last_axis(each) for each in sizes), loads, *where)
+    if all(np.ndim(each) == 0 for each in fields):
+        return _mean(*fields)
+    return np.vectorize(_mean, otypes=[np.float64])(*fields)[()]
+
+
+@lru_cache(maxsize=16384)
+def _mean(topology: str, nodes: int, group: int, over: float, loads: Loads, *where: int) -> float:
+    on = Switches(topology, nodes, group, over)
+    if not shares_links(on) or (topology in TREES and where[0] <= group):
+        return 1.0
+    slower = np.maximum(_relative(on, loads(topology, int(group), *map(int, where))), 1.0)
+    return float(slower.mean()) if slower.size else 1.0
+
+
+def _relative(on: Machine | Switches, load: Any) -> Any:
+    """Return how many times as long as one message between two NICs `load` messages take on one link."""
+    if on.topology == "torus":
+        return load
+    if on.topology == "dragonfly":
+        return load / global_link(on)
+    return load / on.nodes_per_switch * on.oversubscription
+
+
+@lru_cache(maxsize=4096)
+def _shifted(topology: str, group: int, nodes: int, block: int, distance: int) -> NDArray[Any]:
+    return _shifts(topology, group, nodes, block, np.array([distance]))
+
+
+@lru_cache(maxsize=1024)
+def _all_shifted(topology: str, group: int, nodes: int, many: int, step: int) -> NDArray[Any]:
+    return _shifts(topology, group, nodes, many * step, step * np.arange(1, many))
+
+
+def _shifts(topology: str, group: int, nodes: int, block: int, distance: Ints) -> NDArray[Any]:
+    """Return the loads of shifts by each distance."""
+    if topology == "torus" and block == nodes:
+        return _hops(nodes // _columns(nodes), _columns(nodes), distance)
+    aligned = block % group == 0 or group % block == 0
+    if topology in TREES and (aligned or block >= nodes):
+        most = min(group, max(block - group, 0))
+        return np.minimum(np.minimum(distance, block - distance), most)
+    if topology == "dragonfly" and aligned:
+        on, over = np.divmod(distance, group)
+        groups = -(-block // group)
+        near = np.where(np.mod(on, groups) > 0, group - over, 0)
+        return np.maximum(near, np.where(np.mod(on + 1, groups) > 0, over, 0))
+    at = np.arange(block)
+    placed = topology, group, nodes, block, 1
+    return np.array([_counted(*placed, at, (at + one) % block) for one in distance])
+
+
+def _hops(rows: int, columns: int, distance: Ints) -> NDArray[Any]:
+    """Return the messages on the busiest link of a torus whose nodes all send `distance` nodes on."""
+    down, right = np.divmod(np.mod(distance, rows * columns), columns)
+    further = (down + (right > 0)) % rows  # of those beyond the end of their row
+    most = np.maximum(np.minimum(down, rows - down), np.minimum(further, rows - further))
+    return np.maximum(most, np.minimum(right, columns - right))
+
+
+@lru_cache(maxsize=4096)
+def _paired(
+    topology: str, group: int, nodes: int, many: int, step: int, distance: int
+) -> NDArray[Any]:
+    source, surplus, host = fold(many)
+    if distance == 0:
+        source, target = surplus, host
+    else:
+        at = np.arange(len(source))
+        partner = np.where(at // distance % 2, at - distance, at + distance)
+        inside = partner < len(source)
+        source, target = source[inside], source[partner[inside]]
+    return np.array([_counted(topology, group, nodes, many * step, step, source, target)])
+
+
+@lru_cache(maxsize=1024)
+def _in_trees(
+    topology: str, group: int, nodes: int, many: int, step: int, distance: int
+) -> NDArray[Any]:
+    placed = topology, group, nodes, many * step, step
+    child = np.arange(distance, many, max(2 * distance, 1))
+    rounds = [(child, child - distance)] if distance else rounds_up(many)
+    if topology == "torus":  # elsewhere what goes down loads as many links
+        rounds += [(parent, child) for child, parent in rounds]
+    return np.array([_counted(*placed, *each) for each in rounds])
+
+
+def _counted(
+    topology: str, group: int, nodes: int, block: int, step: int, source: Ints, target: Ints
+) -> int:
+    """Return the load while places of a group send to others: all groups of all blocks, until placement repeats."""
+    blocks = max(1, nodes // block)
+    if topology != "torus":
+        blocks = min(blocks, lcm(block, group) // block)
+    first = (np.arange(blocks)[:, np.newaxis] * block + np.arange(step)).reshape(-1, 1)
+    ends = ((first + step * each).ravel() for each in (source, target))
+    return _busiest(topology, group, nodes, *ends)
+
+
+def _busiest(topology: str, group: int, nodes: int, source: Ints, target: Ints) -> int:
+    """Return the messages on the link between switches that has the most."""
+    if topology == "torus":
+        return _busiest_of_torus(nodes, source, target)
+    here, there = source // group, target // group
+    leaves = here != there
+    here, there = here[leaves], there[leaves]
+    if topology == "dragonfly":
+        return int(np.bincount(here * (1 + there.max(initial=0)) + there).max(initial=0))
+    return max(int(np.bincount(switch).max(initial=0)) for switch in (here, there))
+
+
+def _busiest_of_torus(nodes: int, source: Ints, target: Ints) -> int:
+    columns = _columns(nodes)
+    (row, column), (to_row, to_column) = np.divmod(source, columns), np.divmod(target, columns)
+    most = 0
+    for line, start, stop, size in (
+        (row, column, to_column, columns),
+        (to_column, row, to_row, nodes // columns),
+    ):
+        ahead = (stop - start) % size
+        up = 2 * ahead <= size
+        hops = np.where(up, ahead, size - ahead)
+        each = np.repeat(np.arange(len(hops)), hops)
+        passed = np.arange(len(each)) - np.repeat(np.cumsum(hops) - hops, hops)
+        at = (start[each] + np.where(up[each], passed, -passed)) % size
+        load = np.bincount(2 * (line[each] * size + at) + up[each])
+        most = max(most, int(load.max(initial=0)))
+    return most
