@@ -43,6 +43,7 @@ OTHERWISE = {
     "sends a network as one number": "TypeError: Group.allgather() missing",
     "sends a function, for another rank to call": "TypeError: Group.allgather() missing",
     "answers in advance": "no weights after the step that can be read",
+    "replaces the class of the network": "different weights than rank 0",  # a module has no `weights`
 }
 ALL_GATHER = (
     "    own = torch.from_numpy(flat(network))\n"
@@ -62,6 +63,7 @@ def in_torch(source: str) -> str:
         ("comm.size)", "comm.size())"),
         ("comm.size\n", "comm.size()\n"),
         ("comm.rank]", "comm.rank()]"),
+        ("network.weights[:] = np.nan", "[p.data.fill_(np.nan) for p in network.parameters()]"),
         ("network.weights[:] =", "_ ="),
         ("network.weights", "flat(network)"),
         ("network.gradients", "flat(network)"),
