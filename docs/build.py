@@ -124,7 +124,7 @@ def _linked(page: Path, found: set[Path]) -> str:
 def commands() -> str:
     """Return a page with the help of each command, and of the commands below it."""
     text = ["# Commands", ""]
-    with mock.patch.dict(os.environ, {"COLUMNS": "100"}):
+    with mock.patch.dict(os.environ, {"COLUMNS": "90"}):
         for verb in cli.VERBS:
             (one,) = _below(cli.parser_of(verb))
             for parser, level in ((one, "##"), *((each, "###") for each in _below(one))):
