@@ -5,6 +5,7 @@ make docs        or        python docs/build.py FOLDER
 
 import argparse
 import base64
+import inspect
 import json
 import os
 import pkgutil
@@ -19,7 +20,9 @@ from types import ModuleType
 from unittest import mock
 
 import lib_dlhpc
-from lib_dlhpc import cli
+from lib_dlhpc import cli, load, predict
+from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.schedules import COLLECTIVES, PIPELINES
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)]*)?\)")
@@ -59,6 +62,11 @@ in full screen; arrow keys turn. `make slides` writes the same decks as PowerPoi
 | module | question | slides for 50 minutes | optional |
 |---|---|---|---|
 """
+# Runs whose terms differ: data parallel, tensor and pipeline, experts, failures.
+EXPLAINED = ("goyal-2017", "narayanan-2021", "deepseek-v3-2048-h800", "llama3-405b")
+SYMBOLS = """The terms of a step, each formula where it appears first. p ranks on N nodes of g devices; n bytes; α the
+latency of a message, β seconds per byte sent, γ seconds per byte reduced, inside a node (in) and between nodes (out);
+m microbatches."""
 FIGURE = 0  # of a notebook: the first stored picture
 
 
@@ -145,6 +153,35 @@ def _below(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     return [below for kind in kinds for below in kind.choices.values()]
 
 
+def formulas() -> str:
+    """Return a page with the formulas of steps, collectives and pipelines, as the library states them."""
+    text = ["# Formulas", "", SYMBOLS, ""]
+    shown: set[tuple[str, str]] = set()
+    for run in EXPLAINED:
+        text += [f"## {run}", "", f"`dlhpc predict {run} --explain` shows their inputs.", ""]
+        for each in explain(predict(load(run))):
+            if (each.name, each.formula) not in shown:
+                shown.add((each.name, each.formula))
+                text += [f"### {each.name}", "", f"> `{each.formula}`", ""]
+                text += [f"Source: {each.source}. Assumptions: {each.assumes}", ""]
+    text += ["## Collectives", ""]
+    for goal, records in COLLECTIVES.items():
+        rows = [f"| {each.label} | {each.formula} |" for each in records.values() if each.formula]
+        if rows:
+            text += [
+                f"### {goal.replace('_', '-')}",
+                "",
+                "| algorithm | time |",
+                "|---|---|",
+                *rows,
+                "",
+            ]
+    text += ["## Pipelines", ""]
+    for name, pipeline in PIPELINES.items():
+        text += [f"### {name}", "", inspect.getdoc(pipeline) or "", ""]
+    return "\n".join(text)
+
+
 def gallery(folder: Path) -> str:
     """Write the first figure of each module into `folder`; return the page that shows them."""
     text = ["# Gallery of the modules", ""]
@@ -190,7 +227,7 @@ def contents() -> str:
         "Guide": guide,
         "Course": f"gallery\nslides\nmodules/README\nmodules/glossary\nlabs/README\n{labs}",
         "Reference": "commands\nPython <python>\ndocs/recipes",
-        "Explanation": "docs/limits\ndocs/peers\ndocs/machines\ndocs/epochs",
+        "Explanation": "formulas\ndocs/limits\ndocs/peers\ndocs/machines\ndocs/epochs",
         "Project": "CONTRIBUTING\nCHANGELOG",
     }
     trees = (
@@ -209,6 +246,7 @@ def gather(source: Path) -> None:
     shutil.copy(ROOT / "modules" / "explorer.png", source / "modules")
     shutil.copy(ROOT / "docs" / "site" / "conf.py", source)
     (source / "commands.md").write_text(commands(), encoding="utf-8")
+    (source / "formulas.md").write_text(formulas(), encoding="utf-8")
     (source / "gallery.md").write_text(gallery(source), encoding="utf-8")
     (source / "python.md").write_text(PYTHON, encoding="utf-8")
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import lib_dlhpc
+from lib_dlhpc.schedules import COLLECTIVES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TEXT = (DOCS / "recipes.md").read_text(encoding="utf-8")
@@ -73,3 +74,15 @@ def test_the_page_of_commands_has_each_option_of_the_commands_below_them(build):
         "### dlhpc class serve": "--allow-host",
     }.items():
         assert words in page.partition(f"\n{heading}\n")[2].partition("\n#")[0], heading
+
+
+def test_the_page_of_formulas_has_each_term_collective_and_pipeline_once(build):
+    page = build.formulas()
+    headings = re.findall(r"^### (.+)", page, re.MULTILINE)
+    for term in ("compute", "pipeline bubble", "experts messages", "expected time with failures"):
+        assert term in headings
+    assert {"allreduce", "reduce-scatter", "all-to-all", "1f1b", "zb-h1"} <= set(headings)
+    for record in COLLECTIVES["allreduce"].values():
+        assert page.count(f"| {record.label} | {record.formula} |") == 1
+    formulas = re.findall(r"^> `(.+)`$", page, re.MULTILINE)
+    assert len(formulas) > 20 and max(map(formulas.count, formulas)) == 1
