@@ -54,12 +54,12 @@ def tracked(repository):
 
 @pytest.fixture(scope="module")
 def made(repository, tracked, tmp_path_factory):
-    """The folder of a source distribution and a wheel, of a copy of the repository."""
+    """The folder of a source distribution and a wheel, of a copy of the repository; a warning would be an error."""
     source, out = (tmp_path_factory.mktemp(name) for name in ("source", "dist"))
     for name in tracked:
         (source / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(repository / name, source / name)
-    run([sys.executable, "-c", BUILD, out], source)
+    run([sys.executable, "-W", "error", "-c", BUILD, out], source)
     return out
 
 
