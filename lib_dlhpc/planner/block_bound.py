@@ -8,7 +8,8 @@ nor, in GPipe and 1F1B, end after their last backward pass, so that
 
 Of ranks with several stages each u = 0. What comes before the first of these blocks or after the last, such as the
 logits, the first and the last rank do besides. The least T of all n_k is found by bisection: in T s rank k does at most
-floor((T - u S_k) / m v) blocks behind the S_k of the ranks before it, and all do N.
+floor((T - u S_k) / m v) blocks behind the S_k of the ranks before it, and no more than fit in its memory with what they
+store for the microbatches that it keeps; and all do N.
 """
 
 from typing import NamedTuple
@@ -17,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.layout import cut_points
+from lib_dlhpc.planner.memory_bound import of_microbatch, passes_kept
 from lib_dlhpc.planner.space import Space
-from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.experiment import Experiment
 
 Floats = NDArray[np.float64]
 STEPS = 14  # of the bisection
@@ -26,45 +28,61 @@ ROUNDING = 1e-9  # blocks
 
 
 class Blocks(NamedTuple):
-    """Of each combination the blocks that take as long as the shortest of them; s of a microbatch's passes through it,
-    and of their forward passes; s of its passes through what begins and ends the network, if it is not among them."""
+    """Of each combination the blocks that take as long as the shortest of them, and the least of any of them: s of a
+    microbatch's passes, and of its forward pass, trained weights, B of a sample that are stored; and s of the passes
+    through what begins and ends the network, if it is not among them."""
 
     many: Floats
     passes: Floats
     forward: Floats
+    weights: Floats
+    stored: Floats
     first: Floats
     last: Floats
 
 
-def alike_blocks(forward: Floats, backward: Floats) -> Blocks:
+def alike_blocks(forward: Floats, backward: Floats, weights: Floats, stored: Floats) -> Blocks:
     """Return those blocks that are most of the work together; forward, backward: s, (samples, blocks)."""
     each = forward + backward
     longest = -np.sort(-each, axis=1)
     many = (longest * np.arange(1, each.shape[1] + 1)).argmax(axis=1)
-    least = np.take_along_axis(longest, many[:, None], axis=1)
-    ahead = np.where(each >= least, forward, np.inf).min(axis=1)
-    ends = (np.where(each < least, each, 0.0)[:, at] for at in (0, -1))
-    return Blocks(many + 1.0, least[:, 0], ahead, *ends)
+    shortest = np.take_along_axis(longest, many[:, None], axis=1)
+    least = (
+        np.where(each >= shortest, one, np.inf).min(axis=1) for one in (forward, weights, stored)
+    )
+    ends = (np.where(each < shortest, each, 0.0)[:, at] for at in (0, -1))
+    return Blocks(many + 1.0, shortest[:, 0], *least, *ends)
 
 
-def of_whole_blocks(model: Model, combinations: Space, names: list[str], blocks: Blocks) -> Floats:
-    """Return s of all passes of a step; 0 where stages may end within a block, or passes overlap.
+def of_whole_blocks(
+    experiment: Experiment,
+    combinations: Space,
+    blocks: Blocks,
+    state: Floats,
+    some: NDArray[np.bool_],
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return s of all passes of a step if it fits, and whether some cut may fit.
 
-    names: the fields on which blocks depend.
+    0 and True where stages may end within a block, or passes overlap, and but for `some`. state: B of one block.
     """
-    rows, kind = combinations.kinds(*names, "pipeline", "microbatches", "chunks", "schedule")
-    some, one = combinations.only(rows), Blocks(*(each[rows] for each in blocks))
-    p, m = (some.columns[name] for name in ("pipeline", "microbatches"))
-    whole = p * some.columns["chunks"] < len(cut_points(model, 1))
-    whole &= ~some.has("schedule", "dualpipe") & (one.passes > 0)
-    found = np.zeros(len(rows))
-    plain, one_stage = some.has("schedule", "gpipe", "1f1b"), some.has("schedule", "zb-h1")
+    c, device = combinations.columns, experiment.machine.device
+    p, m, room = c["pipeline"], c["microbatches"], float(device.memory - device.reserved_memory)
+    some = some & (p * c["chunks"] < len(cut_points(experiment.model, 1))) & (blocks.passes > 0)
+    some &= ~combinations.has("schedule", "dualpipe")
+    plain, alone = (combinations.has("schedule", *of) for of in (("gpipe", "1f1b"), ("zb-h1",)))
+    stored = of_microbatch(experiment, combinations, blocks.stored)
+    seconds, fits = np.zeros(len(p)), np.ones(len(p), bool)
     for stages in np.unique(p).tolist():
-        at = np.flatnonzero(whole & (p == stages))
-        n, v, forward, first, last = (each[at] for each in one)
-        u = np.where(one_stage[at], forward, plain[at] * v)
-        found[at] = v * _rounds(m[at], n, u / v, _ends(stages, first / v, last / v))
-    return found[kind]
+        at = np.flatnonzero(some & (p == stages))
+        n, v, f, _, _, first, last = (each[at] for each in blocks)
+        share = np.where(alone[at], f / v, plain[at])
+        ways = zip(m[at].tolist(), c["schedule"][at].tolist(), strict=True)
+        kept = np.array([passes_kept(stages, *way) for way in ways]).reshape(-1, stages).T
+        need = np.maximum(state[at] + kept * stored[at], 1.0)
+        holds = np.floor(room / need + ROUNDING)
+        seconds[at] = v * _rounds(m[at], n, share, _ends(stages, first / v, last / v), holds)
+        fits[at] = holds.sum(axis=0) >= n
+    return seconds, fits
 
 
 def _ends(stages: int, first: Floats, last: Floats) -> list[Floats | float]:
@@ -73,14 +91,26 @@ def _ends(stages: int, first: Floats, last: Floats) -> list[Floats | float]:
 
 
 def _rounds(
-    m: NDArray[np.int64], blocks: Floats, share: Floats, besides: list[Floats | float]
+    m: NDArray[np.int64],
+    blocks: Floats,
+    share: Floats,
+    besides: list[Floats | float],
+    holds: Floats,
 ) -> Floats:
-    """Return T / v; share: u / v; besides: of each rank, in blocks."""
+    """Return T / v; share: u / v; besides: of each rank, in blocks; holds: how many each may have, (ranks, ...)."""
+
+    def are_done(limit: Floats) -> NDArray[np.bool_]:
+        done = 0.0 * limit
+        for other, most in zip(besides, holds, strict=True):
+            within = np.floor((limit - share * done) / m - other + ROUNDING)
+            done += np.minimum(np.maximum(within, 0.0), most)
+        return done >= blocks
+
     even = blocks / len(besides)
     low, high = m * even, m * (np.ceil(even) + sum(besides)) + share * blocks
+    high = np.where(are_done(high), high, m * (blocks + sum(besides)) + share * blocks)
     for _ in range(STEPS):
-        middle, done = (low + high) / 2, 0.0 * low
-        for other in besides:
-            done += np.maximum(np.floor((middle - share * done) / m - other + ROUNDING), 0.0)
-        low, high = np.where(done < blocks, middle, low), np.where(done < blocks, high, middle)
+        middle = (low + high) / 2
+        enough = are_done(middle)
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return low

@@ -46,9 +46,8 @@ def with_activations(
 
     stored: B of a sample on all stages; state: B of all stages.
     """
-    c, strategy = combinations.columns, experiment.strategy
-    here = c.get("offload", np.array(strategy.offload)) == "none"
-    each = np.where(here, stored * c["batch"] / c["microbatches"], 0.0)
+    c = combinations.columns
+    each = of_microbatch(experiment, combinations, stored)
     rows, kind = combinations.kinds(*(names := ("pipeline", "microbatches", "schedule")))
     ways = zip(*(c[name][rows].tolist() for name in names), strict=True)
     of_state, of_stored = np.moveaxis(np.array([_means(*way) for way in ways]), 0, 2)[..., kind]
@@ -56,17 +55,26 @@ def with_activations(
     return least
 
 
+def of_microbatch(experiment: Experiment, combinations: Space, stored: Floats) -> Floats:
+    """Return the B that a microbatch stores on the device, of those of a sample."""
+    c = combinations.columns
+    here = c.get("offload", np.array(experiment.strategy.offload)) == "none"
+    found: Floats = np.where(here, stored * c["batch"] / c["microbatches"], 0.0)
+    return found
+
+
 @lru_cache(maxsize=4096)
 def _means(stages: int, many: int, schedule: str) -> Floats:
     """Return which parts of the state, and of what a microbatch stores, any mean of all stages has, (2, means)."""
-    kept = _kept(stages, many, schedule)
+    kept = passes_kept(stages, many, schedule)
     beside = np.array([0.0, 1.0, kept.mean(), kept.max()])
     weights = 1 / (beside[:, None] + kept)
     each = np.stack([weights.min(axis=1), (weights * kept).min(axis=1)])
     return each / weights.sum(axis=1)
 
 
-def _kept(stages: int, many: int, schedule: str) -> Floats:
+@lru_cache(maxsize=4096)
+def passes_kept(stages: int, many: int, schedule: str) -> Floats:
     """Return of each stage the least number of microbatches that a part of it keeps at its first backward pass."""
     if schedule == "gpipe":
         return np.full(stages, float(many))

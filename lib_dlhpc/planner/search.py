@@ -123,7 +123,7 @@ class _Search:
             expected = self.least[rows] * self.above[self.kinds[rows]]
             most = min(size, self.base.plan.predictions - self.predicted)
             self._try(rows[least_of(expected, most)], each)
-            size = min(2 * size, MOST)
+            size = min(size + size // 2 + 1, MOST)
 
     def _last(self, best: int) -> float:
         if len(self.wanted) > 1 or len(self.ranked) < best:
