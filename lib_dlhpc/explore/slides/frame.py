@@ -20,10 +20,11 @@ def agenda(slides: Sequence[Slide], notes: str) -> Slide:
     for number, row in enumerate(rows):
         own = (each for each, place in zip(slides, places, strict=True) if place == number)
         begin, named = row.begin, tuple(dict.fromkeys(filter(None, map(_heading, own))))
-        if parts and named in ((), parts[-1][2]):  # the same section goes on
-            begin, _, named = parts.pop()
+        if parts and (not named or set(parts[-1][2]) & set(named)):  # the same section goes on
+            begin, _, before = parts.pop()
+            named = tuple(dict.fromkeys((*before, *named)))
         parts.append((begin, row.end, named))
-    cells = [(f"{a // 60}-{b // 60}", "; ".join(named) or OPENS) for a, b, named in parts]
+    cells = [(f"{a // 60}-{b // 60}", " · ".join(named) or OPENS) for a, b, named in parts]
     return Slide(
         f"From the question to the summary in {rows[-1].end // 60} minutes",
         notes=_skipped(notes),

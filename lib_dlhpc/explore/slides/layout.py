@@ -21,10 +21,8 @@ BULLET, MARGIN = 0.3, 0.2  # in: the indent of a bullet; of the text in a cell, 
 FIGURE = (LEFT, TOP, WIDE, 4.14)  # left, top, width, height
 RESULT_BELOW = (LEFT, 5.88, WIDE, 0.72)  # what a figure shows: two lines of 18 points
 BESIDE = (5.5, TOP, 7.2, 4.75)
-FIGURE_PX, BESIDE_PX = (
-    650,
-    440,
-)  # the width of a figure: its labels, 12 px high, have 14 points and more
+# The width of a figure: its labels, 12 px high, have 14 points and more.
+FIGURE_PX, BESIDE_PX = 720, 440
 HALF = 5.9  # the width of each of two questions
 COLUMN = BESIDE[0] - LEFT - 0.2  # the width of a text beside a figure
 TASK = 3.6  # where a task below code begins
@@ -128,9 +126,11 @@ def _main(slide: Slide) -> list[Box]:
 
 def _merged(slide: Slide) -> list[Box]:
     """Return an idea beside its diagram, and below it what a question says."""
-    top = TOP + 2.2
+    idea = fitted(slide.aside, (LEFT, TOP, COLUMN, 2.0), 24, "aside")
+    high = height(slide.aside, COLUMN - 2 * INSET[0], idea.size) + 2 * INSET[1]
+    top = TOP + high + 0.2
     return [
-        fitted(slide.aside, (LEFT, TOP, COLUMN, top - TOP - 0.15), 24, "aside"),
+        idea._replace(place=(LEFT, TOP, COLUMN, high)),
         fitted(slide.lines, (LEFT, top, COLUMN, END - top), 24),
     ]
 

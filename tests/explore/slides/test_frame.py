@@ -1,7 +1,5 @@
 """A class begins with an agenda, from the plan in the instructor notes, and ends with what comes next."""
 
-import re
-
 import pytest
 
 from lib_dlhpc.explore.course import LABS, PATH
@@ -16,7 +14,8 @@ NOTES = """
 | 5-10 | the first guess |
 | 10-20 | the first figure |
 | 20-30 | *Who waits?*; *What remains?* at home |
-| 30-50 | checks |
+| 30-40 | *Who waits?*, and *What then?* |
+| 40-50 | checks |
 
 Skip first: *Who
 waits?* Skip last: the checks.
@@ -32,7 +31,8 @@ def test_an_agenda_has_the_sections_of_a_class_and_their_minutes():
         Slide("C", kind=RESULT, section="First"),
         Slide("D", kind=RESULT, section="Who waits?"),
         Slide("E", kind=RESULT, section="What remains?"),
-        Slide("F", kind=CHECK),
+        Slide("F", kind=RESULT, section="What then?"),
+        Slide("G", kind=CHECK),
     ]
     own = agenda(slides, NOTES)
     assert own.title == "From the question to the summary in 50 minutes"
@@ -41,7 +41,8 @@ def test_an_agenda_has_the_sections_of_a_class_and_their_minutes():
         ("0-5", OPENS),
         ("5-20", "First"),
         ("20-30", "Who waits?"),
-        ("30-50", CLOSES),
+        ("30-40", "What then?"),
+        ("40-50", CLOSES),
     )
     assert own.notes.endswith("Skip first: Who waits? Skip last: the checks.")
     assert "optional slides" in agenda(slides, NOTES.replace("Skip first", "Omit")).notes
@@ -55,7 +56,7 @@ def test_an_agenda_leaves_no_minute_out_and_names_every_section(decks, name):
     assert ends[0][0] == 0 and ends[-1][1] == 50
     assert [end for _, end in ends[:-1]] == [begin for begin, _ in ends[1:]]
     taught = {slide.section for slide in decks[name] if not slide.optional} - {""}
-    assert taught <= {part for _, parts in own.table for part in re.split("; ", parts)}
+    assert taught <= {part for _, parts in own.table for part in parts.split(" · ")}
 
 
 @pytest.mark.parametrize("module", PATH, ids=NAMES)
@@ -70,3 +71,17 @@ def test_a_class_ends_with_practice_labs_reading_and_the_next_question(decks, mo
 
 def test_a_module_without_reading_has_none():
     assert not any(line.startswith("Read") for line in following(PATH[0], "").lines)
+
+
+def test_a_section_of_two_rows_is_one_part():
+    slides = [
+        Slide("A", kind=OPENING),
+        Slide("B", kind=PREDICT, section="First"),
+        Slide("C", kind=RESULT, section="First"),
+        Slide("D", kind=RESULT, section="Second"),
+        Slide("E", kind=CHECK),
+    ]
+    notes = NOTES.replace("| question |", "| question, the first guess |")
+    notes = notes.replace("5-10 | the first guess", "5-10 | *Second*")
+    first, *_ = agenda(slides, notes).table[1:]
+    assert first == ("0-40", "First · Second")
