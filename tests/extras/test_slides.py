@@ -11,6 +11,7 @@ from pptx.util import Inches, Pt
 from lib_dlhpc.explore.course import PATH
 from lib_dlhpc.explore.slides.deck import deck
 from lib_dlhpc.explore.slides.layout import SMALLEST, boxes, cells
+from lib_dlhpc.explore.slides.picture import formula
 from lib_dlhpc.explore.slides.slide import PREDICT
 
 PICTURE, GROUP = 13, 6
@@ -95,3 +96,11 @@ def test_formulas_stand_below_each_other_and_in_front_of_their_reasons(written):
                 assert (
                     beside.top <= each.top and each.top + each.height <= beside.top + beside.height
                 )
+
+
+def test_a_formula_has_its_size_in_inches_at_one_point():
+    drawn, (wide, high) = formula("x")
+    taller, (broad, height) = formula(r"\frac{x}{y} + z")
+    assert "<svg" in drawn and "<svg" in taller
+    assert 0 < wide < broad and 0 < high < height < 0.1
+    assert formula(r"a\!b")[1] == formula("ab")[1]

@@ -42,7 +42,7 @@ def _skipped(notes: str) -> str:
     """Return what to leave out when time is short, as the instructor notes say."""
     found = re.search(r"^.*?(Skip first: .+?)\n\n", notes, re.M | re.S)
     said = plain(found[1]) if found else "Leave out optional slides first."
-    return f"Show it for a few seconds; come back to it when time is short.\nShort of time? {said}"
+    return f"Show it for a few seconds; return to it when time is short.\nShort of time? {said}"
 
 
 def following(module: Module, text: str) -> Slide:
