@@ -3,11 +3,14 @@
 Sources: Huang et al. 2019 (GPipe); Narayanan et al. 2021, section 2.2.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, mean_shards, shards, sizes, stride
 from lib_dlhpc.parallel.overlapped import overlaps_passes
 from lib_dlhpc.program import Swap
@@ -28,6 +31,15 @@ def ways(experiment: Experiment) -> list[tuple[groups.Wire, ...]]:
 
     Where microbatches enter from both ends, the second chunk of a place sends to the place before.
     """
+    s, machine = experiment.strategy, (experiment.machine, experiment.calibration)
+    places = sizes(experiment).pipeline, stride(experiment, "pipeline"), int(s.chunks), s.mirrored
+    nodes = int(s.nodes), int(experiment.devices_per_node)
+    return _ways(Keyed(experiment, *map(id, machine), *places, *nodes))
+
+
+@lru_cache(maxsize=512)  # the pipelines of a space
+def _ways(key: Keyed[Experiment]) -> list[tuple[groups.Wire, ...]]:
+    experiment = key.value
     many, devices = sizes(experiment).pipeline, groups.near(experiment)
     apart = stride(experiment, "pipeline")
     across = apart % devices and devices % apart  # stages that lie across the edges of nodes
