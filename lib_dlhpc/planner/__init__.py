@@ -3,6 +3,7 @@
 learned.py  each batch, and each setting that changes accuracy, as a run of its own; refusals
 space.py    every combination of the fields of a layout, as columns; illegal ones counted by reason
 bound.py    a lower bound of the step of each, on arrays: never above what predict says
+passes.py   what the bounds are of: the passes of an unsplit pipeline
 block_bound.py  the same of passes through stages of whole blocks
 memory_bound.py  the same of its memory
 candidates.py  the bounds of all, found in chunks, here or elsewhere

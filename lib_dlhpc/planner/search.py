@@ -105,8 +105,8 @@ class _Search:
     def run(self, best: int, progress: Callable[[int, int], None]) -> None:
         """Predict combinations until no bound is below the last of the best, or enough are predicted.
 
-        Next are those whose bounds, times the least price over its bound of their kind so far, are least: twice as
-        many each time, since many at once take less time each.
+        Next are those whose bounds, times the least price over its bound of their kind so far, are least: half as
+        many more each time, since many at once take less time each.
         """
         tried, size = sum(self.left_out[reason] for reason in UNFIT), 1
 
