@@ -20,8 +20,8 @@ from lib_dlhpc.layers.base.saved import Array, Rng, Saved, Shapes, Tensors, row_
 from lib_dlhpc.layers.base.slices import own_shapes
 from lib_dlhpc.layers.base.windows import Size, per_dimension, slide
 
-# From which minimal filtering is faster, forward and backward: channels * 2^axes, and elements of a sample.
-DEEP, DEEP_BACK, LARGE = 256, 128, 2048
+# From which minimal filtering is faster, forward and backward: channels in 2-D and 3-D, and elements of a sample.
+DEEP, DEEP_BACK, LARGE = (64, 16), (32, 16), 2048
 
 
 class Conv(Kind):
@@ -62,8 +62,8 @@ class Conv(Kind):
     @staticmethod
     def numpy_flop(layer: Layer) -> float:
         """Return the FLOP of its products."""
-        axes = len(layer.output_shape) - 1
-        return layer.forward_flop * (minimal.flop_ratio(axes) if _is_minimal(layer, DEEP) else 1.0)
+        ratio = minimal.flop_ratio(layer.output_shape[1:]) if _is_minimal(layer, DEEP) else 1.0
+        return layer.forward_flop * ratio
 
     @staticmethod
     def numpy_traffic(layer: Layer) -> float:
@@ -142,8 +142,8 @@ class Conv(Kind):
         return dx
 
 
-def _way(layer: Layer, deep: int) -> Minimal | Pointwise | ByColumns:
-    """Return what computes a convolution, with minimal filtering from these channels * 2^axes on."""
+def _way(layer: Layer, deep: tuple[int, int]) -> Minimal | Pointwise | ByColumns:
+    """Return what computes a convolution, with minimal filtering from these channels on."""
     (_, *space), (_, *output), groups = (
         layer.input_shape,
         layer.output_shape,
@@ -157,13 +157,12 @@ def _way(layer: Layer, deep: int) -> Minimal | Pointwise | ByColumns:
     return ByColumns(tuple(space), tuple(output), window, groups)
 
 
-def _is_minimal(layer: Layer, deep: int) -> bool:
+def _is_minimal(layer: Layer, deep: tuple[int, int]) -> bool:
     """Return whether minimal filtering computes a convolution: of kernel 3 and stride 1, large and not grouped."""
-    window = layer.attributes
+    window, (channels, *space) = layer.attributes, layer.input_shape
     fits = {*window["kernel"]} == {3} and {*window["stride"], window["groups"]} == {1}
-    channels = min(layer.input_shape[0], layer.output_shape[0])
-    enough = channels * 2 ** (len(layer.input_shape) - 1) >= deep
-    return fits and enough and prod(layer.input_shape) >= LARGE
+    enough = min(channels, layer.output_shape[0]) >= deep[len(space) > 2]
+    return fits and len(space) > 1 and enough and prod(layer.input_shape) >= LARGE
 
 
 def _is_pointwise(layer: Layer) -> bool:

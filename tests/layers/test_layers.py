@@ -694,7 +694,7 @@ def test_differences_find_a_border_one_short(monkeypatch):
 
     def short(layer, weights, gradients, saved, dy):
         behind = layer._behind.behind
-        for block in behind.plan(len(dy), dy.shape[-1], dy.itemsize):
+        for block in behind.plan(len(dy), dy.shape[-1], dy.itemsize, columns.CACHE):
             *_, here = block.taps[0].here
             *_, there = block.taps[0].there
             block.taps[0] = block.taps[0]._replace(

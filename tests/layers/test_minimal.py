@@ -5,7 +5,7 @@ import pytest
 from layer_references import assert_layer, bench, convolution, inputs_of, model_of, outside
 
 from lib_dlhpc.layers import conv
-from lib_dlhpc.layers.base import minimal
+from lib_dlhpc.layers.base import columns, minimal
 
 # name: samples, padding, bias; spaces of odd and even extent, tiles that reach out of them
 CASES = {
@@ -16,6 +16,7 @@ CASES = {
     "mixed": ((2, 3, 6), [0, 1], True),
     "volume": ((2, 3, 4, 5), 1, True),
     "inner volume": ((1, 4, 3, 5), [0, 0, 1], False),
+    "large": ((2, 9, 11), 1, True),
 }
 every_case = pytest.mark.parametrize("name", CASES)
 
@@ -37,8 +38,8 @@ def results(name, dtype=np.float64, batch=3):
 
 @pytest.fixture
 def of_any_size(monkeypatch):
-    monkeypatch.setattr(conv, "DEEP", 1)
-    monkeypatch.setattr(conv, "DEEP_BACK", 1)
+    monkeypatch.setattr(conv, "DEEP", (1, 1))
+    monkeypatch.setattr(conv, "DEEP_BACK", (1, 1))
     monkeypatch.setattr(conv, "LARGE", 0)
 
 
@@ -60,15 +61,21 @@ def test_its_gradients_equal_differences(name, of_any_size):
 
 
 @pytest.mark.parametrize(("dtype", "close"), [(np.float64, 1e-12), (np.float32, 5e-6)])
-@pytest.mark.parametrize("cache", [0, 5000, 10**9])
+# Bytes of blocks, positions of a row in them, bytes of parts, tiles in a row from which rows are products of their own.
+@pytest.mark.parametrize(
+    "sizes", [(0, 0, 0, 0), (9000, 0, 3000, 0), (9000, 0, 3000, 99), (10**9, 256, 10**9, 0)]
+)
 @every_case
 def test_it_is_what_columns_give_in_blocks_of_any_size(
-    name, cache, dtype, close, of_any_size, monkeypatch
+    name, sizes, dtype, close, of_any_size, monkeypatch
 ):
-    monkeypatch.setattr(minimal, "CACHE", cache)
+    cache, wide, part, narrow = sizes
+    monkeypatch.setattr(columns, "WIDE", wide)
+    for constant, size in (("CACHE", cache), ("PART", part), ("NARROW", narrow)):
+        monkeypatch.setattr(minimal, constant, size)
     found = results(name, dtype)
-    monkeypatch.setattr(conv, "DEEP", 10**9)
-    monkeypatch.setattr(conv, "DEEP_BACK", 10**9)
+    monkeypatch.setattr(conv, "DEEP", (10**9, 10**9))
+    monkeypatch.setattr(conv, "DEEP_BACK", (10**9, 10**9))
     expected = results(name)
     assert found.keys() == expected.keys()
     for key in found:
@@ -104,7 +111,8 @@ def test_gradients_one_at_a_time_are_those_of_both(of_any_size):
         ((63, 8, 8), 64, {}, "backward"),
         ((31, 9, 9), 32, {}, ""),
         ((32, 4, 4, 4), 32, {}, "forward backward"),
-        ((16, 4, 5, 7), 16, {}, "backward"),
+        ((16, 4, 5, 7), 16, {}, "forward backward"),
+        ((15, 4, 5, 7), 16, {}, ""),
         ((64, 6, 6), 64, {"kernel": [3, 1], "padding": 0}, ""),
         ((64, 6, 6), 64, {"stride": [1, 2]}, ""),
         ((64, 6, 6), 64, {"groups": 2}, ""),

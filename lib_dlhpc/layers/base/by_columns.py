@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.layers.base.columns import Columns
-from lib_dlhpc.layers.base.products import multiply, outer
+from lib_dlhpc.layers.base.products import add_outer, multiply
 from lib_dlhpc.layers.base.saved import Array, Saved
 
 
@@ -30,24 +30,24 @@ class ByColumns:
     def forward(self, saved: Saved, x: Array, weight: Array, bias: Array | None, y: Array) -> None:
         """Write y = W * x + b."""
         _through(saved, self.ahead, x, weight=weight, y=y)
-        _add(y, bias)
+        add(y, bias)
 
     def backward(
         self, saved: Saved, dy: Array, x: Array | None, weight: Array | None, dx: Array | None
     ) -> Array | None:
         """Write dx or add to it, if there is one, and return dW, if there is an x."""
-        flipped = dw = None
+        turned = dw = None
         if weight is not None and dx is not None:
             if self.behind:
-                flipped = _flipped(weight, self.groups)
+                turned = flipped(weight, self.groups)
             else:
                 self.ahead.add_back(saved, self.ahead.matrix(weight).swapaxes(1, 2), dy, dx)
         shared = self.behind is not None and x is not None and len(x) >= len(dy)
-        if self.behind and (flipped is not None or shared):
-            dw = _through(saved, self.behind, dy, weight=flipped, y=dx, dy=x if shared else None)
+        if self.behind and (turned is not None or shared):
+            dw = _through(saved, self.behind, dy, weight=turned, y=dx, dy=x if shared else None)
         if x is not None and not shared:
             return _through(saved, self.ahead, x, dy=dy)
-        return None if dw is None else _flipped(dw, self.groups)
+        return None if dw is None else flipped(dw, self.groups)
 
 
 class Pointwise:
@@ -60,7 +60,7 @@ class Pointwise:
     def forward(self, saved: Saved, x: Array, weight: Array, bias: Array | None, y: Array) -> None:
         """Write y = W x + b."""
         multiply(self._by_group(weight), self._by_group(self._read(saved, x)), self._by_group(y))
-        _add(y, bias)
+        add(y, bias)
 
     def backward(
         self, saved: Saved, dy: Array, x: Array | None, weight: Array | None, dx: Array | None
@@ -72,7 +72,12 @@ class Pointwise:
             multiply(self._by_group(weight).swapaxes(2, 3), errors, self._by_group(part))
             if self.adds:
                 dx[self.reads] += part
-        return None if x is None else outer(saved, errors, self._by_group(self._read(saved, x)))
+        if x is None:
+            return None
+        inputs = self._by_group(self._read(saved, x))
+        dw = np.zeros((self.groups, errors.shape[2], inputs.shape[2]), x.dtype)
+        add_outer(saved, errors, inputs, dw)
+        return dw
 
     def _read(self, saved: Saved, x: Array) -> Array:
         """Return the inputs that are read, contiguous."""
@@ -106,20 +111,21 @@ def _through(
         total = np.zeros((columns.groups, height, errors.shape[1]), x.dtype)
     for block, part in columns.read(saved, x):
         if total is not None:
-            total += outer(saved, part, block.of(errors))
+            add_outer(saved, part, block.of(errors), total)
         if weight is not None:
             multiply(matrix, part, block.of(outputs))
     return None if total is None else columns.weight(total)
 
 
-def _flipped(weight: Array, groups: int) -> Array:
+def flipped(weight: Array, groups: int) -> Array:
     """Return the weights of the convolution from dy to dx: (inputs, outputs of a group, *kernel), or back."""
     outputs, inputs, *kernel = weight.shape
     apart = weight.reshape(groups, outputs // groups, inputs, -1)[..., ::-1]
     return apart.swapaxes(1, 2).reshape(groups * inputs, outputs // groups, *kernel)
 
 
-def _add(y: Array, bias: Array | None) -> None:
+def add(y: Array, bias: Array | None) -> None:
+    """Add the bias of each channel, if there is one."""
     if bias is not None:
         rows = y.reshape(len(y), -1)
         rows += bias[:, None]

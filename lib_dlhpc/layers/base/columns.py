@@ -36,7 +36,8 @@ class Block(NamedTuple):
     """Outputs whose columns are in memory at once."""
 
     rows: slice  # of the outputs
-    positions: slice  # of the outputs in a row
+    piece: tuple[slice, ...]  # of the outputs in a row, along each axis
+    positions: slice  # these, samples included
     shape: tuple[int, ...]  # of these positions, samples included
     reads: slice  # the rows of inputs that it reads
     before: int  # rows of padding before these
@@ -98,7 +99,7 @@ class Columns:
     def read(self, saved: Saved, x: Array) -> Iterator[tuple[Block, Array]]:
         """Yield each block with its columns of x, (groups, rows, channels * taps, positions)."""
         batch, channels = x.shape[-1], len(x) // self.groups
-        plan = self.plan(len(x), batch, x.itemsize)
+        plan = self.plan(len(x), batch, x.itemsize, CACHE)
         long = max((prod(block.shape) for block in plan), default=0) + APART
         tall = max((block.height for block in plan), default=0)
         source = x.reshape(self.groups, channels, *self.inputs, batch)
@@ -110,7 +111,7 @@ class Columns:
         for block in plan:
             positions = prod(block.shape)
             grid = memory[..., :positions].reshape(*memory.shape[:4], *block.shape)
-            _copy(source[:, :, block.reads].swapaxes(1, 2), block, grid)
+            copy(source[:, :, block.reads].swapaxes(1, 2), block, grid)
             rows = block.rows.stop - block.rows.start
             matrices = (self.groups, rows, self.matrix_height(len(x)), positions)
             yield block, as_strided(memory, matrices, (group, self.step * row, line, item))
@@ -118,7 +119,7 @@ class Columns:
     def add_back(self, saved: Saved, turned: Array, dy: Array, dx: Array) -> None:
         """Add to dx the columns that `turned` makes of dy: (groups, rows of the columns, outputs)."""
         batch, channels = dy.shape[-1], len(dx) // self.groups
-        plan, outputs = self.plan(len(dx), batch, dx.itemsize), self.by_rows(dy)
+        plan, outputs = self.plan(len(dx), batch, dx.itemsize, CACHE), self.by_rows(dy)
         into = dx.reshape(self.groups, channels, *self.inputs, batch)
         for block in plan:
             part = block.of(outputs)
@@ -131,12 +132,12 @@ class Columns:
                 column = grid[:, :, row, :, along].swapaxes(1, 2)
                 into[:, *tap.there] += column[:, *tap.here]
 
-    def plan(self, channels: int, batch: int, itemsize: int) -> list[Block]:
-        """Return the blocks for inputs of these channels, cached."""
-        key = channels, batch, itemsize
+    def plan(self, channels: int, batch: int, itemsize: int, cache: int) -> list[Block]:
+        """Return blocks, cached: of inputs with these channels, each has columns of about `cache` bytes at most."""
+        key = channels, batch, itemsize, cache
         if key not in self._plans:
             column, batch = channels * self.width * itemsize, max(1, batch)
-            fit = CACHE // max(
+            fit = cache // max(
                 1, column * batch * (self.inputs[0] + 2 * self.pad)
             )  # a rank may have no rows
             own = self._plans[key] = []
@@ -145,7 +146,7 @@ class Columns:
                 extents = tuple(part.stop - part.start for part in piece)
                 positions = slice(start, start + prod(extents) * key[1])
                 start, within = positions.stop, taps(self.inputs[1:], piece, rest)
-                high = CACHE // (column * (prod(extents) * batch + APART))
+                high = cache // (column * (prod(extents) * batch + APART))
                 high = (high - self.height) // self.step + 1
                 for (rows,) in blocks(self.outputs[:1], max(1, high)):
                     first = rows.start * self.step - self.pad
@@ -154,7 +155,9 @@ class Columns:
                     every = taps(self.inputs, (rows, *piece), self.window)
                     shape, before = (*extents, key[1]), reads.start - first
                     size = last - first
-                    own.append(Block(rows, positions, shape, reads, before, size, within, every))
+                    own.append(
+                        Block(rows, piece, positions, shape, reads, before, size, within, every)
+                    )
         return self._plans[key]
 
 
@@ -162,7 +165,7 @@ def _in_order(window: dict[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
     return [window[name] for name in ("kernel", "stride", "padding")]
 
 
-def _copy(rows: Array, block: Block, grid: Array) -> None:
+def copy(rows: Array, block: Block, grid: Array) -> None:
     """Write what each tap reads of rows (groups, rows, channels, ...), and zeros where it reads the padding."""
     last = block.before + rows.shape[1]
     grid[:, : block.before] = 0

@@ -12,7 +12,7 @@ from lib_dlhpc.layers.base.saved import Array, Saved
 UNPACKED = 10**6  # multiplications in products that OpenBLAS computes without copies (AVX-512)
 FEW = 64  # columns of a part below which that is slower than the copies
 MANY = 1024  # columns of a part above which few rows are slower
-CACHE = 128 * 1024  # bytes of products that are summed at once
+CACHE = 1024 * 1024  # bytes of products that are summed at once
 
 
 def multiply(left: Array, right: Array, out: Array) -> None:
@@ -22,22 +22,22 @@ def multiply(left: Array, right: Array, out: Array) -> None:
         np.matmul(left[:, :, None], part, out=product)
 
 
-def outer(saved: Saved, left: Array, right: Array) -> Array:
-    """Return the sum of left right' over the second stacked dimension.
+def add_outer(saved: Saved, left: Array, right: Array, total: Array) -> None:
+    """Add the sum of left right' over the second stacked dimension to total.
 
     Products of many rows and few columns are faster than their transposes.
     """
     if left.shape[2] < right.shape[2]:
-        return outer(saved, right, left).swapaxes(1, 2)
+        left, right, total = right, left, total.swapaxes(1, 2)
     shape = left.shape[2], right.shape[2]
-    total = np.zeros((len(left), *shape), left.dtype)
-    size, rows = prod(shape), max(1, CACHE // max(1, prod(shape) * left.itemsize))
+    size, rows = prod(shape), max(1, CACHE // max(1, total.nbytes))
     for start in range(0, left.shape[1], rows):
         pair = (_parts(each[:, start : start + rows], size, 4 * FEW) for each in (left, right))
         for a, b in zip(*pair, strict=True):
             products = saved.array((*a.shape[:3], *shape), a.dtype)
-            total += np.matmul(a, b.swapaxes(3, 4), out=products).sum(axis=(1, 2))
-    return total
+            np.matmul(a, b.swapaxes(3, 4), out=products)
+            every = products.reshape(len(total), a.shape[1] * a.shape[2], *shape)
+            total += every[:, 0] if every.shape[1] == 1 else every.sum(axis=1)
 
 
 def _parts(matrices: Array, size: int, few: int) -> list[Array]:
