@@ -25,6 +25,7 @@ from lib_dlhpc.spec.machine import RAILS, Machine
 
 TREES = ("fat-tree", *RAILS)
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Loads = Callable[..., NDArray[Any]]  # (topology, nodes of a switch, ...) -> of each round
 
 
@@ -81,12 +82,11 @@ def shares_links(machine: Machine | Switches) -> bool:
     return machine.topology != "single-switch" and not full
 
 
-def sent_on(machine: Machine, nodes: int, first: int, second: int, senders: int) -> float:
-    """Slow-down while `senders` nodes from `first` on send to those from `second` on, and nobody else sends."""
-    if machine.topology == "single-switch":
+def sent_on(machine: Machine, nodes: int, source: Ints, target: Ints, share: Floats) -> float:
+    """Slow-down while some nodes send to others; share: of what a node can send, for each message."""
+    if not shares_links(machine):
         return 1.0
-    ends = (each + np.arange(senders) for each in (first, second))
-    most = _busiest(machine.topology, int(machine.nodes_per_switch), nodes, *ends)
+    most = _busiest(machine.topology, int(machine.nodes_per_switch), nodes, source, target, share)
     return float(np.maximum(_relative(machine, most), 1.0))
 
 
@@ -113,9 +113,11 @@ def _columns(nodes: int) -> int:
 
 def _slowdown(machine: Machine, loads: Loads, *where: Any) -> Any:
     """Return the mean of the rounds' slow-downs, none below 1; of arrays element by element."""
-    if machine.topology == "single-switch":
-        return 1.0
     sizes = machine.nodes, machine.nodes_per_switch, machine.oversubscription
+    if machine.topology == "single-switch" or (
+        np.ndim(sizes[2]) == 0 and not shares_links(machine)
+    ):
+        return 1.0
     fields = (machine.topology, *(last_axis(each) for each in sizes), loads, *where)
     if all(np.ndim(each) == 0 for each in fields):
         return _mean(*fields)
@@ -199,38 +201,40 @@ def _in_trees(
     child = np.arange(distance, many, max(2 * distance, 1))
     rounds = [(child, child - distance)] if distance else rounds_up(many)
     if topology == "torus":  # elsewhere what goes down loads as many links
-        rounds += [(parent, child) for child, parent in rounds]
+        rounds = rounds + [(parent, child) for child, parent in rounds]
     return np.array([_counted(*placed, *each) for each in rounds])
 
 
 def _counted(
     topology: str, group: int, nodes: int, block: int, step: int, source: Ints, target: Ints
-) -> int:
+) -> float:
     """Return the load while places of a group send to others: all groups of all blocks, until placement repeats."""
     blocks = max(1, nodes // block)
     if topology != "torus":
         blocks = min(blocks, lcm(block, group) // block)
     first = (np.arange(blocks)[:, np.newaxis] * block + np.arange(step)).reshape(-1, 1)
-    ends = ((first + step * each).ravel() for each in (source, target))
-    return _busiest(topology, group, nodes, *ends)
+    source, target = ((first + step * each).ravel() for each in (source, target))
+    return _busiest(topology, group, nodes, source, target, np.ones(len(source)))
 
 
-def _busiest(topology: str, group: int, nodes: int, source: Ints, target: Ints) -> int:
-    """Return the messages on the link between switches that has the most."""
+def _busiest(
+    topology: str, group: int, nodes: int, source: Ints, target: Ints, share: Floats
+) -> float:
+    """Return the messages, each counted by its share, on the link between switches that has the most."""
     if topology == "torus":
-        return _busiest_of_torus(nodes, source, target)
+        return _busiest_of_torus(nodes, source, target, share)
     here, there = source // group, target // group
     leaves = here != there
-    here, there = here[leaves], there[leaves]
+    here, there, share = here[leaves], there[leaves], share[leaves]
     if topology == "dragonfly":
-        return int(np.bincount(here * (1 + there.max(initial=0)) + there).max(initial=0))
-    return max(int(np.bincount(switch).max(initial=0)) for switch in (here, there))
+        return _most(here * (1 + there.max(initial=0)) + there, share)
+    return max(_most(here, share), _most(there, share))
 
 
-def _busiest_of_torus(nodes: int, source: Ints, target: Ints) -> int:
+def _busiest_of_torus(nodes: int, source: Ints, target: Ints, share: Floats) -> float:
     columns = _columns(nodes)
     (row, column), (to_row, to_column) = np.divmod(source, columns), np.divmod(target, columns)
-    most = 0
+    most = 0.0
     for line, start, stop, size in (
         (row, column, to_column, columns),
         (to_column, row, to_row, nodes // columns),
@@ -241,6 +245,9 @@ def _busiest_of_torus(nodes: int, source: Ints, target: Ints) -> int:
         each = np.repeat(np.arange(len(hops)), hops)
         passed = np.arange(len(each)) - np.repeat(np.cumsum(hops) - hops, hops)
         at = (start[each] + np.where(up[each], passed, -passed)) % size
-        load = np.bincount(2 * (line[each] * size + at) + up[each])
-        most = max(most, int(load.max(initial=0)))
+        most = max(most, _most(2 * (line[each] * size + at) + up[each], share[each]))
     return most
+
+
+def _most(link: Ints, share: Floats) -> float:
+    return float(np.bincount(link, share).max(initial=0.0))

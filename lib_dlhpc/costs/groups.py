@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets
@@ -34,10 +35,12 @@ from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import shards, sizes, stride
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.choice import cheapest, chosen
+from lib_dlhpc.schedules.rounds import Ints
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import IN_NETWORK, RAILS, Machine
 from lib_dlhpc.spec.strategy import AUTO
 
+Floats = NDArray[np.float64]
 NOTHING = Cost(0.0, 0.0, 0.0)
 # The collective of a communication layer.
 GOALS = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reduce_scatter"}
@@ -116,14 +119,15 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
     sharing = devices / close
     step = max(1, apart * close // devices)
     lanes, nics, beside = _rails(machine, devices, close)
+    cached = lru_cache(maxsize=64)
     outer_rate = outer.bandwidth * outer.efficiency * lanes_of(machine, devices)
     return Network(
         Level(close, inner.latency, 1 / (inner.bandwidth * inner.efficiency)),
         Level(used, outer.latency, sharing / outer_rate),
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
-        lambda distance: congestion(machine, nodes, distance, used, step),
+        cached(lambda distance: congestion(machine, nodes, distance, used, step)),
         all_to_all_steps(machine, nodes, used, step),
-        lambda distance, of=used: shifted(machine, nodes, of * step, distance * step),
+        cached(lambda distance, of=used: shifted(machine, nodes, of * step, distance * step)),
         IN_NETWORK[machine.in_network],
         lanes,
         crossing_congestion(machine, nodes),
@@ -131,7 +135,7 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
         nics,
         beside,
         uneven,
-        lambda distance=0: tree_congestion(machine, nodes, used, step, distance),
+        cached(lambda distance=0: tree_congestion(machine, nodes, used, step, distance)),
     )
 
 
@@ -148,12 +152,17 @@ def _rails(machine: Machine, devices: int, close: int) -> tuple[float, int, int]
 
 
 def wire(
-    experiment: Experiment, first: int, second: int, leaving: float, together: bool = False
+    experiment: Experiment,
+    first: int,
+    second: int,
+    leaving: float,
+    others: tuple[Ints, Ints, Floats | float] | None = None,
 ) -> Wire:
     """Return the path between two ranks while `leaving` ranks of a node send out of it, or all, if it has fewer.
 
     While all ranks send to the rank at a distance, that is the distance: only those next to the edge of the node leave.
-    Ranks of as many nodes as they fill send at once, or together those of all, and share the links between switches.
+    Ranks of as many nodes as they fill send at once and share the links between switches; or others: all that do, to
+    whom, and how much compared with these ranks.
     """
     machine, devices = experiment.calibrated_machine, near(experiment)
     whole, nodes, _ = joined(
@@ -161,8 +170,13 @@ def wire(
     )
     first, second = first // devices, second // devices
     path = wire_on(whole, first == second, min(leaving, devices), devices)
-    senders = nodes if together else -(-int(leaving) // devices)
-    crowd = sent_on(whole, nodes, first, second, senders)
+    if others is None:
+        senders = np.arange(-(-int(leaving) // devices))
+        crowd = sent_on(whole, nodes, first + senders, second + senders, np.ones(len(senders)))
+    else:
+        source, target, sent = others
+        share = np.broadcast_to(sent / min(leaving, devices), source.shape)
+        crowd = sent_on(whole, nodes, source // devices, target // devices, share)
     return path._replace(beta=path.beta * crowd)
 
 

@@ -59,11 +59,13 @@ def path_between(experiment: Experiment, place: int, other: int) -> groups.Wire:
     """Return the path between the ranks of two stages while all of a stage send: the slowest of them."""
     apart, devices = stride(experiment, "pipeline"), groups.near(experiment)
     if apart % devices and devices % apart:
-        sources, targets = ((np.arange(apart) + of * apart) // devices for of in (place, other))
-        leaves = sources != targets
+        source, target = (np.arange(apart) + of * apart for of in (place, other))
+        leaves = source // devices != target // devices
         if leaves.any():
-            most = max(np.bincount(nodes[leaves]).max() for nodes in (sources, targets))
-            return groups.wire(experiment, 0, devices, float(most))
+            ends = source[leaves], target[leaves]
+            most = max(np.bincount(ranks // devices).max() for ranks in ends)
+            first, second = (int(ranks[0]) for ranks in ends)
+            return groups.wire(experiment, first, second, float(most), (*ends, 1.0))
     return groups.wire(experiment, place * apart, other * apart, apart)
 
 
@@ -114,7 +116,8 @@ def _ways_of_copies(experiment: Experiment, sent: NDArray[np.float64]) -> list[g
         leaving = np.bincount(nodes[leaves], meanwhile[leaves])
         busiest = float(leaving[nodes[both][leaves[both]]].max())
         first, copy = ranks[place, leaves[place]][0], ranks[-1 - place, leaves[place]][0]
-        found.append(groups.wire(experiment, int(first), int(copy), busiest, together=True))
+        others = ranks[leaves], ranks[::-1][leaves], meanwhile[leaves]
+        found.append(groups.wire(experiment, int(first), int(copy), busiest, others))
     return found
 
 

@@ -6,7 +6,7 @@ Source: Sanders, Speck & Träff, "Two-tree algorithms for full bandwidth broadca
 
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -69,6 +69,7 @@ def double_binary_tree_cost(n: Array, net: Network, segments: int = SEGMENTS) ->
     return Cost(latency, bandwidth, (part * n + up * piece / g) * net.gamma)
 
 
+@lru_cache(maxsize=16)
 def rounds_up(ranks: int, segments: int = SEGMENTS) -> list[tuple[Ints, Ints]]:
     """Return children and parents of each round of the reduction."""
     up = _steps_up(ranks, segments)

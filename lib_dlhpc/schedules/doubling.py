@@ -114,6 +114,7 @@ def _powers(ranks: int) -> list[int]:
     return [2**k for k in range((ranks - 1).bit_length())]
 
 
+@lru_cache(maxsize=64)
 def fold(ranks: int) -> tuple[Ints, Ints, Ints]:
     """Return the 2^q core ranks, the surplus ranks, and the neighbor that hosts each surplus rank."""
     count = ranks - (1 << ranks.bit_length() - 1)

@@ -303,6 +303,19 @@ def test_copies_of_stages_share_the_nics_of_their_node(p, tensor, nodes, topolog
     assert (1 - low) * events <= rounds <= (1 + high) * events
 
 
+@pytest.mark.parametrize(("p", "tensor", "nodes"), [(16, 1, 2), (8, 2, 2), (8, 2, 4)])
+@pytest.mark.parametrize(
+    ("topology", "leaf", "over"),
+    [("dragonfly", 2, 4.0), ("fat-tree", 1, 4.0), ("fat-tree", 2, 4.0), ("torus", 1, 1.0)],
+)
+def test_copies_of_stages_share_the_links_between_switches(p, tensor, nodes, topology, leaf, over):
+    """Within 5% of events; no node sends to one beyond the last."""
+    switches = {"machine.nodes_per_switch": leaf, "machine.oversubscription": over}
+    run = copies(p, tensor, nodes, topology).set(switches)
+    events = breakdown(simulate(run, "events")).step_time
+    assert float(predict(run).step_time) == pytest.approx(events, rel=0.05)
+
+
 def test_slices_of_messages_share_a_port_with_their_gather():
     """In events alone, so rounds are faster by a thousandth; not where the link inside a node costs no time."""
     run = copies(4, 2, 1, "fat-tree")
