@@ -120,8 +120,8 @@ def test_latency_of_rings_makes_fsdp_alone_slow_and_a_pod_is_enough():
     blocks, matrices = own.messages["data"], layers.messages["data"]
     assert 0.5 < blocks.latency / blocks.total < 0.6
     times = [float(own.step_time), float(own.exposed["data"]), float(layers.step_time)]
-    assert times == pytest.approx([14.8, 8.99, 36.2], abs=0.05)
-    assert (float(blocks.total), float(matrices.total)) == pytest.approx((15, 36), abs=0.5)
+    assert times == pytest.approx([14.8, 8.99, 37.2], abs=0.05)
+    assert (float(blocks.total), float(matrices.total)) == pytest.approx((15, 37), abs=0.5)
     net = shard_network(own.experiment)
     block = 2 * float(own.experiment.model.parameters) / layout.LAYERS / 8
     gather = chosen("allgather", block, net)
@@ -133,9 +133,9 @@ def test_latency_of_rings_makes_fsdp_alone_slow_and_a_pod_is_enough():
     )
     assert float(bytes_alone.step_time) < 7
     assert logarithmic() == "6.93 s" and int(own.experiment.strategy.nodes) == 2**11
-    assert float(pod.step_time) == pytest.approx(6.96, abs=5e-3)
+    assert float(pod.step_time) == pytest.approx(6.99, abs=5e-3)
     doubled = float(alone("strategy.allreduce", "halving_doubling").step_time)
-    assert doubled / times[0] == pytest.approx(2.5, abs=0.05)
+    assert doubled / times[0] == pytest.approx(2.9, abs=0.05)
     assert float(own.experiment.machine.oversubscription) == 7
     assert pod.fits and float(pod.memory_total) == pytest.approx(79.6e9, rel=1e-3)
 
