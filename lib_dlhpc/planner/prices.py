@@ -72,9 +72,13 @@ def predicted(
     Where layouts do not fit, the B of each term on the fullest device are in their place, and where the network does
     not allow them, the error. Messages by kind are unknown. progress: called with how many are next.
     """
+    found = _predicted(experiment, columns, progress)
     with uncollected():
-        found = [*_predicted(experiment, columns, progress)]
-    yield from found
+        one = next(found, None)
+    while one is not None:
+        yield one
+        with uncollected():
+            one = next(found, None)
 
 
 def _predicted(
