@@ -80,7 +80,7 @@ def of_whole_blocks(
         kept = np.array([passes_kept(stages, *way) for way in ways]).reshape(-1, stages).T
         need = np.maximum(state[at] + kept * stored[at], 1.0)
         holds = np.floor(room / need + ROUNDING)
-        seconds[at] = v * _rounds(m[at], n, share, _ends(stages, first / v, last / v), holds)
+        seconds[at] = v * least_rounds(m[at], n, share, _ends(stages, first / v, last / v), holds)
         fits[at] = holds.sum(axis=0) >= n
     return seconds, fits
 
@@ -90,7 +90,7 @@ def _ends(stages: int, first: Floats, last: Floats) -> list[Floats | float]:
     return [first + last] if stages == 1 else [first, *[0.0] * (stages - 2), last]
 
 
-def _rounds(
+def least_rounds(
     m: NDArray[np.int64],
     blocks: Floats,
     share: Floats,

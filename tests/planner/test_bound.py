@@ -8,7 +8,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner import plan
-from lib_dlhpc.planner.block_bound import _rounds
+from lib_dlhpc.planner.block_bound import least_rounds
 from lib_dlhpc.planner.bound import bound
 from lib_dlhpc.planner.result import value
 from lib_dlhpc.planner.space import space
@@ -360,6 +360,6 @@ def test_blocks_are_done_no_sooner_than_the_best_of_all_cuts_does_them(forward, 
             if sum(cut) == blocks
         )
         holds = np.full((stages, 1), np.inf)
-        found = _rounds(*np.array([[many], [blocks], [forward]]), besides, holds)
+        found = least_rounds(*np.array([[many], [blocks], [forward]]), besides, holds)
         assert found <= best
         assert last * forward or found == pytest.approx(best, rel=1e-3)

@@ -54,7 +54,7 @@ def test_a_split_network_equals_one_rank_beside_its_prediction(changes):
     click(panel, "Train")
     text = result_text(panel)
     assert "✓ <b>Test loss" in text
-    off = float(re.findall(r"losses is (\d.*?e-?\d+)", text)[0])
+    off = float(re.findall(r"losses is (\d\.\de[-+]\d+)", text)[0])
     assert off < 1e-12
     for words in (
         "predicted",
