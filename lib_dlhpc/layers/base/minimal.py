@@ -164,7 +164,7 @@ class _Tiles:
             found = found.reshape(len(found), part.shape[1], len(y), each, *block.shape)
             found = found.swapaxes(1, 2).reshape(len(found), *into.shape[:2], *block.shape)
             for tap in self._taps(block):
-                into[:, *tap.there] = found[tap.number, :, *tap.here]
+                into[:, *tap.there] = found[tap.number][:, *tap.here]
 
     def spread(self, saved: Saved, block: Block, y: Array, stacked: int) -> Array:
         """Return A y, (elements, stacked, outputs, tiles); in memory outputs come last, as products are faster so."""
