@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from layer_references import assert_layer, bench, convolution, inputs_of, model_of, outside
 
-from lib_dlhpc.layers import conv
+from lib_dlhpc.layers import Context, Saved, conv
 from lib_dlhpc.layers.base import columns, minimal
 
 # name: samples, padding, bias; spaces of odd and even extent, tiles that reach out of them
@@ -87,6 +87,16 @@ def test_no_samples_give_no_gradient(of_any_size):
     found = results("volume", batch=0)
     assert found["y"].shape == (3, 3, 4, 5, 0) and found["dx"].shape == (2, 3, 4, 5, 0)
     assert not found["weight"].any() and not found["bias"].any()
+
+
+@pytest.mark.parametrize("outputs", [(0, 5), (3, 0)])
+def test_a_part_without_outputs_gives_no_gradient(outputs):
+    own = minimal.Minimal(tuple(extent or 2 for extent in outputs), outputs, (0, 0))
+    x, dy = np.ones((2, *own.ahead.inputs, 3)), np.ones((4, *outputs, 3))
+    weight, dx = np.ones((4, 2, 3, 3)), np.zeros_like(x)
+    own.forward(Saved(Context()), x, weight, np.ones(4), dy)
+    assert not own.backward(Saved(Context()), dy, x, weight, dx).any() and not dx.any()
+    assert minimal.flop_ratio(outputs) == pytest.approx(0.8 if outputs[1] else 1)
 
 
 def test_gradients_one_at_a_time_are_those_of_both(of_any_size):

@@ -227,7 +227,7 @@ def _times(saved: Saved, transform: Array, tiles: Array) -> Array:
 
 def flop_ratio(output: tuple[int, ...]) -> float:
     """Return the multiplications over those of the definition; output: the extents of its space."""
-    return prod(INPUTS * -(-extent // OUTPUTS) / (TAPS * extent) for extent in output[1:])
+    return prod(INPUTS * -(-extent // OUTPUTS) / (TAPS * extent) for extent in output[1:] if extent)
 
 
 def traffic(layer: Layer) -> float:
