@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.schedules.double_tree import rounds_up
 from lib_dlhpc.schedules.doubling import fold
 from lib_dlhpc.spec.machine import RAILS, Machine
 
@@ -198,8 +197,13 @@ def _in_trees(
     topology: str, group: int, nodes: int, many: int, step: int, distance: int
 ) -> NDArray[Any]:
     placed = topology, group, nodes, many * step, step
-    child = np.arange(distance, many, max(2 * distance, 1))
-    rounds = [(child, child - distance)] if distance else rounds_up(many)
+    if distance:
+        child = np.arange(distance, many, 2 * distance)
+        rounds = [(child, child - distance)]
+    else:
+        from lib_dlhpc.schedules.double_tree import rounds_up  # nothing else needs it
+
+        rounds = rounds_up(many)
     if topology == "torus":  # elsewhere what goes down loads as many links
         rounds = rounds + [(parent, child) for child, parent in rounds]
     return np.array([_counted(*placed, *each) for each in rounds])
