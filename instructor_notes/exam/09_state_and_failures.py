@@ -133,8 +133,8 @@ def off_the_optimum(draw: Draw) -> Question:
             f"{4 * at_best:.1f}%": "The loss grows with the square of the interval.",
             f"{at_best / 2:.1f}%": "Half as many checkpoints cost half.",
         },
-        "The optimum is flat, since half of what is not restarts falls when the other half rises. Find the"
-        " decade, not the digit.",
+        "The optimum is flat, since half of what is not restarts falls when the other half rises. Being right within"
+        " a factor of two is enough; a factor of three costs two thirds more.",
         [
             Step("Saving and lost work, in equal parts", at_best - restarts, "%"),
             Step("Half of one, and twice the other", 1.25 * (at_best - restarts), "%"),

@@ -125,28 +125,25 @@ def half_the_stages(draw: Draw) -> Question:
 
 def far_ring(draw: Draw) -> Question:
     """A ring of attention in a node, and over four."""
-    computing, sending = draw.between(40, 240, 4), draw.between(1.0, 4.0, 0.1)
-    there, wire = computing / 16, 16 * sending
+    computing, sending = draw.between(40, 80, 4), draw.between(3.0, 6.0, 0.1)
+    there, wire = computing / 16, 2 * sending
     return Question(
         "far ring",
         f"Attention in a ring of 8 H100 in a node: in each round a GPU computes for {computing} ms and sends a block in"
-        f" {sending} ms, over 360 GB/s of its own; the two overlap. In a ring of 32 GPUs over four nodes, where the 8"
-        " GPUs of a node share one NIC of 45 GB/s, all send to another node. How long does a round take?",
+        f" {sending} ms, over 360 GB/s of its own; the two overlap. Now the ring has 32 GPUs, in rank order, on four"
+        " nodes, each with one NIC of 45 GB/s. How long does a round take for the same sequence?",
         show(wire / 1e3, "s"),
         {
             show(there / 1e3, "s"): "Overlap hides a ring, whatever its length.",
             show((there + wire) / 1e3, "s"): "Computing and sending take turns.",
-            show(wire / 8e3, "s"): "Each GPU has the NIC to itself.",
+            show(8 * wire / 1e3, "s"): "All 8 GPUs of a node send through its NIC at once.",
         },
-        "A block has a sixteenth of the arithmetic and a quarter of the bytes, on a slower link.",
+        "A block has a sixteenth of the arithmetic and a quarter of the bytes. In rank order one GPU of a node sends to"
+        " the next node, with the whole NIC, and every round waits for this slowest link.",
         [
             Step("Computing, a sixteenth", there, "ms"),
-            Step("A GPU's part of the NIC", 45e9 / 8, "B/s"),
-            Step(
-                "A quarter of the bytes at a sixty-fourth of the rate, which is the longer",
-                wire / 1e3,
-                "s",
-            ),
+            Step("Rate of the NIC over that of a link in the node", 45 / 360),
+            Step("A quarter of the bytes at that rate, which is the longer", wire / 1e3, "s"),
         ],
     )
 
@@ -261,15 +258,16 @@ QUESTIONS = [
     ),
     Question(
         "experts in a node",
-        "DeepSeek-V3's experts over the 8 GPUs of a node would exchange over NVLink. If optimizer state is not"
-        " sharded, why must they be spread over eight nodes?",
+        "DeepSeek-V3's experts over the 8 GPUs of a node would exchange over NVLink. With 16 stages, and optimizer"
+        " state that is not sharded, why are they spread over eight nodes?",
         "Their weights and optimizer state would not fit",
         {
             "NVLink would be slower": "NVLink is shared, so it is slower than NICs.",
             "The router would be unbalanced": "More ranks balance a router.",
             "There would be more arithmetic for each token": "Fewer ranks compute more for each token.",
         },
-        "Eight times the experts' weights and state on each GPU; ZeRO 1 over 16 replicas would change that.",
+        "Eight times the experts' weights and state on each GPU. It is a choice: with 32 stages, or ZeRO 1 over the"
+        " replicas of an expert, they would fit.",
     ),
     fp8,
     four_bits,
