@@ -116,6 +116,18 @@ def test_recomputation_costs_next_to_nothing_where_communication_is_longer():
     assert way(fast, "recompute all").seconds > 1.2 * way(fast, "as it is").seconds
 
 
+def test_the_notes_have_the_times_of_the_ways_around_the_wall(repository):
+    text = (repository / "instructor_notes" / "08_memory_and_out_of_core.md").read_text("utf-8")
+    notes, slow, middle = " ".join(text.split()), Step(), Step(network="one 100 Gb/s Ethernet")
+    pipeline, scores = way(slow, "pipeline + ZeRO 1").seconds, way(middle, "recompute scores")
+    assert f"pipeline with ZeRO 1 takes {1e3 * pipeline:.0f} ms" in notes
+    assert pipeline < way(slow, "as it is").seconds
+    assert fastest(middle, (*KNOWN, "recompute scores")) == "recompute scores"
+    assert f"*recompute scores* overtakes it at {1e3 * scores.seconds:.0f} ms" in notes
+    more = way(slow, "recompute all").seconds / way(slow, "as it is").seconds - 1
+    assert f"full recomputation costs {more:.1%}." in notes
+
+
 def test_the_needed_bandwidth_of_activations_does_not_care_for_the_batch():
     one, two = (needed(Away(batch=b)).required for b in (4, 8))
     assert two == pytest.approx(one, rel=0.05)
