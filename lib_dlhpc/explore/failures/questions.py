@@ -95,13 +95,25 @@ def checked(every: float | None = None, **changes: Any) -> float:
 
 
 def costs() -> dict[str, float]:
-    """Return what a silent error costs at the best interval between checks, and what a failure costs; s each."""
+    """Return what one silent error and one failure cost, alone and with what is done about them in advance; s each.
+
+    between: of the run, from one error to the next, as errors strike in training.
+    """
     own = silent.found(silent.Setting())
     lost = {name: float(share) for name, share in own.lost(own.best).items()}
-    useful, both = 1 - lost["all losses"], lost["checks"] + lost["silent errors"]
+    between = own.checks.mtbf / (1 - lost["all losses"])
     shares = found(Run(mtbf=silent.Setting().mtbf, interval=silent.INTERVAL)).shares
-    failures = (shares["repeated work"] + shares["restarts"]) * float(own.mtbf)
-    return {"both": both, "error": both / useful * own.checks.mtbf, "failure": float(failures)}
+    error = lost["silent errors"] * between
+    failure = float(shares["repeated work"] + shares["restarts"]) * own.mtbf
+    saved = failure + float(shares["checkpoints"]) * own.mtbf
+    checked = error + lost["checks"] * between
+    return {
+        "between": between,
+        "error": error,
+        "error_checked": checked,
+        "failure": failure,
+        "failure_saved": saved,
+    }
 
 
 def many_errors() -> str:
@@ -206,9 +218,11 @@ lesson = Lesson.read(
         "checked_best": checked,
         "often": lambda: show(silent.found(silent.Setting(takes=MINUTE)).best, "s"),
         "often_lost": lambda: checked(takes=MINUTE),
-        "both": lambda: costs()["both"],
+        "between_errors": lambda: costs()["between"] / DAY,
         "per_error": lambda: show(costs()["error"], "s"),
+        "error_checked": lambda: show(costs()["error_checked"], "s"),
         "per_failure": lambda: show(costs()["failure"], "s"),
+        "failure_saved": lambda: show(costs()["failure_saved"], "s"),
         "many_errors": many_errors,
         **{name: getattr(EXAMPLE, name) for name in ("startup", "seconds", "steps")},
         "every": Failing().every,
