@@ -51,6 +51,24 @@ def test_what_the_guide_says_of_few_tensor_ranks_is_so():
     assert abs(one["1"] - one["2"]) < 0.01
     large = [error for row, error in few if row["hidden"] == "8192" and row["tensor"] != "1"]
     assert len(large) == 8 and min(large) > -0.41 and max(large) < -0.03
+    (alone,) = (e for r, e in few if r["hidden"] == "8192" and r["tensor"] == "1")
+    assert round(100 * alone) == -5
+    # Without a pipeline, by tensor ranks: misses where microbatches are smallest or largest, seven of 11 within 5%.
+    most = {ranks: whole_replicas(scored, ranks) for ranks in ("8", "16")}
+    assert [round(100 * most["8"][i]) for i in (0, -1)] == [-35, -47] and len(most["8"]) == 6
+    assert all(abs(error) < 0.05 for error in most["8"][1:-1])
+    assert [round(100 * error) for error in most["16"][:2]] == [-12, -6] and len(most["16"]) == 5
+    assert all(abs(error) < 0.01 for error in most["16"][2:])
+
+
+def whole_replicas(scored: list[tuple[dict[str, str], float]], ranks: str) -> list[float]:
+    """Return the errors of the runs with `ranks` tensor ranks and no pipeline, by their microbatches."""
+    runs = [
+        (int(r["micro_batch"]), e)
+        for r, e in scored
+        if (r["tensor"], r["pipeline"]) == (ranks, "1")
+    ]
+    return [error for _, error in sorted(runs)]
 
 
 def test_the_run_that_is_picked_contradicts_its_neighbor():
