@@ -196,7 +196,7 @@ def _exposed(p: Breakdown) -> Explanation:
             *parts,
             ("share of all messages that is hidden", f"{float(p.hidden):.0%}", "computed"),
             ("step, all hidden (bound)", show(low, "s"), "computed"),
-            ("step, nothing hidden (bound)", show(high, "s"), "computed"),
+            ("step, neither communication nor input hidden (bound)", show(high, "s"), "computed"),
         ),
         "longest path through the program of the step, lib_dlhpc/program/path.py",
         "The mean over the ranks of a pipeline. Messages do not slow down the computation that they overlap."

@@ -41,7 +41,7 @@ def explain_exposed(p: "Breakdown") -> Explanation:
             ("all communication", show(float(p.communication.total), "s"), "see above"),
             ("backward", show(float(p.backward), "s"), "see above"),
             ("step, all hidden (bound)", show(low, "s"), "computed"),
-            ("step, nothing hidden (bound)", show(high, "s"), "computed"),
+            ("step, neither communication nor input hidden (bound)", show(high, "s"), "computed"),
         ),
         "exact for one queue; buckets as in Li et al. 2020 (PyTorch Distributed)",
         "The exchange does not slow down the computation that it overlaps.",

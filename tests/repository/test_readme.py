@@ -12,6 +12,7 @@ from statistics import median
 import pytest
 from published_rows import scored, validate_once
 
+from lib_dlhpc import load
 from lib_dlhpc.cli import main
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.published import entries, families
@@ -80,6 +81,17 @@ def test_the_experiment_can_be_predicted(pages, repository):
     prediction = predict(loads(text))
     assert 0.2 < prediction.step_time < 1
     assert prediction.fits
+
+
+def test_the_guide_adds_up_the_bound_with_nothing_hidden(pages, repository):
+    own = predict(load("goyal-2017"))
+    words = " ".join(pages[repository / "docs" / "guide" / "predict.md"].split())
+    messages, reading = (
+        f"{1e3 * float(seconds):.3g} ms" for seconds in (own.communication.total, own.input_time)
+    )
+    assert f"here {messages} and {reading}." in words
+    low, high = (float(bound) for bound in own.step_time_bounds)
+    assert high == pytest.approx(low + float(own.communication.total + own.input_time))
 
 
 def test_python_examples_run(pages):
