@@ -23,7 +23,7 @@ NEEDS = {module.number: module.needs for module in PATH}
 WEEKS = ["syllabus_14_weeks", "syllabus_6_weeks"]
 DAYS = ["syllabus_one_day", "syllabus_half_day"]
 EXAMS = sorted((Path(__file__).parents[2] / "instructor_notes" / "exam").glob("*.py"))
-PAGES = [*WEEKS, *DAYS, "policies", "outcomes", "projects", "pilot", "README"]
+PAGES = [*WEEKS, *DAYS, "classes_14_weeks", "policies", "outcomes", "projects", "pilot", "README"]
 
 
 @pytest.fixture
