@@ -1,10 +1,10 @@
 """Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED] [--key FILE]`.
 
-Exams of the modules, a midterm and an exam of the 14 weeks, the concept test, worked problems and design problems,
-answers apart. Another seed, a number or a learner's name, is another version of all but the concept test, with other
-numbers, and options in another order; problems of seed 0 are those of the pages. With the secret of `dlhpc grade --key`
-nobody else can write that version. Exams and the concept test are also written for Moodle (`.gift`) and for text2qti
-(`.txt`), whose archive Canvas imports.
+Exams of the modules, a midterm and an exam of the 14 weeks, an exam of the 6 weeks, the concept test, worked problems
+and design problems, answers apart. Another seed, a number or a learner's name, is another version of all but the
+concept test, with other numbers, and options in another order; problems of seed 0 are those of the pages. With the
+secret of `dlhpc grade --key` nobody else can write that version. Exams and the concept test are also written for
+Moodle (`.gift`) and for text2qti (`.txt`), whose archive Canvas imports.
 """
 
 import argparse
@@ -21,9 +21,13 @@ from lib_dlhpc.teaching.questions import Draw, Open, Question, exam, key, read, 
 from lib_dlhpc.teaching.quizzes import gift, text2qti
 
 HERE = Path(__file__).parent
-PAPERS = {  # of the 14 weeks: title, questions, modules; no question is in both
-    "midterm": ("Midterm", 20, ("01", "02", "03", "04", "06", "07", "08", "11")),
-    "final": ("Exam", 30, tuple(module.number for module in PATH)),
+ALL = tuple(module.number for module in PATH)
+PAPERS = {  # of each course: title, questions, modules; no question is in two papers of a course
+    "14 weeks": {
+        "midterm": ("Midterm", 20, ("01", "02", "03", "04", "06", "07", "08", "11")),
+        "final": ("Exam", 30, ALL),
+    },
+    "6 weeks": {"final_6_weeks": ("Exam", 25, tuple(each for each in ALL if each <= "11"))},
 }
 TESTS = {"concept_test": "Concept test", "concept_test_b": "Concept test, form B"}
 
@@ -43,15 +47,16 @@ def version_of(seed: str, key: bytes) -> int:
 
 
 def papers(pools: Mapping[str, Sequence[Question]], version: int) -> dict[str, list[Question]]:
-    """Return the questions of midterm and exam: of each module in turn the next one of an order of the version."""
-    left = {each: shuffled(pool, f"papers {version} {each}") for each, pool in pools.items()}
+    """Return the questions of each paper: of each module in turn the next one of an order of the version."""
     found = {}
-    for name, (_, many, modules) in PAPERS.items():
-        taken: list[tuple[str, Question]] = []
-        while len(taken) < many and any(left.get(each) for each in modules):
-            some = [each for each in modules if left.get(each)][: many - len(taken)]
-            taken += [(each, left[each].pop()) for each in some]
-        found[name] = [question for _, question in sorted(taken, key=lambda one: one[0])]
+    for course in PAPERS.values():
+        left = {each: shuffled(pool, f"papers {version} {each}") for each, pool in pools.items()}
+        for name, (_, many, modules) in course.items():
+            taken: list[tuple[str, Question]] = []
+            while len(taken) < many and any(left.get(each) for each in modules):
+                some = [each for each in modules if left.get(each)][: many - len(taken)]
+                taken += [(each, left[each].pop()) for each in some]
+            found[name] = [question for _, question in sorted(taken, key=lambda one: one[0])]
     return found
 
 
@@ -83,8 +88,9 @@ def main(folder: str = "build/course", seed: str = "0", secret_file: str | None 
         pools[module.number] = exam(path, version)
         last = read(path, "OPEN")
         put(into, f"exam/{module.name}", title, pools[module.number], version, last=last)
+    titles = {name: title for course in PAPERS.values() for name, (title, *_) in course.items()}
     for name, questions in papers(pools, version).items():
-        put(into, f"exam/{name}", PAPERS[name][0], questions, version)
+        put(into, f"exam/{name}", titles[name], questions, version)
     folders = {number: folder for folder, number in RECORDED.items()}
     for module in PATH:
         title = f"Problems of module {module.number}, {module.title}"

@@ -40,6 +40,8 @@ def test_every_page_has_its_answers_apart(repository, tmp_path, monkeypatch):
         len(read_exam(repository, module)) for module in some
     )
     assert not set(texts[0]) & set(texts[1])
+    short = (tmp_path / "exam" / "final_6_weeks.md").read_text("utf-8")
+    assert short.startswith("# Exam\n") and "**2.**" in short
     for module in some:
         design = tmp_path / "design" / f"{module.name}.md"
         asked = design.read_text("utf-8")
@@ -58,6 +60,17 @@ def test_a_midterm_and_an_exam_have_their_questions_from_all_their_modules(repos
     assert {each.split()[0] for each in one["midterm"]} == {*names} - {"05", "09", "10", "12", "13"}
     assert not set(one["midterm"]) & set(one["final"])
     assert one != other and one == papers(pools, 1)
+
+
+def test_the_exam_of_the_6_weeks_has_25_questions_from_the_modules_of_its_classes(repository):
+    papers = read(repository / "instructor_notes" / "build.py", "papers")
+    pools = {module.number: [f"{module.number} {k}" for k in range(10)] for module in PATH}
+    own = papers(pools, 1)["final_6_weeks"]
+    assert len(own) == len(set(own)) == 25
+    text = (repository / "instructor_notes" / "syllabus_6_weeks.md").read_text("utf-8")
+    classes = re.findall(r"^\| class \|.*?\.\./modules/(\d\d)_", text, re.M)
+    assert {each.split()[0] for each in own} == set(classes) - {"13"}  # only its first figure
+    assert re.search(r"25 questions.*`exam/final_6_weeks\.md`", text)
 
 
 def test_without_the_key_nobody_writes_a_version(repository, tmp_path, monkeypatch):
