@@ -22,3 +22,9 @@ def problems(repository):
     folder = repository / "instructor_notes" / "design"
     known = cache(lambda name, seed: design(folder / f"{name}.py", seed))
     return lambda name, seed=0: known(name, seed)
+
+
+@pytest.fixture
+def page(repository):
+    """The text of one of the instructor notes."""
+    return lambda name: (repository / "instructor_notes" / f"{name}.md").read_text("utf-8")
