@@ -77,3 +77,15 @@ def test_all_syllabi_have_the_same_policies(page):
         assert re.search(rf"^## .*{policy}$", text, re.M), policy
     for name in (*WEEKS, *DAYS):
         assert "](policies.md)" in page(name) and f"]({name}.md)" in text, name
+
+
+def test_binder_is_an_option_with_an_address_and_a_warning(page, repository):
+    section = page("class").split("\n## On Binder\n", 1)[1].split("\n## ")[0]
+    assert "has been tried" in section and "https://mybinder.org/v2/gh/" in section
+    assert "a Binder build" in (repository / "docs" / "guide" / "install.md").read_text("utf-8")
+    for name in DAYS:
+        plan = page(name)
+        assert plan.index("dlhpc class serve") < plan.index("[Binder](class.md#on-binder)"), name
+    for path in sorted((repository / "instructor_notes").glob("*.md")):
+        for line in re.findall(r"^.*`\?urlpath=.*$", path.read_text("utf-8"), re.M):
+            assert "[Binder](class.md#on-binder)" in line, path.name
