@@ -5,6 +5,7 @@ import re
 ROW = re.compile(r"^\| (\w+) \| (\d+) \| (.+) \|$", re.M)  # session, minutes, what
 DUE = re.compile(r"^\| (\d+) \|[^|]*\|[^|]*\|([^|]*)\|[^|]*\|$", re.M)  # of the overview
 WEEKS = ["syllabus_14_weeks", "syllabus_6_weeks"]
+WORDS = {6: "six", 8: "eight"}
 DAYS = ["syllabus_one_day", "syllabus_half_day"]
 
 
@@ -41,6 +42,8 @@ def test_sessions_have_room_for_all_explanations(page):
         (each,) = rows["in each session"][course]
         assert many * each >= learners * labs
         assert rows["minutes of the assistant in each session"][course] == [2 * each]
+        said = f"in the lab sessions of weeks {first} to {last}, by {WORDS[each]} of thirty learners in each"
+        assert said in " ".join(page(WEEKS[course]).split())
         assert rows["minutes of a learner in the whole term"][course] == [2 * labs]
 
 
