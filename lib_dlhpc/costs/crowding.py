@@ -238,19 +238,21 @@ def _busiest(
 def _busiest_of_torus(nodes: int, source: Ints, target: Ints, share: Floats) -> float:
     columns = _columns(nodes)
     (row, column), (to_row, to_column) = np.divmod(source, columns), np.divmod(target, columns)
-    most = 0.0
-    for line, start, stop, size in (
-        (row, column, to_column, columns),
-        (to_column, row, to_row, nodes // columns),
-    ):
-        ahead = (stop - start) % size
-        up = 2 * ahead <= size
-        hops = np.where(up, ahead, size - ahead)
-        each = np.repeat(np.arange(len(hops)), hops)
-        passed = np.arange(len(each)) - np.repeat(np.cumsum(hops) - hops, hops)
-        at = (start[each] + np.where(up[each], passed, -passed)) % size
-        most = max(most, _most(2 * (line[each] * size + at) + up[each], share[each]))
-    return most
+    along = _busiest_of_rings(row, column, to_column, columns, share)
+    return max(along, _busiest_of_rings(to_column, row, to_row, nodes // columns, share))
+
+
+def _busiest_of_rings(ring: Ints, start: Ints, stop: Ints, size: int, share: Floats) -> float:
+    """Return the same of rings of `size` nodes: a message adds its share at its first link and takes it off behind."""
+    ahead = (stop - start) % size
+    up = 2 * ahead <= size
+    hops = np.where(up, ahead, size - ahead)
+    first = np.where(up, start, (start - hops + 1) % size)
+    at = 2 * size * (2 * ring + up) + first  # twice each ring, as messages may pass its end
+    room = 4 * size * (int(ring.max(initial=0)) + 1)
+    ends = np.bincount(np.append(at, at + hops), np.append(share, -share), room)
+    twice = np.cumsum(ends.reshape(-1, 2 * size), axis=1)
+    return float((twice[:, :size] + twice[:, size:]).max(initial=0.0))
 
 
 def _most(link: Ints, share: Floats) -> float:
