@@ -22,6 +22,7 @@ from lib_dlhpc.layers.base.windows import Size, per_dimension, slide
 
 # From which minimal filtering is faster, forward and backward: channels in 2-D and 3-D, and elements of a sample.
 DEEP, DEEP_BACK, LARGE = (64, 16), (32, 16), 2048
+SPARING = 1.0  # and below which part of the multiplications: not if tiles of four are of one or two outputs
 
 
 class Conv(Kind):
@@ -62,13 +63,14 @@ class Conv(Kind):
     @staticmethod
     def numpy_flop(layer: Layer) -> float:
         """Return the FLOP of its products."""
-        ratio = minimal.flop_ratio(layer.output_shape[1:]) if _is_minimal(layer, DEEP) else 1.0
+        outputs = layer.output_shape[1:]
+        ratio = minimal.flop_ratio(outputs) if _is_minimal(layer, DEEP, outputs) else 1.0
         return layer.forward_flop * ratio
 
     @staticmethod
     def numpy_traffic(layer: Layer) -> float:
         """Return the elements of the columns, written and read, or of tiles."""
-        if _is_minimal(layer, DEEP):
+        if _is_minimal(layer, DEEP, layer.output_shape[1:]):
             return minimal.traffic(layer)
         kernel, (channels, *space) = layer.attributes["kernel"], layer.input_shape
         if _is_pointwise(layer):
@@ -90,7 +92,8 @@ class Conv(Kind):
         if self.window["bias"]:
             self.shapes["bias"] = (self.outputs,)
         self.shapes = own_shapes(layer, self.shapes)
-        self._ahead, self._behind = (_way(layer, deep) for deep in (DEEP, DEEP_BACK))
+        self._ahead = _way(layer, DEEP, self.output)
+        self._behind = _way(layer, DEEP_BACK, self.space)
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Initialize the weights: He et al. 2015, equation 10."""
@@ -142,27 +145,33 @@ class Conv(Kind):
         return dx
 
 
-def _way(layer: Layer, deep: tuple[int, int]) -> Minimal | Pointwise | ByColumns:
-    """Return what computes a convolution, with minimal filtering from these channels on."""
+def _way(
+    layer: Layer, deep: tuple[int, int], outputs: tuple[int, ...]
+) -> Minimal | Pointwise | ByColumns:
+    """Return what computes a convolution, with minimal filtering from these channels on; outputs: see _is_minimal."""
     (_, *space), (_, *output), groups = (
         layer.input_shape,
         layer.output_shape,
         layer.attributes["groups"],
     )
     window = {name: tuple(layer.attributes[name]) for name in ("kernel", "stride", "padding")}
-    if _is_minimal(layer, deep):
+    if _is_minimal(layer, deep, outputs):
         return Minimal(tuple(space), tuple(output), window["padding"])
     if _is_pointwise(layer):
         return Pointwise(window["stride"], groups)
     return ByColumns(tuple(space), tuple(output), window, groups)
 
 
-def _is_minimal(layer: Layer, deep: tuple[int, int]) -> bool:
-    """Return whether minimal filtering computes a convolution: of kernel 3 and stride 1, large and not grouped."""
+def _is_minimal(layer: Layer, deep: tuple[int, int], outputs: tuple[int, ...]) -> bool:
+    """Return whether minimal filtering computes a convolution: of kernel 3 and stride 1, large and not grouped.
+
+    outputs: the space that it writes, backward that of the inputs.
+    """
     window, (channels, *space) = layer.attributes, layer.input_shape
     fits = {*window["kernel"]} == {3} and {*window["stride"], window["groups"]} == {1}
     enough = min(channels, layer.output_shape[0]) >= deep[len(space) > 2]
-    return fits and len(space) > 1 and enough and prod(layer.input_shape) >= LARGE
+    large = enough and prod(layer.input_shape) >= LARGE
+    return fits and len(space) > 1 and large and minimal.flop_ratio(outputs) < SPARING
 
 
 def _is_pointwise(layer: Layer) -> bool:

@@ -41,6 +41,7 @@ def of_any_size(monkeypatch):
     monkeypatch.setattr(conv, "DEEP", (1, 1))
     monkeypatch.setattr(conv, "DEEP_BACK", (1, 1))
     monkeypatch.setattr(conv, "LARGE", 0)
+    monkeypatch.setattr(conv, "SPARING", np.inf)
 
 
 @every_case
@@ -123,6 +124,10 @@ def test_gradients_one_at_a_time_are_those_of_both(of_any_size):
         ((32, 4, 4, 4), 32, {}, "forward backward"),
         ((16, 4, 5, 7), 16, {}, "forward backward"),
         ((15, 4, 5, 7), 16, {}, ""),
+        ((512, 2, 2), 512, {}, ""),  # a tile of four has two outputs
+        ((512, 2, 3), 512, {}, "forward backward"),
+        ((256, 4, 4), 256, {"padding": 0}, "backward"),
+        ((256, 2, 2, 2), 256, {}, ""),
         ((64, 6, 6), 64, {"kernel": [3, 1], "padding": 0}, ""),
         ((64, 6, 6), 64, {"stride": [1, 2]}, ""),
         ((64, 6, 6), 64, {"groups": 2}, ""),
