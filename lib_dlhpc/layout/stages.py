@@ -6,7 +6,7 @@ vector of the sample are cut between any two. Where all blocks are alike and the
 many, as in Megatron (Narayanan et al. 2021, section 2.2).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, groupby
 from math import inf
@@ -145,7 +145,7 @@ def _block(name: str) -> str:
 
 
 def cut_that_fits(
-    work: NDArray[np.float64], stages: int, fits: NDArray[np.bool_]
+    work: NDArray[np.float64], stages: int, fits: Sequence[NDArray[np.bool_]]
 ) -> tuple[int, ...] | None:
     """Return which edges end the stages that minimize the largest work of a stage; None if none fits.
 
@@ -244,12 +244,12 @@ class Room:
         return False
 
     @property
-    def fits(self) -> NDArray[np.bool_]:
-        """Whether stage k may reach from edge i to edge j, shape (stages, edges, edges)."""
+    def fits(self) -> list[NDArray[np.bool_]]:
+        """Of stage k whether it may reach from edge i to edge j, shape (edges, edges); alike stages share theirs."""
         in_flight, alike = np.unique(self.in_flight, return_inverse=True)
         need, hold = (each[None, :] - each[:, None] for each in (self.states, self.keeps))
-        fits: NDArray[np.bool_] = need[None] + in_flight[:, None, None] * hold[None] <= self.room
-        return fits[alike]
+        found: list[NDArray[np.bool_]] = [need + many * hold <= self.room for many in in_flight]
+        return [found[at] for at in alike]
 
 
 @lru_cache(maxsize=256)

@@ -1,5 +1,7 @@
 """A pipeline is cut within the memory of a device, if any cut fits."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,8 +32,20 @@ def test_without_a_limit_the_cut_is_that_of_a_memory_in_which_all_fits(equals):
         edges = int(random.integers(2, 16))
         layers = random.integers(0, 4, edges - 1) if equals else random.random(edges - 1)
         work, stages = np.cumsum([0.0, *layers]), int(random.integers(1, edges))
-        everywhere = np.ones((stages, edges, edges), dtype=bool)
+        everywhere = [np.ones((edges, edges), dtype=bool)] * stages
         assert cut_without_limit(work, stages) == cut_that_fits(work, stages, everywhere), (
             work,
             stages,
         )
+
+
+def test_what_fits_takes_memory_for_unlike_stages_only():
+    """A chunk of a rank has as many microbatches in flight as its others."""
+    room = object.__new__(Room)
+    room.states, room.keeps = np.arange(300.0), np.zeros(300)
+    room.in_flight, room.room = np.tile(np.arange(8.0), 16), 9.0
+    tracemalloc.start()
+    fits = room.fits
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(fits) == 128 and peak < 5e6
