@@ -11,7 +11,7 @@ EXTRA = {
     **dict.fromkeys(("altair", "anywidget", "ipywidgets", "vl_convert", "voila"), "lab"),
     **dict.fromkeys(("ipykernel", "ipyparallel", "nbclient", "nbconvert", "nbformat"), "lab"),
     **dict.fromkeys(("jupyter_client", "jupyter_core", "jupyter_server", "psutil"), "lab"),
-    **dict.fromkeys(("tornado", "traitlets"), "lab"),
+    **dict.fromkeys(("mistune", "tornado", "traitlets"), "lab"),
     "psij": "cluster",
     "torch": "torch",
     "onnx": "import",
