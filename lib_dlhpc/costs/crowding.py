@@ -23,6 +23,7 @@ from lib_dlhpc.schedules.doubling import fold
 from lib_dlhpc.spec.machine import RAILS, Machine
 
 TREES = ("fat-tree", *RAILS)
+MESSAGES, STEPS = 2**24, 64  # of an all-to-all that are counted; of a larger one, those of some steps, and how many
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Loads = Callable[..., NDArray[Any]]  # (topology, nodes of a switch, ...) -> of each round
@@ -152,7 +153,7 @@ def _all_shifted(topology: str, group: int, nodes: int, many: int, step: int) ->
 
 
 def _shifts(topology: str, group: int, nodes: int, block: int, distance: Ints) -> NDArray[Any]:
-    """Return the loads of shifts by each distance."""
+    """Return the loads of shifts by each distance; of some, where all would be too many to count."""
     if topology == "torus" and block == nodes:
         return _hops(nodes // _columns(nodes), _columns(nodes), distance)
     aligned = block % group == 0 or group % block == 0
@@ -166,6 +167,10 @@ def _shifts(topology: str, group: int, nodes: int, block: int, distance: Ints) -
         return np.maximum(near, np.where(np.mod(on + 1, groups) > 0, over, 0))
     at = np.arange(block)
     placed = topology, group, nodes, block, 1
+    most = max(STEPS, MESSAGES // nodes)
+    if len(distance) > most:  # by the golden ratio: steps at equal distances may be alike
+        place = np.arange(most) * ((5**0.5 - 1) / 2) % 1
+        distance = distance[np.unique((place * len(distance)).astype(np.int64))]
     return np.array([_counted(*placed, at, (at + one) % block) for one in distance])
 
 

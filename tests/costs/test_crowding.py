@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.costs import network
+from lib_dlhpc.costs import crowding, network
 from lib_dlhpc.costs.groups import network_on
 from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.schedules import ALGORITHMS, Schedule, beside, schedule, within
@@ -117,6 +117,24 @@ def test_pairs_and_trees_are_as_slow_as_their_busiest_link(drawn, k):
     up = across(nodes, many * step, *ends)
     both = [slower(on, nodes, *up), slower(on, nodes, *up[::-1])]
     assert found == pytest.approx(np.mean(both))
+
+
+@pytest.mark.parametrize(
+    ("topology", "leaf", "nodes", "block"),
+    [
+        ("dragonfly", 7, 300, 300),
+        ("dragonfly", 36, 1000, 500),
+        ("fat-tree", 36, 1000, 500),
+        ("torus", 1, 900, 450),
+    ],
+)
+def test_some_steps_of_a_large_all_to_all_stand_for_all(topology, leaf, nodes, block, monkeypatch):
+    where, steps = (topology, leaf, nodes, block), np.arange(1, block)
+    every = crowding._shifts(*where, steps)
+    monkeypatch.setattr(crowding, "MESSAGES", 0)
+    some = crowding._shifts(*where, steps)
+    assert len(every) == len(steps) and len(some) == crowding.STEPS
+    assert some.mean() == pytest.approx(every.mean(), rel=0.03)
 
 
 def test_arrays_are_slowed_down_element_by_element():
