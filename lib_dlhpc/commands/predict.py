@@ -2,6 +2,7 @@
 
 import argparse
 from pathlib import Path
+from time import monotonic
 
 from lib_dlhpc.commands.experiment import add_experiment
 from lib_dlhpc.commands.on_machine import add_machine, known_of, read_on_machine
@@ -79,11 +80,11 @@ def _search(experiment: Experiment) -> None:
     from lib_dlhpc.prediction.fit import Search
     from lib_dlhpc.prediction.report import configurations_text
 
-    search = Search(experiment)
+    search, end = Search(experiment), monotonic() + SECONDS
     try:
         search.run(SEARCHED, SECONDS)
         if not search.found:  # three changes at once come last, and large networks need them
-            search.run(search.tried + search.left, SECONDS)
+            search.run(search.tried + search.left, end - monotonic())
     except KeyboardInterrupt:
         print(configurations_text(search), flush=True)
         raise KeyboardInterrupt("Search cancelled; the prediction is complete.") from None
