@@ -29,8 +29,11 @@ def main() -> None:
 
 
 def reply(answer: dict[str, Any]) -> None:
-    """Print one line and flush it."""
-    print(json.dumps(answer), flush=True)
+    """Print one line and flush it; end without a word where the parent was killed."""
+    try:
+        print(json.dumps(answer), flush=True)
+    except BrokenPipeError:
+        os._exit(1)  # no flush at the end, which would fail, too
 
 
 def serve(task: dict[str, Any]) -> dict[str, Any]:

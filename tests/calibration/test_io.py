@@ -1,5 +1,6 @@
 """A calibration measures its settings, and restores the folder, however it ends."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from patience import PATIENCE, eventually
 
-from lib_dlhpc.calibration import page_cache
+from lib_dlhpc.calibration import page_cache, reader
 from lib_dlhpc.calibration.fit import fit_io
 from lib_dlhpc.calibration.io import (
     KINDS,
@@ -234,3 +235,12 @@ def test_all_readers_count(tmp_path):
         assert load >= 0
         # Fewer than there are: the others rest.
         assert pool.run([{**task, "places": [str(path) for path in made]}])[1] == 6
+
+
+def test_a_reader_whose_parent_was_killed_says_nothing(tmp_path):
+    script = Path(reader.__file__)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, script], text=True, **pipes) as child:
+        child.stdout.close()
+        task = {"what": "random", "paths": [str(tmp_path / "missing")]}
+        assert child.communicate(json.dumps(task) + "\n", timeout=60)[1] == ""
