@@ -72,7 +72,7 @@ def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1) -> 
 def tree_congestion(machine: Machine, nodes: Any, many: Any, step: Any, distance: int = 0) -> Any:
     """Slow-down of double binary trees over groups of `many` nodes, `step` apart: the mean of rounds.
 
-    distance: that of the one round of a binomial tree whose nodes send so many places on.
+    distance: of the one round of a binomial tree, whose nodes send that far on.
     """
     return _slowdown(machine, _in_trees, nodes, many, step, distance)
 

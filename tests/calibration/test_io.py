@@ -243,4 +243,4 @@ def test_a_reader_whose_parent_was_killed_says_nothing(tmp_path):
     with subprocess.Popen([sys.executable, script], text=True, **pipes) as child:
         child.stdout.close()
         task = {"what": "random", "paths": [str(tmp_path / "missing")]}
-        assert child.communicate(json.dumps(task) + "\n", timeout=60)[1] == ""
+        assert child.communicate(json.dumps(task) + "\n", timeout=PATIENCE)[1] == ""

@@ -187,7 +187,7 @@ def message_seconds(fit: Mapping[str, Any], size: Any) -> Any:
 
 
 def product_seconds(fit: Mapping[str, Any], flop: Any) -> Any:
-    """Return the s of a product of so many FLOP: half of the rate is reached at `half` (Hockney 1985)."""
+    """Return the s of a product from its FLOP: half of the rate is reached at `half` (Hockney 1985)."""
     return (flop + fit["half"]) / fit["rate"]
 
 
