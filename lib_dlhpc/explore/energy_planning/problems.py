@@ -19,9 +19,9 @@ BUSY, IDLE = draw.any([400.0, 320.0, 560.0, 720.0]), draw.any([40.0, 50.0, 60.0]
 LIMIT = BUSY * draw.any([0.625, 0.7, 0.75])
 static = IDLE + 0.3 * (BUSY - IDLE)
 phi = ((LIMIT - static) / (BUSY - static)) ** 0.25
-HOURS, PUE = draw.any([82_432, 61_440, 245_760]), draw.any([1.1, 1.2, 1.4])
+HOURS, PUE = draw.any([61_440, 82_432, 245_760]), draw.any([1.1, 1.2, 1.4])
 MWH = 3.6e9
-OWN = draw.any([Run(), Run(gpus=512), Run(gpus=1024)])
+OWN = draw.any([Run(gpus=512), Run(), Run(gpus=1024)])
 run = predicted(OWN)
 samples, seconds = float(run.experiment.dataset.samples), float(run.step_time)
 epochs, steps = float(run.to_accuracy.epochs.epochs), ceil(samples / OWN.batch)

@@ -7,7 +7,7 @@ from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
 draw: Cases = globals().get("draw", PAGE)
 
-OWN = draw.any([Setting(), Setting(late=0.35), Setting(late=0.7), Setting(rank=3, late=0.9)])
+OWN = draw.any([Setting(late=0.35), Setting(), Setting(late=0.7), Setting(rank=3, late=0.9)])
 found = analyzed(OWN)
 computed = [float(seconds) for seconds in found.compute]
 own = found.efficiency
