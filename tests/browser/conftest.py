@@ -9,6 +9,8 @@ import re
 import shutil
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -197,6 +199,18 @@ def page(request: Any, closed: Any) -> Any:
     return closed
 
 
+def _answering(log: Path) -> str:
+    """Return the address in JupyterLab's log once it answers, else "": it prints it before it listens there."""
+    address = re.search(r"http://127.0.0.1:[1-9]\d*/", log.read_text("utf-8"))
+    if address is None:
+        return ""
+    try:
+        urllib.request.urlopen(f"{address[0]}api", timeout=PATIENCE).close()
+    except urllib.error.URLError:
+        return ""
+    return address[0]
+
+
 @pytest.fixture(scope="module")
 def jupyterlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """JupyterLab for a file's tests, with settings and data folders of its own: its address and its folder."""
@@ -213,24 +227,13 @@ def jupyterlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, 
         "--LabApp.expose_app_in_browser=True",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
     ]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "jupyterlab", *options],
-        env={**os.environ, **places},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stderr is not None
-    for line in server.stderr:
-        if address := re.search(r"http://127.0.0.1:[1-9]\d*/", line):
-            break
-    else:
-        pytest.fail("JupyterLab did not start")
-    # Its log must not fill the pipe.
-    drain = subprocess.Popen(
-        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=server.stderr
-    )
-    yield address.group(0), folder
-    server.terminate()
-    server.wait(PATIENCE)
-    drain.wait(PATIENCE)
-    shutil.rmtree(folder, ignore_errors=True)
+    log = folder / "log"
+    with log.open("w") as said:
+        command = [sys.executable, "-m", "jupyterlab", *options]
+        server = subprocess.Popen(command, env={**os.environ, **places}, stderr=said)
+    try:
+        yield _eventually(lambda: _answering(log), log.read_text), folder
+    finally:
+        server.terminate()
+        server.wait(PATIENCE)
+        shutil.rmtree(folder, ignore_errors=True)
