@@ -49,6 +49,9 @@ class Sharding:
         self.alike, starts = alike, {p.start for p in experts if p.stop > p.start}
         self._of_experts = {unit for unit in self.units if unit[0] in starts and unit[1] > unit[0]}
         self._scratch = Scratch()
+        self._parts: dict[Range, list[slice]] = {}  # a step asks for few ranges, again and again
+        self._mine: dict[Range, slice] = {}
+        self._within: dict[Range, list[Range]] = {}
         self._own = [self.own(*unit) for unit in self.units]
         sizes = [own.stop - own.start for own in self._own]
         *self._places, self.size = accumulate(sizes, initial=0)  # offsets of the parts in the shard
@@ -68,17 +71,22 @@ class Sharding:
 
     def within(self, start: int, stop: int) -> list[Range]:
         """Return the units that begin in a range, but for empty ones."""
-        return [unit for unit in self.units if start <= unit[0] < min(stop, unit[1])]
+        if (start, stop) not in self._within:
+            found = [unit for unit in self.units if start <= unit[0] < min(stop, unit[1])]
+            self._within[start, stop] = found
+        return self._within[start, stop]
 
     def parts(self, start: int, stop: int) -> list[slice]:
         """Return each rank's part of a range within one unit, as slices of the flat array."""
-        first, last = self.unit(start)
-        found, ranks = [], self.group((first, last)).size
-        for rank in range(ranks):
-            part = share(last - first, rank, ranks)
-            ends = (min(max(first + at, start), stop) for at in (part.start, part.stop))
-            found.append(slice(*ends))
-        return found
+        if (start, stop) not in self._parts:
+            first, last = self.unit(start)
+            found, ranks = [], self.group((first, last)).size
+            for rank in range(ranks):
+                part = share(last - first, rank, ranks)
+                ends = (min(max(first + at, start), stop) for at in (part.start, part.stop))
+                found.append(slice(*ends))
+            self._parts[start, stop] = found
+        return self._parts[start, stop]
 
     def own(self, start: int, stop: int) -> slice:
         """Return this rank's part of a range within one unit, as a slice of the flat array."""
@@ -86,7 +94,9 @@ class Sharding:
 
     def mine(self, start: int, stop: int) -> slice:
         """Return this rank's part of a range, as a slice of its shard."""
-        return slice(self._before(start), self._before(stop))
+        if (start, stop) not in self._mine:
+            self._mine[start, stop] = slice(self._before(start), self._before(stop))
+        return self._mine[start, stop]
 
     def clipped(self, parameters: list[Parameter], first: int = 0) -> list[Parameter]:
         """Return all parameters clipped to the shard from `first` on; some are empty."""

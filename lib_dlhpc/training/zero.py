@@ -72,6 +72,11 @@ class Shards:
             range, dict[Range, tuple[int, Array]]
         ] = {}  # units, by the layers of a gather
         self._now = range(0)  # the layers in use
+        # Looked up in each step: the units that layers see, the tensors of a layer in them, and those of buckets.
+        self._units_of: dict[range, list[Range]] = {}
+        self._cuts = [self._cut(layer) for layer in range(len(table.of))] if level == 3 else []
+        self._places: dict[str, tuple[int, slice]] = {}
+        self._names: dict[range, str] = {}
         self._filling: dict[int, Tensors] = {}
         self.first_bucket = 1  # its number in the timeline, if a rank has several stages
         self._wanted: int | None = None
@@ -118,14 +123,11 @@ class Shards:
             with self.recorder.waits(self._name(self._now)):
                 for number, _ in self._here[self._now].values():
                     self._gathers.wait(number)
-        units = self._here[self._now]
-        tensors = {}
-        for name, p in self.table.of[index].items():
-            unit = self.sharding.unit(p.start)
-            part = slice(p.start - unit[0], p.stop - unit[0])
-            tensors[name] = units[unit][1][part].reshape(p.shape)
-        self._wanted = then
-        return tensors
+        units, self._wanted = self._here[self._now], then
+        return {
+            name: units[unit][1][part].reshape(shape)
+            for name, unit, part, shape in self._cuts[index]
+        }
 
     def let_go(self, index: int) -> None:
         """Free the memory, unless a layer of the same gather is next."""
@@ -187,9 +189,11 @@ class Shards:
         """
         layers = range(first, stop)
         here, name = self._here.setdefault(layers, {}), self._name(layers)
-        seen = (p for layer in layers for p in self.table.of[layer].values())
-        for unit in sorted({self.sharding.unit(p.start) for p in seen} - here.keys()):
-            if self.sharding.group(unit) is not comm:
+        if layers not in self._units_of:
+            seen = {unit for layer in layers for _, unit, _, _ in self._cuts[layer]}
+            self._units_of[layers] = sorted(seen)
+        for unit in self._units_of[layers]:
+            if unit in here or self.sharding.group(unit) is not comm:
                 continue
             rounds, flat = self.sharding.gathering(self.weights, *unit)
             size = flat.nbytes // comm.size  # what this rank contributes
@@ -229,10 +233,21 @@ class Shards:
 
     def _part(self, p: Parameter) -> Array:
         """Return the view for a tensor's gradients; those of tied weights start at zero."""
-        layers = enumerate(self.layers)
-        number = next(n for n, (first, stop) in layers if first <= p.layer < stop)
-        start = self.buckets[number][0]
-        return self._bucket(number)[p.start - start : p.stop - start].reshape(p.shape)
+        if p.name not in self._places:
+            layers = enumerate(self.layers)
+            number = next(n for n, (first, stop) in layers if first <= p.layer < stop)
+            start = self.buckets[number][0]
+            self._places[p.name] = number, slice(p.start - start, p.stop - start)
+        number, part = self._places[p.name]
+        return self._bucket(number)[part].reshape(p.shape)
+
+    def _cut(self, layer: int) -> list[tuple[str, Range, slice, tuple[int, ...]]]:
+        """Return the names of a layer's tensors, the unit that each is in, where, and their shapes."""
+        found = []
+        for name, p in self.table.of[layer].items():
+            unit = self.sharding.unit(p.start)
+            found.append((name, unit, slice(p.start - unit[0], p.stop - unit[0]), p.shape))
+        return found
 
     def _bucket(self, number: int) -> Array:
         """Return a bucket that is being filled."""
@@ -250,6 +265,8 @@ class Shards:
 
     def _name(self, layers: range) -> str:
         """Return what the gather of the weights of some layers is called: after the layer, or their block."""
-        names = {p.name.rpartition(".")[0] for at in layers for p in self.table.of[at].values()}
-        first = min(names)
-        return f"weights {first if len(names) == 1 else first.rpartition('.')[0]}"
+        if layers not in self._names:
+            names = {p.name.rpartition(".")[0] for at in layers for p in self.table.of[at].values()}
+            first = min(names)
+            self._names[layers] = f"weights {first if len(names) == 1 else first.rpartition('.')[0]}"
+        return self._names[layers]
