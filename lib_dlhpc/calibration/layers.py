@@ -124,10 +124,10 @@ def _rates(
 ) -> tuple[dict[str, LayerRate], dict[str, Floats], tuple[str, ...]]:
     rows: dict[str, list[tuple[Floats, Floats, Floats, Floats, float]]] = {}
     for case in cases:
-        products = layer_rates.products(case.model)
+        products, started = layer_rates.products(case.model), layer_rates.started(case.model)
         for at, layer in enumerate(case.model.layers):
             terms = np.array([1.0, case.work[at], case.bytes[at]])
-            twice = terms * [1.0, products[at], products[at]]
+            twice = terms * [started[at], products[at], products[at]]
             mine = terms, case.forward[:, at], twice, case.backward[:, at], case.took
             rows.setdefault(layer.traits.rate_key(layer), []).append(mine)
     layers = (layer for case in cases for layer in case.model.layers)

@@ -26,7 +26,7 @@ from lib_dlhpc.calibration.step_fit import EFFICIENCY, SLOWDOWN, StepFit, fit_st
 from lib_dlhpc.calibration.workspace import CalibrationError
 from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.results import Columns, Result, Summary
-from lib_dlhpc.spec.host import cores, host_class, versions
+from lib_dlhpc.spec.host import cores, host_class, kernels, versions
 from lib_dlhpc.spec.machine import Machine, read_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN
 from lib_dlhpc.spec.schema import to_table
@@ -142,7 +142,7 @@ def fit_machine(raw: Mapping[str, Any], tier: Fit | None = None) -> Calibrated:
         "host": host_class(),
         "ranks": ranks,
         "cores": cores(),
-        "versions": versions(),
+        "versions": versions() | kernels(),
         "intervals": {key: list(pair) for key, pair in ends.items()},
     }
     return Calibrated(read_machine(table), layers, messages, numbers, link, whole, raw)

@@ -27,7 +27,7 @@ from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured_machine import slowed
 
 CALM = 0.3  # cores busy with other processes, at most
-STEADY = 0.4  # quantile of a run's steps
+STEADY = 0.5  # quantile of a run's steps: the median, by which runs are judged
 SLOWDOWN = 0.7, 1.6  # plausible range; outside it, something else slows the run
 EFFICIENCY = 0.2, 1.0
 UNDISTURBED = (

@@ -46,7 +46,7 @@ def activities(
     return (
         (work / _column(each, "rate"), twice * (work / _column(each, "backward_rate"))),
         (data / _column(each, "bandwidth"), twice * (data / _column(each, "backward_bandwidth"))),
-        (_column(each, "launch"), _column(each, "backward_launch")),
+        (_column(each, "launch"), started(model) * _column(each, "backward_launch")),
     )
 
 
@@ -61,6 +61,17 @@ def products(model: Model) -> NDArray[np.float64]:
     """Return the gradient products of each layer in backward: no input gradient for the sample."""
     samples = np.array([layer.inputs == ("input",) for layer in model.layers])
     return np.maximum(model.layer_gradients - samples, 0.0)
+
+
+@lru_cache(maxsize=256)
+def started(model: Model) -> NDArray[np.float64]:
+    """Return which part of a layer's gradient products is started in backward; 1 of those that form none."""
+    return np.divide(
+        products(model),
+        model.layer_gradients,
+        out=np.ones(len(model.layers)),
+        where=model.layer_gradients > 0,
+    )
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""This machine: its class, its cores, the versions of the packages that training uses."""
+"""This machine: its class, its cores, the packages that training uses, and which kernels BLAS has to take."""
 
 import os
 import platform
@@ -14,6 +14,7 @@ PACKAGES = (
     "openmpi",
     "impi-rt",
 )  # packages whose versions are recorded
+KERNELS = "OPENBLAS_CORETYPE"  # of an older processor, OpenBLAS computes half as fast
 
 
 @cache
@@ -52,3 +53,8 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
+
+
+def kernels() -> dict[str, str]:
+    """Return the processor for which the environment makes OpenBLAS choose its kernels; empty if it may decide."""
+    return {KERNELS: chosen} if (chosen := os.environ.get(KERNELS)) else {}

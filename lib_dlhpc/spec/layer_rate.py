@@ -1,7 +1,8 @@
 """LayerRate: how fast one kind of layer runs on a device, measured on the trainer's own layers.
 
 A forward pass takes launch + FLOP / rate + bytes / bandwidth. A backward pass has parameters of its own, and
-pays rate and bandwidth once for each gradient product; a layer that reads the sample needs no input gradient.
+pays rate and bandwidth once for each gradient product; a layer that reads the sample needs no input gradient, and
+of its backward launch pays the part of its other gradients.
 """
 
 import math

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec.host import host_class, versions
+from lib_dlhpc.spec.host import host_class, kernels, versions
 from lib_dlhpc.spec.machine import Machine, field_of, read_machine
 from lib_dlhpc.spec.schema import SECTIONS, check_keys
 from lib_dlhpc.spec.units import count, format_quantity
@@ -194,9 +194,9 @@ def foreign(machine: Machine) -> list[str]:
         found.append(f"It was measured {count(days, 'day')} ago, on {measured.date}.")
     if days < 0:
         found.append(f"It was measured on {measured.date}, a date in the future.")
-    here = versions()
+    here = versions() | kernels()
     found += [
-        f"It was measured with {name} {measured.versions.get(name, '(none)')}; installed:"
+        f"It was measured with {name} {measured.versions.get(name, '(none)')}; here:"
         f" {here.get(name, '(none)')}."
         for name in sorted({*here, *measured.versions})
         if here.get(name) != measured.versions.get(name)

@@ -6,7 +6,7 @@ from datetime import date
 import pytest
 import short_runs
 
-from lib_dlhpc.spec.host import host_class, versions
+from lib_dlhpc.spec.host import host_class, kernels, versions
 from lib_dlhpc.spec.machine import load_machine
 from lib_dlhpc.spec.measured import Measured
 
@@ -32,7 +32,7 @@ def digits():
 def calibrated():
     """The catalog's laptop, as if all in INTERVALS had been measured on it, here and today."""
     today = date.today().isoformat()
-    where = Measured(today, host_class(), 2, 2, versions(), INTERVALS)
+    where = Measured(today, host_class(), 2, 2, versions() | kernels(), INTERVALS)
     return replace(load_machine("laptop"), measured=where)
 
 

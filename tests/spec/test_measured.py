@@ -10,7 +10,7 @@ import tomli_w
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import measured_machine
 from lib_dlhpc.spec.experiment import Experiment, dumps, load, loads
-from lib_dlhpc.spec.host import host_class, versions
+from lib_dlhpc.spec.host import KERNELS, host_class, kernels, versions
 from lib_dlhpc.spec.machine import field_of, load_machine, read_machine
 from lib_dlhpc.spec.measured_machine import (
     OLD,
@@ -44,7 +44,7 @@ def table(**changes):
         "host": host_class(),
         "ranks": 2,
         "cores": 2,
-        "versions": dict(versions()),
+        "versions": versions() | kernels(),
         "intervals": {
             "device.launch": ["2 us", "4 us"],
             "device.peak.fp32": [9e10, "0.1 TFLOP/s"],
@@ -122,13 +122,24 @@ def test_here_and_today_it_is_at_home(tmp_path):
         ({"host": "Linux riscv64, 3 cores"}, "measured on another machine: Linux riscv64, 3 cores"),
         ({"date": (TODAY - timedelta(OLD + 1)).isoformat()}, f"measured {OLD + 1} days ago"),
         ({"date": (TODAY + timedelta(1)).isoformat()}, "a date in the future"),
-        ({"versions": versions() | {"numpy": "1.0"}}, "measured with numpy 1.0; installed:"),
-        ({"versions": versions() | {"other": "2"}}, "measured with other 2; installed: (none)"),
+        ({"versions": versions() | kernels() | {"numpy": "1.0"}}, "measured with numpy 1.0; here:"),
+        ({"versions": versions() | kernels() | {"other": "2"}}, "measured with other 2; here: (none)"),
     ],
 )
 def test_another_host_or_an_old_date_is_reported(tmp_path, changes, said):
     (sentence,) = foreign(load_measured(written(tmp_path, table(**changes))))
     assert said in sentence
+
+
+def test_other_kernels_than_those_of_the_calibration_are_reported(tmp_path, monkeypatch):
+    """A variable of the shell may halve the speed of products: a calibration without it does not hold."""
+    monkeypatch.setenv(KERNELS, "Haswell")
+    (sentence,) = foreign(load_measured(written(tmp_path, table(versions=dict(versions())))))
+    assert sentence == f"It was measured with {KERNELS} (none); here: Haswell."
+    monkeypatch.delenv(KERNELS)
+    recorded = dict(versions()) | {KERNELS: "Haswell"}
+    (sentence,) = foreign(load_measured(written(tmp_path, table(versions=recorded))))
+    assert sentence == f"It was measured with {KERNELS} Haswell; here: (none)."
 
 
 def test_an_unmeasured_machine_is_reported():
