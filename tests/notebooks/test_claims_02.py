@@ -40,7 +40,10 @@ def test_efficiency_is_of_one_node_on_the_chart_and_of_one_gpu_in_the_prediction
     readme = (repository / "README.md").read_text("utf-8")
     assert f"{alone:.1%}" in readme and f"to 8 GPUs; {row.predicted:.1%} is predicted" in readme
     text = (repository / "modules" / "02_data_parallel.ipynb").read_text("utf-8")
-    assert f"at 256 GPUs, the prediction is {row.predicted:.0%}" in text and f"which is {alone:.0%}." in text
+    assert (
+        f"at 256 GPUs, the prediction is {row.predicted:.0%}" in text
+        and f"which is {alone:.0%}." in text
+    )
 
 
 def test_a_bucket_between_sites_holds_all_weights_in_16_bits():

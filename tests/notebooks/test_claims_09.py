@@ -75,7 +75,10 @@ def test_of_the_gpu_itself_one_fails_in_ten_years(repository):
     own = LLAMA_MTBF * 8 / (365.25 * DAY)
     assert own / 0.587 == pytest.approx(10, rel=0.05)
     text = (repository / "modules" / "09_state_and_failures.ipynb").read_text("utf-8")
-    assert "one GPU is ten years, or six if" in text and "58.7% of these because of a GPU" in text
+    assert (
+        "failures) of ten years, or of six years if" in text
+        and "58.7% of these because of a GPU" in text
+    )
 
 
 def test_the_question_gives_the_numbers_from_which_its_answer_follows():

@@ -83,7 +83,7 @@ def test_fsdp_hides_from_8000_tokens_and_with_gradients_in_fp32_from_10700(repos
     found = [width * peak / (6 * link) for width in (2 + 2 + 2, 2 + 2 + 4)]  # B a weight, FLOP
     assert [round(each, -2) for each in found] == [8_000, 10_700]
     text = (repository / "modules" / "12_train_a_language_model.ipynb").read_text("utf-8")
-    assert f"that is {found[0]:,.0f} tokens" in text and "and 10,700." in text
+    assert f"hidden from {found[0]:,.0f} tokens on" in text and "from 10,700 tokens on." in text
 
 
 def test_the_formula_of_mfu_gives_the_mfu_that_the_first_figure_shows(repository):
@@ -98,7 +98,10 @@ def test_the_formula_of_mfu_gives_the_mfu_that_the_first_figure_shows(repository
     )
     assert (weights + attention) * tokens == pytest.approx(float(own.utilization), rel=1e-3)
     shares = [round(100 * each * tokens) for each in (weights, weights + attention)]
-    assert said(repository, r"alone would give (\d+)%; with attention it is the (\d+)%") == shares
+    assert (
+        said(repository, r"alone would give an MFU of (\d+)%; with attention it is the (\d+)%")
+        == shares
+    )
 
 
 def test_one_gpu_would_take_three_thousand_years_and_hold_a_tenth():
@@ -144,7 +147,9 @@ def test_latency_of_rings_makes_fsdp_alone_slow_and_a_pod_is_enough():
 def test_the_page_leaves_out_the_checkpoints_of_the_file(repository):
     assert predict(layout.base()).resilience.goodput < 1e-3
     own = predict(load("llama3-405b"))
-    found = said(repository, r"llama3-405b` adds ([\d.]+) ms for them, and prints ([\d.]+) s\.")
+    found = said(
+        repository, r"llama3-405b` adds ([\d.]+) ms per step for them, and prints ([\d.]+) s\."
+    )
     assert found == [round(1e3 * float(own.checkpoint), 1), round(float(own.step_time), 2)]
     assert float(own.step_time - own.checkpoint) == pytest.approx(
         float(predicted(Layout()).step_time), abs=5e-4
