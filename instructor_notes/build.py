@@ -17,17 +17,27 @@ from lib_dlhpc.labs.grading.grade import hidden_name, secret
 from lib_dlhpc.teaching.designs import design, problem, solution
 from lib_dlhpc.teaching.problems import PAGE, answers, page
 from lib_dlhpc.teaching.problems import version as other
-from lib_dlhpc.teaching.questions import Draw, Open, Question, exam, key, read, sheet, shuffled
+from lib_dlhpc.teaching.questions import (
+    Draw,
+    Open,
+    Question,
+    allowed,
+    exam,
+    key,
+    read,
+    sheet,
+    shuffled,
+)
 from lib_dlhpc.teaching.quizzes import gift, text2qti
 
 HERE = Path(__file__).parent
 ALL = tuple(module.number for module in PATH)
-PAPERS = {  # of each course: title, questions, modules; no question is in two papers of a course
+PAPERS = {  # of each course: title, questions, minutes, modules; no question is in two papers of a course
     "14 weeks": {
-        "midterm": ("Midterm", 20, ("01", "02", "03", "04", "06", "07", "08", "11")),
-        "final": ("Exam", 30, ALL),
+        "midterm": ("Midterm", 20, 50, ("01", "02", "03", "04", "06", "07", "08", "11")),
+        "final": ("Exam", 30, 60, ALL),
     },
-    "6 weeks": {"final_6_weeks": ("Exam", 25, tuple(each for each in ALL if each <= "11"))},
+    "6 weeks": {"final_6_weeks": ("Exam", 25, 50, tuple(each for each in ALL if each <= "11"))},
 }
 TESTS = {"concept_test": "Concept test", "concept_test_b": "Concept test, form B"}
 
@@ -51,7 +61,7 @@ def papers(pools: Mapping[str, Sequence[Question]], version: int) -> dict[str, l
     found = {}
     for course in PAPERS.values():
         left = {each: shuffled(pool, f"papers {version} {each}") for each, pool in pools.items()}
-        for name, (_, many, modules) in course.items():
+        for name, (_, many, _, modules) in course.items():
             taken: list[tuple[str, Question]] = []
             while len(taken) < many and any(left.get(each) for each in modules):
                 some = [each for each in modules if left.get(each)][: many - len(taken)]
@@ -68,9 +78,10 @@ def put(
     order: int,
     last: Open | None = None,
     graded: bool = True,
+    minutes: int = 0,
 ) -> None:
-    """Write questions, their answers, and both for a learning platform. last, graded: as of `sheet`."""
-    write(into, f"{name}.md", sheet(title, questions, order, last, graded))
+    """Write questions, their answers, and both for a learning platform. last, graded, minutes: as of `sheet`."""
+    write(into, f"{name}.md", sheet(title, questions, order, last, graded, minutes))
     write(into, f"{name}_answers.md", key(title, questions, order, last))
     write(into, f"{name}.gift", gift(title, questions, order, graded))
     write(into, f"{name}.txt", text2qti(title, questions, order, graded))
@@ -87,10 +98,12 @@ def main(folder: str = "build/course", seed: str = "0", secret_file: str | None 
         path, title = HERE / "exam" / f"{module.name}.py", f"Module {module.number}, {module.title}"
         pools[module.number] = exam(path, version)
         last = read(path, "OPEN")
-        put(into, f"exam/{module.name}", title, pools[module.number], version, last=last)
-    titles = {name: title for course in PAPERS.values() for name, (title, *_) in course.items()}
+        minutes = allowed(pools[module.number], last)
+        put(into, f"exam/{module.name}", title, pools[module.number], version, last, True, minutes)
+    named = {name: paper for course in PAPERS.values() for name, paper in course.items()}
     for name, questions in papers(pools, version).items():
-        put(into, f"exam/{name}", titles[name], questions, version)
+        title, _, minutes, _ = named[name]
+        put(into, f"exam/{name}", title, questions, version, minutes=minutes)
     folders = {number: folder for folder, number in RECORDED.items()}
     for module in PATH:
         title = f"Problems of module {module.number}, {module.title}"

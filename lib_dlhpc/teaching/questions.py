@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
 from hashlib import sha256
 from itertools import combinations
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,6 +35,9 @@ POINTS = (
     " nearest."
 )
 HALF_A_PAGE = " The last question takes half a page."
+WORDS, STEP = 120, 2 / 3  # of technical text in a minute; minutes of a step on a calculator
+CHECKING = 1.25  # over the minutes of all items
+HALF_A_PAGE_MINUTES = 10
 APART = 0.05  # numbers that differ by less could be one answer, rounded
 FAR = 20  # a number that is further from the answer, as a factor, eliminates itself
 TRIES = 100
@@ -146,6 +150,21 @@ def _generator(seed: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(sha256(seed.encode()).digest()[:8]))
 
 
+def pace(question: Question) -> float:
+    """Return the minutes of a question: those of reading it with its options, and of its steps by hand.
+
+    An estimate, which no class has tested.
+    """
+    read_ = sum(len(each.split()) for each in (question.text, question.right, *question.wrong))
+    return read_ / WORDS + STEP * len(question.steps)
+
+
+def allowed(questions: Sequence[Question], last: Open | None = None) -> int:
+    """Return the minutes for all questions and their checking, in fives. last: an open question after them."""
+    own = CHECKING * sum(map(pace, questions)) + (HALF_A_PAGE_MINUTES if last else 0)
+    return 5 * ceil(own / 5)
+
+
 def right_letter(question: Question, seed: int = 0) -> str:
     """Return the letter of the right option."""
     return LETTERS[options(question, seed).index(question.right)]
@@ -157,9 +176,14 @@ def sheet(
     seed: int = 0,
     last: Open | None = None,
     graded: bool = True,
+    minutes: int = 0,
 ) -> str:
-    """Return the questions as Markdown, without a hint of the answers. last: an open question after them."""
+    """Return the questions as Markdown, without a hint of the answers. last: an open question after them.
+
+    minutes: for all of it; 0: not stated.
+    """
     how = HAND_IN + POINTS * graded + (HALF_A_PAGE if last else "")
+    how += f" You have {minutes} minutes." if minutes else ""
     lines = [f"# {title}", "", how, ""]
     for number, question in enumerate(questions, 1):
         lines += [f"**{number}.** {question.text}", ""]
@@ -175,6 +199,7 @@ def key(title: str, questions: Sequence[Question], seed: int = 0, last: Open | N
     lines = [f"# {title}: answers", ""]
     for number, question in enumerate(questions, 1):
         lines += [f"**{number}.** {right_letter(question, seed)}. {question.because}", ""]
+        lines += [f"- About {pace(question):.1f} minutes."]
         lines += [f"- By hand. {each.do}: {each.result}" for each in question.steps]
         lines += [
             f"- {letter}, {option}: {question.wrong[option]}"
