@@ -43,7 +43,7 @@ def one_sample(draw: Draw) -> Question:
             show(launch + 4 * width**2 / bandwidth, "s"): (
                 "A multiplication and an addition each read the weight."
             ),
-            show(one.seconds * 8, "s"): "A GPU with one sample runs one core of many.",
+            show(launch + 16 * width**2 / bandwidth, "s"): "Memory bandwidth is counted in bits.",
         },
         f"All weights are read for one sample: {one.intensity:.2g} FLOP per byte, far below the ridge point.",
         [
@@ -132,8 +132,8 @@ def ridge_point(draw: Draw) -> Question:
         " intensity on can it reach its peak?",
         f"{ridge:.0f} FLOP/B",
         {
-            f"{ridge / 4:.0f} FLOP/B": "Each FLOP reads two numbers of 16 bits.",
-            f"{ridge / 2:.0f} FLOP/B": "Numbers of 16 bits count as one byte each.",
+            f"{ridge / 2:.0f} FLOP/B": "A multiplication and an addition are one FLOP.",
+            f"{2 * ridge:.0f} FLOP/B": "Intensity is counted per number of 16 bits.",
             f"{ridge / 8:.0f} FLOP/B": "Bandwidth is counted in bits.",
         },
         "Peak over bandwidth.",
@@ -153,7 +153,7 @@ def attainable(draw: Draw) -> Question:
         {
             show(peak, "FLOP/s"): "Peak FLOP/s predicts time.",
             show(1 / (1 / reached + 1 / peak), "FLOP/s"): "Memory and arithmetic take turns.",
-            show(reached / 2, "FLOP/s"): "Each FLOP takes two bytes.",
+            show(reached / 2, "FLOP/s"): "Reads and writes each have half of the bandwidth.",
         },
         "The lesser of the peak and of intensity times bandwidth.",
         [Step("Intensity times bandwidth, which is below the peak", reached, "FLOP/s")],
@@ -194,8 +194,10 @@ def turning_point(draw: Draw) -> Question:
         " matmuls reach the peak. From about which batch size on is it compute-bound?",
         f"{batch:.0f}",
         {
-            f"{batch / 2:.0f}": "A number of 16 bits has one byte.",
-            f"{batch / 8:.0f}": "The ridge point counts FLOP per number of the input.",
+            f"{ridge * width / (width - ridge) / 2:.0f}": "A number of 16 bits has one byte.",
+            f"{2 * ridge * width / (width - 4 * ridge):.0f}": (
+                "A multiplication and an addition are one FLOP."
+            ),
             f"{width:,}": "Only a batch as large as the layer fills a GPU.",
         },
         "Intensity is b n / (n + 2 b) FLOP per byte, about the batch as long as the layer is much wider.",

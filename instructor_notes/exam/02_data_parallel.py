@@ -66,7 +66,7 @@ def exposed(draw: Draw) -> Question:
         {
             show(
                 backward / buckets / 1e3, "s"
-            ): "What is exposed is the bucket that backward fills last.",
+            ): "What is exposed is the time in which the last bucket is filled.",
             show(whole, "s"): "Backward and allreduce cannot overlap, since one needs the other.",
             show(whole / 2, "s"): "Half of the gradients are ready too late.",
         },
@@ -94,7 +94,9 @@ def small_buckets(draw: Draw) -> Question:
         show(many, "s"),
         {
             show(few, "s"): "The same bytes wait for the same latency.",
-            show(few / 2, "s"): "Smaller buckets are always better because they start earlier.",
+            show(few * bucket_count(large.experiment) / count, "s"): (
+                "Smaller buckets are always better because they start earlier."
+            ),
             show((few * many) ** 0.5, "s"): "Latency grows with the root of the number of buckets.",
         },
         "Each bucket pays all rounds of its ring, and each round pays the latency.",
@@ -142,8 +144,12 @@ def one_slow_gpu(draw: Draw) -> Question:
         f"{100 * idle:.1f}%",
         {
             f"{100 * slower / 100 / gpus:.1f}%": "The mean decides.",
-            f"{100 * idle / 2:.1f}%": "The others take over half of its work.",
-            f"{100 * idle / gpus:.1f}%": "A wait of one GPU is divided among all.",
+            f"{100 * (gpus - 1) / gpus * slower / (200 + slower):.1f}%": (
+                "The others take over half of its delay."
+            ),
+            f"{100 * slower / (100 + slower) / gpus:.1f}%": (
+                "One GPU's wait is what the average GPU waits."
+            ),
         },
         "All others wait for it in every step.",
         [
@@ -215,7 +221,7 @@ def local_steps(draw: Draw) -> Question:
         {
             f"{every:.1f}%": "Local steps change how well a network learns, not what it waits for.",
             f"{every / alone:.1f}%": "With H local steps, the share that waits falls to 1/H.",
-            f"{100 * each / work:.1f}%": "A share of the time is a share of the work.",
+            f"{100 * each / work:.1f}%": "A share is of the work alone.",
         },
         "The cost of an exchange is spread over the local steps before it; the share is wait / (work + wait).",
         [
@@ -272,7 +278,7 @@ def efficiency(draw: Draw) -> Question:
                 "Communication that overlaps costs as much as communication that does not."
             ),
             share(wait): "Overlap hides all communication.",
-            share(exchange): "Waiting for the slowest is not a loss.",
+            share(left): "Waiting for the slowest is not a loss.",
         },
         "Computation over computation, waiting and exposed communication.",
         [

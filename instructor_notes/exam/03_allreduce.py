@@ -89,8 +89,8 @@ def twice_the_bandwidth(draw: Draw) -> Question:
         f"{100 * (1 - fast / slow):.2f}%",
         {
             f"{100 * (1 - 50 / 100):.1f}%": "Bandwidth is what matters.",
-            f"{100 * (1 - (50 / 100) ** 0.5):.1f}%": "Latency and bandwidth have equal parts.",
-            f"{100 * (1 - 50 / 100) / 2:.1f}%": "Half of the rounds profit.",
+            f"{100 * (1 - (50 / 100) ** 0.5):.1f}%": "Time falls with the root of the bandwidth.",
+            f"{100 * (1 - 50 / 100) / 2:.1f}%": "Latency and bandwidth have equal parts.",
         },
         f"2 (p - 1) rounds pay the latency; {kilobytes} kB are a small part of that.",
         [
@@ -139,9 +139,9 @@ def long_message_down_a_tree(draw: Draw) -> Question:
         show(tree, "s"),
         {
             show(halving, "s"): "A tree is fast because it has lg p levels.",
-            show(
-                halving * (ranks - 1) / log2(ranks), "s"
-            ): "What holds for latency holds for bandwidth.",
+            show(halving * (1 + longer) / 2, "s"): (
+                "Only the broadcast sends whole buffers; the reduction sends halves."
+            ),
             show(2 * log2(ranks) * halving, "s"): "Rabenseifner sends the buffer once in all.",
         },
         "Each round of the tree sends the whole buffer; Rabenseifner's halves add up to less than one buffer"
@@ -169,7 +169,9 @@ def shared_nic(draw: Draw) -> Question:
         {
             show(doubling * size, "B"): "Same partners, same cost.",
             show(doubling / devices * size, "B"): "One device of each node sends for all.",
-            show(doubling / 2 * size, "B"): "Rabenseifner sends half of the buffer in each round.",
+            show(
+                doubling / 2 * size, "B"
+            ): "Rabenseifner sends half the bytes of recursive doubling.",
         },
         "When it leaves the node, each device has only its shard of the buffer left to send.",
         [
@@ -188,8 +190,8 @@ def few_elements(draw: Draw) -> Question:
         f"{rounds('ring', ranks, elements)}",
         {
             f"{2 * (elements - 1)}": "More elements than needed are the only waste.",
-            f"{rounds('ring', ranks, elements) // 2}": "Empty messages are not sent on the way back.",
-            f"{ranks + elements - 2}": "The all-gather leaves out what is empty.",
+            f"{rounds('ring', ranks, elements) // 2}": "The all-gather sends nothing if blocks are empty.",
+            f"{ranks + elements - 2}": "The all-gather only circulates blocks that are not empty.",
         },
         "Some blocks are empty, and their messages still go round: a schedule is for ranks, not for elements.",
         [
@@ -236,9 +238,8 @@ def overtaking(draw: Draw) -> Question:
 def two_ranks(draw: Draw) -> Question:
     """What two ranks tell of a cluster."""
     latency, many = draw.between(2.0, 9.0, 0.1), draw.any([8, 16, 32, 64])
-    few, all_ = (
-        times("ring", "recursive_doubling", 1e3, network(p, latency, 10)) for p in (2, many)
-    )
+    pair, cluster = (network(p, latency, 10) for p in (2, many))
+    few, all_ = (times("ring", "recursive_doubling", 1e3, flat) for flat in (pair, cluster))
     ring = 2 * (many - 1) * (latency * 1e-6 + 1e3 / many / 1.25e9)
     doubling = log2(many) * (latency * 1e-6 + 1e3 / 1.25e9)
     return Question(
@@ -248,8 +249,10 @@ def two_ranks(draw: Draw) -> Question:
         f"{all_:.2f} times",
         {
             f"{few:.2f} times": "Two ranks can tell me about a cluster.",
-            f"{many / 2 * few:.2f} times": "Only the ring gets longer with the ranks.",
-            f"{log2(many) * few:.2f} times": "Of the ring, too, the rounds grow with lg p.",
+            f"{ring / seconds('recursive_doubling', 1e3, pair):.2f} times": (
+                "Only the ring gets longer with the ranks."
+            ),
+            f"{all_ / 2:.2f} times": "The all-gather comes for free.",
         },
         "Rounds grow with p for the ring, and with lg p for recursive doubling.",
         [

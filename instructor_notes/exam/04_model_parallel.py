@@ -49,8 +49,10 @@ def bubble(draw: Draw) -> Question:
         f"{100 * over / (1 + over):.1f}%",
         {
             f"{100 * over:.1f}%": "The bubble over the work is its share of the step.",
-            f"{200 * over:.1f}%": "Filling and draining are two bubbles.",
-            f"{100 * ranks / microbatches:.1f}%": "P microbatches are lost to fill P stages.",
+            f"{200 * over / (1 + 2 * over):.1f}%": "Filling and draining are two bubbles.",
+            f"{100 * ranks / (microbatches + ranks):.1f}%": (
+                "P microbatches are lost to fill P stages."
+            ),
         },
         "(p - 1) / m of the work; of the step that over one more than that.",
         [
@@ -97,7 +99,7 @@ def what_a_gpu_sends(draw: Draw) -> Question:
         show(sent[1], "B"),
         {
             show(sent[0] * few / many, "B"): "With more GPUs, each one sends less.",
-            show(sent[0] * many / few, "B"): "Each GPU sends to every other.",
+            show(sent[0] * (many - 1) / (few - 1), "B"): "Each GPU sends to every other.",
             show(sent[1] / 2, "B"): "The all-gather comes for free.",
         },
         "An allreduce sends 2 (p - 1) / p of the buffer from each rank, whatever p.",
@@ -121,7 +123,7 @@ def more_rows(draw: Draw) -> Question:
         {
             f"{share(few) / 2:.1f}%": "A bigger batch makes messages matter less.",
             f"{share(wide):.1f}%": "Rows act as width does.",
-            f"{share(few) / 4:.1f}%": "Arithmetic grows with the square of the rows.",
+            f"{200 * share(few) / (100 + share(few)):.1f}%": "Only messages grow with the rows.",
         },
         "Rows raise arithmetic and messages alike. Width raises arithmetic more.",
         [Step("Both arithmetic and messages double: their share stays", share(few), "%")],
@@ -239,7 +241,7 @@ QUESTIONS = [
         {
             "halves": "More microbatches need less memory.",
             "doubles": "Each microbatch needs its own memory.",
-            "falls by a quarter": "Half of the activations are freed early.",
+            "falls by a quarter": "Half of the memory is activations, and they halve.",
         },
         "Each is half as large and twice as many are in flight: the whole batch is stored.",
     ),

@@ -52,7 +52,7 @@ def more_replicas(draw: Draw) -> Question:
         {
             show(now / 2, "B"): "With more replicas, each GPU stores less.",
             show(2 * now, "B"): "Each replica adds its gradients.",
-            show(now * 3 / 4, "B"): "Replicas share the weights, not the activations.",
+            show(now * 3 / 4, "B"): "Half of the memory is weights, which replicas share.",
         },
         "A replica is a complete copy: only a split, or ZeRO for the state, makes it smaller.",
         [Step("A replica is complete, and has the same batch: as before", now, "B")],
@@ -114,7 +114,7 @@ def one_domain(draw: Draw) -> Question:
         {
             f"{nvlink / nic:.2f}": "An exchange speeds up by the ratio of the links.",
             f"{nodes * nvlink / nic:.2f}": "In a rack, one copy serves all GPUs.",
-            f"{8 / nodes * nvlink / nic:.2f}": "Nodes send more copies than a rack.",
+            f"{8 / nodes * nvlink / nic:.2f}": "Nodes send a copy to each GPU, a rack one for each node.",
         },
         "NVLink is faster, but a rack sends a copy to each GPU, where nodes share one copy.",
         [
@@ -158,6 +158,7 @@ def larger_microbatch(draw: Draw) -> Question:
     sequences, stages = draw.between(24, 96, 8), draw.between(6, 24, 1)
     microbatch, gain = draw.any([4, 8]), draw.between(3, 12, 1)
     longer = pipelined(sequences, stages, microbatch, 1 + gain / 100)
+    passes = sequences / microbatch + stages - 1
     return Question(
         "larger microbatch",
         f"{stages} equal stages, 1F1B, a replica's batch of {sequences} sequences, free messages. Microbatches of"
@@ -165,15 +166,15 @@ def larger_microbatch(draw: Draw) -> Question:
         " as long is a step?",
         f"{longer:.2f}",
         {
-            f"{pipelined(sequences, 2, microbatch, 1 + gain / 100):.2f}": (
-                "All layouts lose the same share."
+            f"{100 / (100 + gain):.2f}": "A larger microbatch computes better, so it is better.",
+            f"{passes / (sequences + stages - 1):.2f}": (
+                "A pass takes as long, whatever its microbatch."
             ),
-            f"{1 / microbatch:.2f}": "A larger microbatch computes better, so it is better.",
             f"{microbatch:.2f}": "A larger microbatch makes a step longer in proportion.",
         },
         "The bubble is p - 1 microbatches of a stage, and each is now several times as long.",
         [
-            Step("Passes of the slowest stage, m / b + p - 1", sequences / microbatch + stages - 1),
+            Step("Passes of the slowest stage, m / b + p - 1", passes),
             Step("Each, over one of a sequence", microbatch / (1 + gain / 100)),
             Step("Both, over the m + p - 1 passes before", longer),
         ],

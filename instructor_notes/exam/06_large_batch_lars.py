@@ -66,7 +66,7 @@ def what_closes_the_gap(draw: Draw) -> Question:
         f"{closed:.1f}%",
         {
             f"{100 * (own - scaled) / gap:.1f}%": "LARS is what saved it.",
-            f"{closed / 2:.1f}%": "A tuned rate and LARS each close half.",
+            f"{50 * (own - scaled) / gap:.1f}%": "Half of what LARS gains is the rate.",
             f"{100 - closed:.1f}%": "What is left of the gap is what the rate was worth.",
         },
         "Most of it is the learning rate; LARS has an end, too.",

@@ -71,7 +71,7 @@ def more_nodes(draw: Draw) -> Question:
         {
             f"{hours / 2:.2f} h": "More nodes always help.",
             f"{hours * 2:.2f} h": "Twice the nodes halve the share of each, and their speed.",
-            f"{hours / 2**0.5:.2f} h": "Half of the time is computation.",
+            f"{hours * 3 / 4:.2f} h": "Half of the time is computation.",
         },
         "Both use the same metadata servers, which are saturated.",
         [Step("The servers were saturated before: as before", hours, "h")],
@@ -89,7 +89,7 @@ def lru(draw: Draw) -> Question:
         f"{samples * hit:.1f} thousand",
         {
             f"{samples * share:.1f} thousand": "A cache of half the data hits half.",
-            f"{samples * (1 + share) / 2:.1f} thousand": "Most of what was read lately is read again soon.",
+            f"{samples * (1 + share) / 2:.1f} thousand": "LRU also hits half of what does not fit.",
             f"{samples * share * share:.1f} thousand": "What fits is there for that share of the time only.",
         },
         "LRU evicts what was read early in the last epoch, before it is read again: hits come early in an"
@@ -115,13 +115,14 @@ def best_policy(draw: Draw) -> Question:
         " hit at most, one that knows the order included?",
         hits(float(best(share))),
         {
-            hits(0.98): "A smarter cache helps random access more.",
+            hits(share * (2 - share)): "A smarter cache helps random access more.",
             hits(float(least_recently_used(share))): "LRU is near the best for any access.",
             hits(hit_rate("belady", share, nodes=16)): (
                 "What holds for one of many nodes holds for one reader."
             ),
         },
-        "Each sample is read once per epoch: only what was cached since the last epoch can hit.",
+        "Each sample is read once per epoch: only what was cached since the last epoch can hit. A smarter cache does"
+        " not hit the same share again of what does not fit.",
         [Step("The share that fits, of the samples", samples * share, "thousand")],
     )
 
@@ -169,7 +170,7 @@ def compression(draw: Draw) -> Question:
         format_plain(slow),
         {
             format_plain(ratio * plain): "Compression always helps.",
-            format_plain(ratio * slow): "More compression is faster than less.",
+            format_plain(ratio * slow): "Readers decompress at a rate of compressed bytes.",
             format_plain(plain): "Compression saves room, not time.",
         },
         "The SSD was the limit; now decompression occupies the readers.",

@@ -76,7 +76,7 @@ def whole_state(draw: Draw) -> Question:
         {
             show(weights, "B"): "A model of 3 GB needs 3 GB.",
             show(2 * weights, "B"): "Training adds a gradient for each weight, no more.",
-            show(4 * weights, "B"): "Adam's moments have 16 bits, like the weights.",
+            show(6 * weights, "B"): "Adam's moments have 16 bits, like the weights.",
         },
         "2 B of weight and 2 B of gradient, 12 B of fp32 copy and moments.",
         [

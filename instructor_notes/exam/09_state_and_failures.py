@@ -37,11 +37,13 @@ def as_often_as_you_can(draw: Draw) -> Question:
         "as often as you can",
         f"A checkpoint takes {save} s; failures are rare. With a checkpoint after every {minutes} minutes of training,"
         " what share of the time do the checkpoints take?",
-        f"{share:.1f}%",
+        f"{share:.2f}%",
         {
-            f"{100 * save / HOUR:.1f}%": "A minute is a small part of an hour.",
-            f"{100 * save / (60 * minutes):.1f}%": "The share is of the training between two checkpoints.",
-            f"{share * 2:.1f}%": "Each failure doubles what was saved.",
+            f"{100 * save / HOUR:.2f}%": "A checkpoint is saved once per hour.",
+            f"{100 * save / (60 * minutes):.2f}%": "The share is of the training between two checkpoints.",
+            f"{100 * 2 * save / (2 * save + 60 * minutes):.2f}%": (
+                "Each checkpoint is also read back."
+            ),
         },
         "Its time over that of training and checkpoint together.",
         [
@@ -104,14 +106,14 @@ def mtbf_of_a_machine(draw: Draw) -> Question:
     hours = 24 * days / nodes
     return Question(
         "mtbf of a machine",
-        f"A node fails once in {days} days. How often does one of {nodes:,} nodes fail?",
-        f"once in {hours:.1f} h",
+        f"A node of 8 GPUs fails once in {days} days. How often does one of {nodes:,} nodes fail?",
+        f"once in {hours:.2f} h",
         {
-            f"once in {hours * nodes**0.5:.1f} h": "Failures add like noise.",
-            f"once in {hours / 8:.1f} h": (
+            f"once in {hours * nodes**0.5:.2f} h": "Failures add like noise.",
+            f"once in {hours / 8:.2f} h": (
                 "Each of the 8 GPUs of a node fails as often as the node."
             ),
-            f"once in {log(2) * hours:.1f} h": "The mean is the time by which half have failed.",
+            f"once in {log(2) * hours:.2f} h": "The mean is the time by which half have failed.",
         },
         "Rates add up: the MTBF of a node over the number of nodes.",
         [Step("MTBF of a node", 24 * days, "h"), Step("Over the nodes", hours, "h")],
@@ -158,7 +160,7 @@ def young_s_interval(draw: Draw) -> Question:
         " interval?",
         show(own, "s"),
         {
-            show(float(young(save, days * DAY)), "s"): "Failures are rare, so ignore them.",
+            show(float(young(save, days * DAY)), "s"): "All nodes fail as often as one.",
             show(own / sqrt(2), "s"): "The root of cost times MTBF.",
             show(mtbf / 2, "s"): "Save in the middle between two failures.",
         },

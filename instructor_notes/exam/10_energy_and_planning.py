@@ -45,7 +45,7 @@ def lowest_limit(draw: Draw) -> Question:
         f" of {limit} W for the GPU a run takes {slower}% longer. What does that do to its energy?",
         f"{100 * (grown - 1):.1f}% more than without a limit",
         {
-            f"{100 * (1 - limit / busy):.1f}% less": "A lower limit always saves.",
+            f"{100 * (busy - limit) / (busy + host):.1f}% less": "A lower limit always saves.",
             f"{100 * (1 - limit * (1 + slower / 100) / busy):.1f}% less": "Only GPUs draw power.",
             f"{slower:.1f}% more": "Energy grows with the time.",
         },
@@ -63,6 +63,7 @@ def more_replicas(draw: Draw) -> Question:
     compute, fixed = draw.between(600, 2600, 20), draw.between(7, 15, 1)
     each = draw.between(0.1, 0.4, 0.01)
     best = (compute / each) ** 0.5
+    knee = compute / fixed  # computing takes as long as what no number of GPUs changes
     return Question(
         "more replicas",
         f"A step computes for {compute} ms divided by the number of GPUs, and exchanges for {fixed} ms and"
@@ -70,11 +71,14 @@ def more_replicas(draw: Draw) -> Question:
         f"{best:.0f}",
         {
             "As many as there are": "More GPUs are never slower.",
-            f"{best / 2:.0f}": "The knee is the best run.",
-            f"{compute / fixed:.0f}": "The best is where both parts take equally long.",
+            f"{knee:.0f}": "The knee is the best run.",
+            f"{((fixed**2 + 4 * each * compute) ** 0.5 - fixed) / 2 / each:.0f}": (
+                "The best is where both parts take equally long."
+            ),
         },
         "The root of computing over the exchange of a GPU: on slow links more replicas lengthen the exchange by more"
-        " than they shorten the computation.",
+        f" than they shorten the computation. The knee, where computing takes as long as the {fixed} ms that no number"
+        " of GPUs changes, is no optimum.",
         [
             Step("Computing over the exchange of a GPU", round(compute / each)),
             Step("Its root", best),
@@ -96,8 +100,8 @@ def limit_and_clock(draw: Draw) -> Question:
         " by how much is arithmetic slower?",
         f"{slower:.1f}%",
         {
-            f"{100 * (busy / limit - 1):.1f}%": "Time grows as watts fall.",
-            f"{100 * (1 - limit / busy):.1f}%": "A tenth less power is a tenth less speed.",
+            f"{100 * (busy / limit - 1):.1f}%": "A tenth less power is a tenth less speed.",
+            f"{100 * (1 - limit / busy):.1f}%": "A tenth less power is a tenth more time.",
             f"{100 * ((busy / limit) ** 0.25 - 1):.1f}%": "All watts fall with the fourth power of the clock.",
         },
         "The dynamic part falls with the fourth power of the clock.",
@@ -147,7 +151,9 @@ def more_compute(draw: Draw) -> Question:
         f"{best:.1f} billion",
         {
             f"{weights * times:.1f} billion": "All of the compute goes into weights.",
-            f"{weights * times**0.75:.1f} billion": "Weights have to grow much faster than tokens.",
+            f"{weights * times**0.73:.1f} billion": (
+                "Weights grow with the power 0.73 of compute (Kaplan et al. 2020)."
+            ),
             f"{weights:.1f} billion": "All of the compute goes into tokens.",
         },
         "Weights grow with the power β/(α + β) of the compute, tokens with α/(α + β): both by about the root.",
@@ -171,7 +177,7 @@ def served_tokens(draw: Draw) -> Question:
         f"{100 * share:.1f}%",
         {
             f"{100 * served / (trained + served):.1f}%": "A served token costs as much as a trained one.",
-            f"{100 * served / (3 * trained):.1f}%": "The part is that of training, not of both.",
+            f"{100 * served / (3 * trained):.1f}%": "A share is that of serving over training.",
             f"{100 * 2 / (6 + 2):.1f}%": "Two of eight FLOP are serving, however many tokens there are.",
         },
         "2S of 6D + 2S; the weights cancel. The more it serves, the more a smaller model saves.",
@@ -198,7 +204,7 @@ def power_swing(draw: Draw) -> Question:
         {
             f"{gpus * (busy - idle) / 1e3:.2f} MW": "A GPU that waits is idle.",
             f"{gpus * (busy + hosts * 1e3) / 1e3:.2f} MW": "All power falls when all GPUs wait.",
-            f"{gpus * waits / 1e3:.2f} MW": "What a GPU draws while it polls is what the power falls by.",
+            f"{gpus * waits / 1e3:.2f} MW": "The power falls by what a polling GPU draws.",
         },
         "Polling GPUs still draw a part of their power, and hosts go on.",
         [

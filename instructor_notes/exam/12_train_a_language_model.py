@@ -55,7 +55,7 @@ def four_bits(draw: Draw) -> Question:
         gain(100 - saved + casts),
         {
             gain(50): "Half the bits, twice the speed.",
-            gain(100 - matmuls / 2): "All matmuls of a step move to 4 bits.",
+            gain(100 - matmuls / 2 + casts): "All matmuls of a step move to 4 bits.",
             gain(100 - saved): "Casts and transforms are free.",
         },
         "Only what moves gets faster, and preparing its operands takes time.",
@@ -88,7 +88,7 @@ def zero_bubble(draw: Draw) -> Question:
         {
             seconds(0): "A zero-bubble pipeline has no bubble.",
             seconds(one): "The order of passes does not change the bubble.",
-            seconds(one / 3): "Weight gradients fill all but the first pass.",
+            seconds(one / 3): "All three passes take equally long, so a third is left.",
         },
         "Weight gradients fill some idle time; the pipeline still has to fill and drain: (p - 1) times a forward pass"
         " and its input gradients, less the weight gradients.",
