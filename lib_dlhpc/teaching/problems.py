@@ -59,15 +59,31 @@ class Step(NamedTuple):
         return with_unit(f"{digits:,.0f}" if plain else f"{digits:.4g}", self.unit)
 
 
+class Trap(NamedTuple):
+    """A wrong result, in the unit of the last step, and what to say to those who have it."""
+
+    value: float
+    said: str
+
+
 class Problem:
     """A problem. answer: what the library says, in the unit of the last step.
 
     kind: WORKED or FADED where a topic begins after the second problem; else its place decides.
+    traps: wrong results that misconceptions lead to.
     """
 
-    def __init__(self, title: str, text: str, answer: float, *steps: Step, kind: str = "") -> None:
+    def __init__(
+        self,
+        title: str,
+        text: str,
+        answer: float,
+        *steps: Step,
+        kind: str = "",
+        traps: Sequence[Trap] = (),
+    ) -> None:
         self.title, self.text, self.answer, self.steps = title, text, answer, steps
-        self.kind = kind
+        self.kind, self.traps = kind, traps
 
 
 def version(file: str, draw: Cases) -> Sequence[Problem]:
@@ -105,5 +121,8 @@ def answers(title: str, problems: Sequence[Problem]) -> str:
         lines += [
             f"{place}. {step.do}: {step.result}" for place, step in enumerate(problem.steps, 1)
         ]
+        unit = problem.steps[-1].unit
+        wrong = [(Step("", trap.value, unit).result, trap.said) for trap in problem.traps]
+        lines += [""] * bool(wrong) + [f"- Not {result}: {said}" for result, said in wrong]
         lines.append("")
     return "\n".join(lines)

@@ -2,13 +2,16 @@
 
 import re
 from importlib import import_module
+from itertools import combinations
 from math import isclose
 
 import pytest
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
+from lib_dlhpc.explore.blocks.numeric import TOLERANCE
 from lib_dlhpc.explore.course import RECORDED
-from lib_dlhpc.teaching.problems import FADED, PAGE, SI, WORKED, kind_of, version
+from lib_dlhpc.teaching.numbers import on_page, printed
+from lib_dlhpc.teaching.problems import FADED, OWN, PAGE, SI, WORKED, answers, kind_of, version
 from lib_dlhpc.teaching.questions import Draw
 
 UNITS = {*SI, "", "%", "s/B", "FLOP/B", "samples/s", "points", "MWh"}
@@ -35,6 +38,48 @@ def test_a_page_has_a_worked_a_faded_and_at_least_two_blank_problems(name):
     assert len({problem.title for problem in found}) == len(found) >= 4
     assert all(len(problem.steps) >= 2 for problem in found[:2]), "nothing to leave out"
     assert {step.unit for problem in found for step in problem.steps} <= UNITS
+
+
+def test_modules_that_had_few_have_five_or_six_blank_problems():
+    for name, least in {"allreduce": 6, "model_parallel": 6, "traces": 6, "large_batch": 5}.items():
+        kinds = [kind_of(number, each) for number, each in enumerate(problems(name), 1)]
+        assert kinds.count(OWN) >= least, name
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_no_result_of_several_digits_is_printed_on_the_page(repository, name):
+    """A learner could copy it."""
+    number = RECORDED[name]
+    (page,) = (repository / "modules").glob(f"{number}_*.ipynb")
+    for place, problem in enumerate(problems(name), 1):
+        result = problem.steps[-1].result
+        if kind_of(place, problem) != WORKED and len(re.sub(r"\D", "", result.lstrip("0."))) > 2:
+            assert not printed(result) & on_page(page), problem.title
+
+
+def test_a_trap_is_answered_by_its_misconception_and_is_not_the_result():
+    found = [(name, each) for name in RECORDED for each in problems(name) if each.traps]
+    assert len(found) >= 15
+    for name, problem in found:
+        file = import_module(f"lib_dlhpc.explore.{name}.problems").__file__
+        for draw in (PAGE, *(Draw(seed, name) for seed in range(1, 9))):
+            (own,) = (each for each in version(file, draw) if each.title == problem.title)
+            wrong = [trap.value for trap in own.traps]
+            assert not any(isclose(own.answer, each, rel_tol=2 * TOLERANCE) for each in wrong)
+            for one, other in combinations(wrong, 2):
+                assert not isclose(one, other, rel_tol=TOLERANCE), (own.title, wrong)
+            assert all(trap.said in answers("", [own]) for trap in own.traps)
+
+
+def test_a_page_answers_a_trap():
+    practice = Lesson(module="traces").ask("problems")
+    practice.button.click()
+    place, problem = next(
+        (place, each) for place, each in enumerate(problems("traces")) if each.traps
+    )
+    card = practice.children[place].children[1].question
+    for trap in problem.traps:
+        assert card.answer(f"{trap.value:.6g} s")["words"].startswith(trap.said)
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -58,6 +58,27 @@ def crossover(latency: float, rate: float, ranks: float) -> float:
     return low
 
 
+def third_row(p: float, slow: float, short: float, fast: float, n: float) -> float:
+    """Draw a line of time over bytes: its slope from the long message, its height from the short one."""
+    factor = 2 * (p - 1) / p
+    return factor * n / (factor * short / slow + factor / fast * (n - short))
+
+
+def flushed(forward: tuple[float, ...], microbatches: float) -> float:
+    """Pass each microbatch through all stages, and back in twice the time."""
+    free = [0.0] * len(forward)
+    for _ in range(int(microbatches)):
+        ready = 0.0
+        for stage, seconds in enumerate(forward):
+            ready = free[stage] = max(ready, free[stage]) + seconds
+    return 3 * free[-1]
+
+
+def sped_up(batch: float, critical: float, times: float) -> float:
+    """Return steps before over after: samples are fewest times batch plus critical batch."""
+    return (batch + critical) / batch * times * batch / (times * batch + critical)
+
+
 BY_HAND: dict[str, dict[str, Hand]] = {
     "one_step": {
         "One sample": (dense(1), *GPU),
@@ -129,6 +150,43 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "{} nodes of",
             "nodes of {} devices",
         ),
+        "A square of ranks": (
+            lambda latency, rate, x, y, n: (
+                2
+                * sum(
+                    (each - 1) * (latency + size / each / rate)
+                    for each, size in ((x, n), (y, n / x))
+                )
+            ),
+            *LINK,
+            "free. {} ×",
+            "× {} ranks allreduce",
+            "ranks allreduce {} on a",
+        ),
+        "Find the mistake: buckets": (
+            lambda latency, rate, size, buckets, ranks: (
+                buckets * ring(latency, rate, ranks, size / buckets)
+                - ring(latency, rate, ranks, size)
+            ),
+            *LINK,
+            "plan sums {} of",
+            "gradients in {} equal",
+            "another, on {} ranks",
+        ),
+        "Read a published table": (
+            lambda p, rate, n: 2 * (p - 1) / p * n / rate,
+            "allreduce on {} ranks (ml",
+            "n / t: {} for",
+            "for {}. How long",
+        ),
+        "Two rows predict a third": (
+            third_row,
+            "allreduce on {} ranks (ml",
+            "n / t: {} for",
+            "for {} and",
+            "and {} for 17",
+            "follows for {}? (The",
+        ),
     },
     "model_parallel": {
         "A bubble": (lambda p, m: 100 * (p - 1) / m, "{} equal stages", "run {} microbatches"),
@@ -144,6 +202,33 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "over {} GPUs: X",
             "X has {} rows",
             "rows of {} numbers",
+        ),
+        "Weight gradients in the bubble": (
+            lambda p, m, f, b, w: m * (f + b + w) + (p - 1) * (f + b - w),
+            "{} equal stages run",
+            "stages run {} microbatches with ZB",
+            "takes {} forward, ",
+            "forward, {} for gra",
+            "inputs and {} for those",
+        ),
+        "Unequal stages": (
+            lambda *each: flushed(each[:-1], each[-1]),
+            "takes {} in stage 0",
+            "0, {} in stage 1",
+            "1, {} in stage 2",
+            "2 and {} in stage 3",
+            "GPipe runs {} micro",
+        ),
+        "Find the mistake: twice the stages": (
+            lambda p, m: 100 * ((m + 2 * p - 1) / (m + p - 1) - 1),
+            "{} equal stages run",
+            "stages run {} microbatches, and mess",
+        ),
+        "Check a published table": (
+            lambda published, p, m: p * m / (m + p - 1) / (2 * 1 / (1 + 2 - 1)) / published,
+            "table 2) report {} for",
+            "for {} accelerators with",
+            "accelerators with {} microbatches:",
         ),
     },
     "hybrid_parallel": {
@@ -202,6 +287,25 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "{} ranks add",
             "rate of {}, LARS",
             "|g| = {}. LARS",
+        ),
+        "Find the mistake: as many GPUs as samples": (
+            sped_up,
+            "trains with {} samples",
+            "critical batch is {}. A plan",
+            "plan takes {} times",
+        ),
+        "What the plan costs": (
+            lambda batch, critical, times: times / sped_up(batch, critical, times),
+            "trains with {} samples",
+            "critical batch is {}. A plan",
+            "plan takes {} times",
+        ),
+        "Read a published table": (
+            lambda few, batch, flat, steep: (steep - flat) / 3 / (flat - few) * log2(8192 / batch),
+            "error of {}% for",
+            "for a batch of {},",
+            ", {}% for 8,192",
+            "and {}% for 65,536",
         ),
     },
     "io_bottleneck": {

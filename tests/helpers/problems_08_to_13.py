@@ -60,7 +60,7 @@ BY_HAND: dict[str, dict[str, Hand]] = {
         "Weights and their state": (lambda n: (2 + 2 + 3 * 4) * n, "has {} weights"),
         "Offloading, hidden": (
             lambda step, share, moved: moved / 2 / (step * share / 100),
-            "GPT-2 takes {}, of",
+            "takes {}, of which",
             "which {}% are",
             "; {} are moved",
         ),
@@ -182,6 +182,31 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "batch takes {} to produce",
             "and {} to train",
             "on, {} batches",
+        ),
+        "Samples that are waited for": (
+            lambda produce, consume, batches: batches * produce - (batches - 1) * consume,
+            "batch takes {} to produce",
+            "and {} to train",
+            "on, {} batches",
+        ),
+        "Both sides vary": (
+            lambda each, varies, depth, walls: (
+                (varies / 100 * each) ** 2 / (depth * each + walls * 2**0.5 * varies / 100 * each)
+            ),
+            "training on it take {} each",
+            "independently by {}%",
+            "buffer holds {} batches",
+            "D p + {} σ",
+        ),
+        "What balance would save": (lambda *each: sum(each[:4]) / 4 / max(each[:4]) * each[4],),
+        "Find the mistake: a faster network": (
+            lambda outside, run, transfer, times: (
+                run * ((1 - 1 / times) * outside / 100 - (1 - transfer))
+            ),
+            "computation for {}% of a run",
+            "of a run of {}; its",
+            "transfer is {}. A plan",
+            "network {} times as fast",
         ),
     },
     "language_model": {

@@ -3,11 +3,13 @@
 from math import log2
 
 from lib_dlhpc.costs import flat
+from lib_dlhpc.explore.allreduce.bus import RUN, points
 from lib_dlhpc.explore.allreduce.nodes import buffers_out
 from lib_dlhpc.explore.allreduce.sizes import crossover
-from lib_dlhpc.prediction.collectives import ALGORITHMS
+from lib_dlhpc.prediction.collectives import ALGORITHMS, bus_bandwidth
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -26,6 +28,16 @@ LONG, SHORT = draw.any([64e6, 32e6, 96e6, 200e6]), draw.any([4e3, 2e3, 8e3])
 NODES, DEVICES = draw.any([32, 8, 64, 128]), draw.any([4, 8])
 latency = log2(MANY) * ALPHA
 slopes = (log2(MANY) - 2 * (MANY - 1) / MANY) * BETA
+SIDE, BUCKETS = draw.any([8, 4, 16, 12]), draw.any([20, 10, 40, 50])
+torus = 4 * (SIDE - 1) * ALPHA, 2 * (SIDE**2 - 1) / SIDE**2 * SHORT * BETA
+# A published table, of ml-engineering: bus bandwidth by bytes.
+TABLE = "A published benchmark of allreduce on 32 ranks (ml-engineering) reports bus bandwidths, 2 (p - 1) / p · n / t"
+LEAST, MOST, BUSY = 32_768, 17_179_869_184, 2 * 31 / 32
+slow, fast = (1e9 * float(results()[f"{RUN}-{size}"]["value"]) for size in (LEAST, MOST))
+ROWS = {each.size: each for each in points()}
+READ = ROWS[draw.any([268_435_456, 1_073_741_824])]
+LINE = ROWS[draw.any([1_048_576, 2_097_152, 4_194_304])]
+fixed = BUSY * LEAST * (1 / slow - 1 / fast)
 
 PROBLEMS = [
     Problem(
@@ -65,5 +77,80 @@ PROBLEMS = [
         Step(f"Rounds between nodes: lg {NODES}", log2(NODES)),
         Step("Devices that send the whole buffer in each round", DEVICES),
         Step("Times the buffer leaves", DEVICES * log2(NODES)),
+    ),
+    Problem(
+        "A square of ranks",
+        f"{LINK} {SIDE} × {SIDE} ranks allreduce {show(SHORT, 'B')} on a 2-D torus: reduce-scatter along rows, an"
+        " allreduce of what is left along columns, all-gather along rows, all in rings. How long does it take?",
+        seconds("torus_2d", SIDE**2, SHORT),
+        Step("Rounds: 2 (x - 1) in rows and 2 (y - 1) in columns", 4 * (SIDE - 1)),
+        Step("Latency", torus[0], "s"),
+        Step("Bandwidth: 2 (p - 1) / p · n β", torus[1], "s"),
+        Step("Together", sum(torus), "s"),
+        traps=[
+            Trap(
+                seconds("ring", SIDE**2, SHORT),
+                "That is one ring of all ranks. A ring in a row has only as many ranks as the row.",
+            ),
+            Trap(
+                sum(torus) - torus[0] / 2,
+                "Each dimension has a reduce-scatter and an all-gather: 2 (x - 1) rounds each.",
+            ),
+        ],
+    ),
+    Problem(
+        "Find the mistake: buckets",
+        f"{LINK} A plan sums {show(LONG, 'B')} of gradients in {BUCKETS} equal buckets, one ring after another, on"
+        f" {MANY} ranks, nothing overlapped. It allows the time of one ring for all of it, since the bytes stay the"
+        " same. How much longer do the buckets take?",
+        BUCKETS * seconds("ring", MANY, LONG / BUCKETS) - seconds("ring", MANY, LONG),
+        Step("Rounds of a ring", 2 * (MANY - 1)),
+        Step("Latency of a ring", 2 * (MANY - 1) * ALPHA, "s"),
+        Step("Of all rings but the one in the plan", (BUCKETS - 1) * 2 * (MANY - 1) * ALPHA, "s"),
+        traps=[
+            Trap(
+                (BUCKETS - 1) * latency,
+                "A ring has 2 (p - 1) rounds; lg p are those of recursive doubling.",
+            ),
+            Trap(
+                (BUCKETS - 1) * ALPHA,
+                "A bucket pays the latency in each round of its ring, not once.",
+            ),
+        ],
+    ),
+    Problem(
+        "Read a published table",
+        f"{TABLE}: {show(READ.published, 'B/s')} for {READ.size:,.0f} B. How long did this allreduce take?",
+        float(bus_bandwidth(READ.size, 1.0, 32)) / READ.published,
+        Step("Bytes that the bus bandwidth counts: 2 (p - 1) / p · n", BUSY * READ.size, "B"),
+        Step("Over the bus bandwidth", BUSY * READ.size / READ.published, "s"),
+        traps=[
+            Trap(
+                READ.size / READ.published,
+                "That is n over the algorithm bandwidth. The bus bandwidth counts what a rank sends in a ring.",
+            )
+        ],
+    ),
+    Problem(
+        "Two rows predict a third",
+        f"{TABLE}: {show(slow, 'B/s')} for {LEAST:,} B and {show(fast, 'B/s', 4)} for {MOST:,} B. Take the time as a"
+        " fixed part and a part per byte, which only the long message's bandwidth decides. What bus bandwidth follows"
+        f" for {LINE.size:,.0f} B? (The table has {show(LINE.published, 'B/s', 4)}: the library changes its protocol"
+        " with the size.)",
+        LINE.line,
+        Step("Time of the short message", BUSY * LEAST / slow, "s"),
+        Step("Its fixed part", fixed, "s"),
+        Step("Time of the message in question", fixed + BUSY * LINE.size / fast, "s"),
+        Step("Its bus bandwidth", BUSY * LINE.size / (fixed + BUSY * LINE.size / fast), "B/s"),
+        traps=[
+            Trap(
+                fast,
+                "Only very long messages reach that: the fixed part takes most of the time here.",
+            ),
+            Trap(
+                slow * LINE.size / LEAST,
+                "That is the short message's time for every size: the bytes take time as well.",
+            ),
+        ],
     ),
 ]

@@ -62,7 +62,7 @@ class Practice(Readable, ipywidgets.VBox):
             for step in before
             if step.unit == last.unit
         ]
-        asked = (problem.text, last.value, last.unit, hint, early)
+        asked = (problem.text, last.value, last.unit, hint, [*early, *problem.traps])
         return self._placed(f"problems.{number}", *asked)
 
     def _placed(self, name: str, *asked: Any) -> Card:

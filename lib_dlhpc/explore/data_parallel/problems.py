@@ -13,7 +13,7 @@ from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
 
 draw: Cases = globals().get("draw", PAGE)
 
-GPUS, RANKS = draw.any([256, 128, 512]), draw.any([256, 64, 128, 512])
+GPUS, RANKS = draw.any([256, 128, 512]), draw.any([128, 64, 192, 512])
 step = predict(step_of(gpus=GPUS))
 terms = {name: float(seconds) for name, seconds in step.terms.items()}
 compute = terms["forward"] + terms["backward"] + terms["update"]

@@ -15,9 +15,9 @@ SIZE, SSD = nodes.DATA[IMAGES][1], 60e9
 OWN = draw.any([Setting(), Setting(size=16e3), Setting(size=48e3)])
 tier = experiment(Setting()).machine.storage["lustre"]
 operations, bandwidth = float(tier.metadata_rate), float(tier.bandwidth)
-CACHED, NODES = draw.any([0.5, 0.3, 0.4, 0.6, 0.7]), draw.any([512, 64, 128, 256])
+CACHED, NODES = draw.any([0.5, 0.3, 0.4, 0.6, 0.7]), draw.any([128, 64, 160, 256])
 eight = nodes.NODES.index(8)
-STRIPES, REQUEST, RANKS = draw.any([(16, 4e3, 256), (4, 16e3, 64), (1, 4e6, 256), (8, 4e3, 1024)])
+STRIPES, REQUEST, RANKS = draw.any([(8, 4e3, 1024), (4, 16e3, 64), (2, 8e3, 128), (8, 4e3, 512)])
 shared = writes.Setting(stripe_count=STRIPES, transfer=REQUEST, ranks=RANKS)
 disks = writes.targets()
 own = REQUEST / (disks.latency + REQUEST / disks.client)

@@ -1,9 +1,12 @@
 """Problems of module 06, large batches and LARS."""
 
+from math import log2
+
 from lib_dlhpc.explore.large_batch.rules import lars_step, longer_step, mean, times_base
 from lib_dlhpc.explore.large_batch.time import steps_to_accuracy
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.studies.large_batch_results import paired, stored
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -13,6 +16,13 @@ CRITICAL = draw.any([8192.0, 2048.0, 4096.0, 16384.0])
 BEFORE, AFTER = draw.any([(4, 8), (1, 2), (2, 4)])  # of the critical batch
 RANKS, STEP = draw.any([8, 4, 16]), draw.any([0.5, 0.2, 0.1])
 LARGE = times_base(32)
+SMALL = draw.any([128, 4096])  # of figure 3 of Goyal et al. 2017
+few, flat, steep = (
+    float(results()[f"goyal17-err-{batch}"]["value"]) for batch in (SMALL, 8192, 65_536)
+)
+below, beyond = (flat - few) / log2(8192 / SMALL), (steep - flat) / log2(65_536 / 8192)
+OWN, TIMES = draw.any([0.5, 1, 2]) * CRITICAL, draw.any([8, 4, 16])
+gained = float(steps_to_accuracy(OWN, CRITICAL) / steps_to_accuracy(TIMES * OWN, CRITICAL))
 linear, tuned, lars = (100 * mean(rule, LARGE).mean for rule in ("linear", "tuned", "lars"))
 
 
@@ -70,5 +80,52 @@ PROBLEMS = [
         Step(
             "LARS adds nothing: the length of the gradient cancels", (RANKS - 1) * STEP * GRADIENT
         ),
+    ),
+    Problem(
+        "Find the mistake: as many GPUs as samples",
+        f"A run trains with {OWN:,.0f} samples per step; its critical batch is {CRITICAL:,.0f}. A plan takes {TIMES}"
+        f" times the samples on {TIMES} times the GPUs, finds that a step takes as long as before, and promises a run"
+        f" {TIMES} times as fast, at the best rate of each batch. How many times as fast is it?",
+        gained,
+        Step("Steps over the fewest, before: 1 + B_c / B", over_least(OWN)),
+        Step("After", over_least(TIMES * OWN)),
+        Step("Before over after", over_least(OWN) / over_least(TIMES * OWN)),
+        traps=[
+            Trap(
+                TIMES,
+                "That holds far below the critical batch. Here the steps do not fall in proportion.",
+            ),
+            Trap(
+                over_least(TIMES * OWN) / over_least(OWN), "That is the new time over the old one."
+            ),
+        ],
+    ),
+    Problem(
+        "What the plan costs",
+        "How many times the GPU-hours of the old run does the plan of problem 5 take?",
+        TIMES / gained,
+        Step("Time of the plan, over that of the old run", 1 / gained),
+        Step("Times its GPUs", TIMES / gained),
+        traps=[
+            Trap(1, "Only if the run were as many times as fast as it has GPUs: it is not."),
+            Trap(TIMES, "The run also gets shorter: GPU-hours are GPUs times hours."),
+        ],
+    ),
+    Problem(
+        "Read a published table",
+        f"Goyal et al. 2017 (figure 3) report a top-1 error of {few}% for a batch of {SMALL:,}, {flat}% for 8,192 and"
+        f" {steep}% for 65,536. How many times as many points does a doubling of the batch cost on average above 8,192"
+        " as below?",
+        beyond / below,
+        Step("Doublings below 8,192", log2(8192 / SMALL)),
+        Step("Points of one of them", below, "points"),
+        Step("Points of one of the three above", beyond, "points"),
+        Step("Above over below", beyond / below),
+        traps=[
+            Trap(
+                (steep - flat) / (flat - few),
+                "That compares all points above with all below: divide each by its number of doublings.",
+            )
+        ],
     ),
 ]

@@ -10,15 +10,19 @@ draw: Cases = globals().get("draw", PAGE)
 
 own = ledger.experiment(ledger.Setting())
 parameters = float(own.model.parameters)
-step, need = outside.seconds(outside.Setting(), "in core"), outside.needed(outside.Setting())
-forward = step * outside.forward_share(outside.Setting())
+NAME, MODEL = draw.any(
+    [("BERT large", "bert-large"), ("ResNet-50", "resnet50"), ("VGG-16", "vgg16")]
+)
+MOVED = outside.Setting(MODEL, draw.any([16, 8]))
+step, need = outside.seconds(MOVED, "in core"), outside.needed(MOVED)
+forward = step * outside.forward_share(MOVED)
 NODES = draw.any([2, 4, 8])
 sharded = predict(ledger.experiment(ledger.Setting(), zero=1, nodes=NODES, devices_per_node=8))
 GPUS = 8 * NODES
 HEADS, SEQUENCE, HIDDEN = draw.any(
     [(96, 2048, 12288), (40, 2048, 5120), (64, 4096, 8192), (32, 1024, 4096)]
 )
-RANK = draw.any([16, 8, 32, 64])
+RANK = draw.any([32, 8, 48, 64])
 tuned = adapters.tuned(lora=RANK)
 BLOCKS, WIDE, KEYS = 32, 4096, 1024  # of Llama 3 8B
 trained = BLOCKS * RANK * (WIDE + WIDE + WIDE + KEYS)
@@ -37,8 +41,8 @@ PROBLEMS = [
     ),
     Problem(
         "Offloading, hidden",
-        f"A step of GPT-2 takes {show(step, 's', 4)}, of which"
-        f" {outside.forward_share(outside.Setting()):.2%} are forward; {show(need.moved, 'B', 4)} are moved, half of"
+        f"A step of {NAME} takes {show(step, 's', 4)}, of which"
+        f" {outside.forward_share(MOVED):.2%} are forward; {show(need.moved, 'B', 4)} are moved, half of"
         " them out during forward, half back. How fast must the host link be to hide it?",
         need.required,
         Step("Seconds of forward, the shorter pass", forward, "s"),

@@ -20,7 +20,7 @@ step, bandwidth = (
     parts(Phases())[1].total / (ANSWER - 1),
     served(Phases())[0].machine.device.memory_bandwidth,
 )
-TOKENS, WINDOW = draw.any([131072, 65536, 262144]), draw.any([4096, 1024, 2048])
+TOKENS, WINDOW = draw.any([65536, 98304, 262144]), draw.any([4096, 1024, 2048])
 FULL = draw.any([8, 4, 16])  # layers per layer with full attention
 GROUPED = 2 * 8 * SIZE * 2  # B of a token in a layer of Llama 3 8B
 wide = lengths.Setting(tokens=TOKENS, window=WINDOW, every=FULL)
