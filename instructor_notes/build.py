@@ -1,7 +1,7 @@
 """Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED] [--key FILE]`.
 
-Exams of the modules, a midterm and an exam of the 14 weeks, an exam of the 6 weeks, the concept test, worked problems
-and design problems, answers apart. Another seed, a number or a learner's name, is another version of all but the
+Exams of the modules, a midterm and an exam of the 14 weeks, an exam of the 6 weeks, the concept test, worked problems,
+design problems and cases, answers apart. Another seed, a number or a learner's name, is another version of all but the
 concept test, with other numbers, and options in another order; problems of seed 0 are those of the pages. With the
 secret of `dlhpc grade --key` nobody else can write that version. Exams and the concept test are also written for
 Moodle (`.gift`) and for text2qti (`.txt`), whose archive Canvas imports.
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lib_dlhpc.explore.course import PATH, RECORDED
 from lib_dlhpc.labs.grading.grade import hidden_name, secret
+from lib_dlhpc.teaching.cases import answered, asked, case
 from lib_dlhpc.teaching.designs import design, problem, solution
 from lib_dlhpc.teaching.problems import PAGE, answers, page
 from lib_dlhpc.teaching.problems import version as other
@@ -115,6 +116,11 @@ def main(folder: str = "build/course", seed: str = "0", secret_file: str | None 
         found = design(HERE / "design" / f"{module.name}.py", version)
         write(into, f"design/{module.name}.md", problem(title, found))
         write(into, f"design/{module.name}_solution.md", solution(title, found))
+        path = HERE / "case" / f"{module.name}.py"
+        if path.is_file():
+            own, title = case(path, version), f"Case of module {module.number}"
+            write(into, f"case/{module.name}.md", asked(title, own))
+            write(into, f"case/{module.name}_answers.md", answered(title, own))
     print(f"The course on paper: {into.resolve()}")
 
 

@@ -1,0 +1,129 @@
+"""Cases: numbers of catalog and library, two mistakes in each plan, choices that can be defended as stated."""
+
+import tomllib
+
+import pytest
+
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.teaching.cases import WRONG, answered, asked, case
+
+NAMES = ("03_allreduce", "04_model_parallel", "11_traces_and_waits")
+SEEDS = range(6)
+
+
+@pytest.fixture(scope="module")
+def cases(repository):
+    folder = repository / "instructor_notes" / "case"
+    assert {path.stem for path in folder.glob("*.py")} == set(NAMES)
+    return {(name, seed): case(folder / f"{name}.py", seed) for name in NAMES for seed in SEEDS}
+
+
+def values(option):
+    return [step.value for step in option.steps]
+
+
+def of(found):
+    return {option.name: values(option) for option in found.choice.options}
+
+
+def test_a_case_has_ten_points_two_mistakes_and_several_choices(cases):
+    for found in cases.values():
+        assert found.points == 10
+        wrong = [line for line in found.plan.lines if line.wrong]
+        assert len(wrong) == WRONG < len(found.plan.lines) and all(line.steps for line in wrong)
+        defended = [option for option in found.choice.options if option.defended]
+        assert 2 <= len(defended) < len(found.choice.options)
+
+
+def test_the_sheet_has_nothing_of_the_answers_and_versions_differ(cases):
+    for (name, seed), found in cases.items():
+        sheet, key = asked(name, found), answered(name, found)
+        parts = [each.said for each in found.readings] + [each.wrong for each in found.plan.lines]
+        parts += [option.defended for option in found.choice.options]
+        assert not any(part and part in sheet for part in parts), (name, seed)
+        assert all(part in key for part in parts)
+        results = [step.result for each in found.readings for step in each.steps]
+        assert not any(f" {result} " in sheet for result in results if len(result) > 3)
+    for name in NAMES:
+        assert len({answered("", cases[name, seed]) for seed in SEEDS}) >= 3
+
+
+def test_03_the_table_gives_the_times_and_what_is_exposed(cases):
+    for seed in SEEDS:
+        found = cases["03_allreduce", seed]
+        bus = {int(size.replace(",", "")): float(gb) * 1e9 for size, gb in found.table.rows}
+        times = {size: 2 * 31 / 32 * size / rate for size, rate in bus.items()}
+        short, long_ = (step.value for step in found.readings[0].steps)
+        assert (short, long_) == pytest.approx((times[2**20], times[2**26]))
+        sizes = {"1 MiB": 2**20, "4 MiB": 2**22, "64 MiB": 2**26, "256 MiB": 2**28}
+        lengths = [float(each.do.split()[-2]) / 1e3 for each in found.choice.options[0].steps[1:]]
+        for name, (whole, *exposed) in of(found).items():
+            size = sizes[name]
+            assert whole == pytest.approx(2**28 / size * times[size])
+            for backward, left in zip(lengths, exposed, strict=True):
+                free, count = 0.0, 2**28 // size
+                for bucket in range(1, count + 1):
+                    free = max(free, bucket * backward / count) + times[size]
+                assert left == pytest.approx(free - backward)
+        best = of(found)
+        assert best["4 MiB"][1] < best["64 MiB"][1] and best["64 MiB"][2] < best["4 MiB"][2]
+        for name in ("1 MiB", "256 MiB"):  # beaten at both lengths
+            pairs = zip(best[name][1:], best["64 MiB"][1:], strict=True)
+            assert all(worse > better for worse, better in pairs)
+
+
+def test_04_the_table_is_the_papers_and_the_layouts_are_as_defended(cases):
+    for seed in SEEDS:
+        found = cases["04_model_parallel", seed]
+        table = {(int(k), int(m)): float(gain) for k, m, gain in found.table.rows}
+        assert table[8, 32] == 6.3 and table[2, 32] == 1.8
+        first, share = (step.value for step in found.readings[0].steps)
+        assert (first, share) == pytest.approx((6.3 / 1.8, 100 * 6.3 / 1.8 / 4))
+        formula = found.readings[1].steps[-1].value
+        assert formula == pytest.approx((8 / (1 + 7 / 32)) / (2 / (1 + 1 / 32)))
+        layouts = of(found)
+        fastest = min(step for step, *_ in layouts.values())
+        assert layouts["tensor 4 × pipeline 2 × 2 replicas"][0] < 1.02 * fastest
+        for option in found.choice.options:
+            step, _, memory = values(option)
+            can = step < 1.05 * fastest and memory < 70e9
+            assert can == bool(option.defended), (seed, option.name)
+        least = min(values(each)[2] for each in found.choice.options if each.defended)
+        assert layouts["tensor 4 × pipeline 4"][2] == least
+        largest = max(values(each)[1] for each in found.choice.options if each.defended)
+        assert layouts["tensor 2 × pipeline 8"][1] == largest
+
+
+def test_04_the_file_of_the_sheet_predicts_its_layout(cases):
+    for seed in SEEDS:
+        found = cases["04_model_parallel", seed]
+        own = loads(found.choice.toml)
+        assert own.strategy.batch == tomllib.loads(found.choice.toml)["strategy"]["batch"]
+        seconds = float(predict(own).step_time)
+        assert seconds == pytest.approx(of(found)["tensor 8 × pipeline 2"][0])
+
+
+def test_11_the_slowdown_follows_from_the_text_and_placements_are_as_defended(cases):
+    for seed in SEEDS:
+        found = cases["11_traces_and_waits", seed]
+        assert found.readings[0].steps[0].value == pytest.approx(100 / 1.12)
+        words = found.readings[1].ask
+        few = float(words.split("is then ")[1].split("%")[0])
+        many = float(words.split("of 352 ")[1].split("%")[0])
+        grown = 100 * ((100 + many) / (100 + few) - 1)
+        assert found.readings[1].steps[0].value == pytest.approx(grown, rel=0.01)
+        assert found.readings[2].steps[0].value == pytest.approx(100 * grown / 12, rel=0.01)
+        ways = of(found)
+        fastest = [min(ways, key=lambda name, at=at: ways[name][at]) for at in range(3)]
+        assert fastest == ["5 + 3", "4 + 4", "7 + 1"]
+        assert ways["5 + 3"][0] < ways["6 + 2"][0] and ways["6 + 2"][2] < ways["5 + 3"][2]
+        lost = [i > o for i, o in zip(ways["1 + 7"], ways["all, in turn"], strict=True)]
+        assert all(lost)
+
+
+def test_11_the_rank_that_waits_longest_is_not_the_slow_one(cases):
+    for seed in SEEDS:
+        found = cases["11_traces_and_waits", seed]
+        line = next(line for line in found.plan.lines if "waits longest" in line.text)
+        assert line.text.split()[1] != f"{line.steps[0].value}"
