@@ -49,6 +49,12 @@ def test_the_sheet_has_nothing_of_the_answers_and_versions_differ(cases):
         assert len({answered("", cases[name, seed]) for seed in SEEDS}) >= 3
 
 
+def test_the_14_weeks_name_each_case(cases, page):
+    text = page("syllabus_14_weeks")
+    for name in NAMES:
+        assert f"[{cases[name, 0].title}](case/{name}.py)" in text
+
+
 def test_03_the_table_gives_the_times_and_what_is_exposed(cases):
     for seed in SEEDS:
         found = cases["03_allreduce", seed]
