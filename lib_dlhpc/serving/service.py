@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError, reason_of
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.experiment import LARGEST_FILE, read_model
+from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.files import LARGEST_FILE, machine_named
 from lib_dlhpc.spec.machine import Machine, read_machine
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.schema import check_keys, choice, flag, number, read_table, whole
@@ -133,7 +134,7 @@ def tables_of(path: str | Path) -> dict[str, Any]:
         if on_machine := catalog.on_machine(path):
             model, machine = on_machine
             of_model = tables_of(model) if Path(model).is_file() else {"model": {"name": model}}
-            return of_model | {"machine": {"name": machine}}
+            return of_model | {"machine": machine_named(machine)}
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:

@@ -3,6 +3,7 @@
 import os
 import re
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -38,11 +39,13 @@ def read(kind: str, name: str, field: str = "") -> dict[str, Any]:
 def on_machine(path: str | Path) -> tuple[str, str] | None:
     """Return the model and the machine of "model@machine", or None: for a file, and for the path of a missing one.
 
-    Raises OSError for a name that no file can have.
+    The machine is a name of the catalog, or a file. Raises OSError for a name that no file can have.
     """
     model, on, machine = str(path).rpartition("@")  # folders may have an @ in their names
+    if not on or Path(path).exists():
+        return None
     is_path = "/" in machine or machine.endswith(".toml")
-    return None if not on or is_path or Path(path).exists() else (model, machine)
+    return None if is_path and not Path(machine).is_file() else (model, machine)
 
 
 def run(name: str, folder: bool = False) -> dict[str, Any]:
@@ -64,11 +67,13 @@ def run(name: str, folder: bool = False) -> dict[str, Any]:
     return experiment
 
 
-def _entry(kind: str, name: str, field: str) -> dict[str, Any]:
+def _entry(kind: str, name: str, field: str, lacking: Sequence[str] = ()) -> dict[str, Any]:
     legal = names(kind)
     if not isinstance(name, str) or not _LEGAL_NAME.fullmatch(name) or name not in legal:
         own = (
-            " To define your own, write its whole table, with any other name, in a TOML file."
+            f" To define your own, add {', '.join(lacking)} to the table."
+            if lacking
+            else " To define your own, write its whole table, with any other name, in a TOML file."
             if field.endswith(".name")
             else ""
         )
@@ -96,12 +101,15 @@ def text(kind: str, name: str) -> str:
     return (ROOT / kind / f"{name}.toml").read_text(encoding="utf-8")
 
 
-def body(kind: str, name: str, field: str = "") -> dict[str, Any]:
-    """Return the entry without documentation: title, description, sources, expected."""
+def body(kind: str, name: str, field: str = "", lacking: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the entry without documentation: title, description, sources, expected; raises SpecError.
+
+    lacking: keys that the table with this name lacks to define an entry of its own, for the error.
+    """
     documentation = ("title", "description", "sources", "expected")
     return {
         key: _copied(value)
-        for key, value in _entry(kind, name, field).items()
+        for key, value in _entry(kind, name, field, lacking).items()
         if key not in documentation
     }
 

@@ -1,8 +1,6 @@
 """Experiment: the complete description of a training run, in one frozen object and one TOML file."""
 
 import dataclasses
-import re
-import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,6 +16,7 @@ from lib_dlhpc.spec.calibration import Calibration as Calibration
 from lib_dlhpc.spec.calibration import after_change, moved
 from lib_dlhpc.spec.consistency import check_consistency
 from lib_dlhpc.spec.dataset import SIZES, Dataset, cut, read_dataset, usual_dataset
+from lib_dlhpc.spec.files import machine_named, parsed, text_of
 from lib_dlhpc.spec.machine import DEFAULT_HOST_LINK, Machine, read_device, read_link, read_machine
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.networks import build, unnamed
@@ -37,8 +36,6 @@ from lib_dlhpc.spec.schema import (
 from lib_dlhpc.spec.storage import Storage
 from lib_dlhpc.spec.strategy import AUTO, Strategy
 from lib_dlhpc.spec.training import Training
-
-LARGEST_FILE = 1_000_000  # bytes; a real experiment is a few kilobytes
 
 
 @dataclass(frozen=True, init=False)
@@ -274,48 +271,28 @@ def read_model(value: Any, path: str = "model") -> Model:
 
 def loads(source: str) -> Experiment:
     """Return the experiment that a TOML text describes; raises SpecError, also on broken TOML."""
-    return read_experiment(_parsed(source))
-
-
-def _parsed(source: str) -> dict[str, Any]:
-    if len(source) > LARGEST_FILE:
-        raise SpecError(f"The experiment has {len(source):,} characters; limit: {LARGEST_FILE:,}.")
-    try:
-        # tomllib is quadratic in the length of a dotted key; no experiment has such keys.
-        if any(part.count(".") > 20 for part in re.split(r"[=,{}\[\]\n]", source)):
-            raise RecursionError
-        return tomllib.loads(source)
-    except RecursionError:
-        raise SpecError("Tables or lists are nested too deeply for an experiment.") from None
-    except ValueError as error:  # also raised for a number of thousands of digits
-        raise SpecError(f"Not valid TOML: {error}.") from None
+    return read_experiment(parsed(source))
 
 
 def load(path: str | Path) -> Experiment:
     """Return the experiment in a TOML file, else the catalog's run of that name; raises SpecError.
 
-    "resnet50@summit" or "model.toml@summit": a model on a machine, by default with the usual data set and strategy.
+    "resnet50@summit" or "model.toml@summit": a model on a machine, by default with the usual data set and strategy;
+    the machine may be a TOML file with a [machine].
     """
     try:
         if on_machine := catalog.on_machine(path):
             model, machine = on_machine
-            tables = _parsed(_text(model)) if Path(model).is_file() else {"model": model}
-            return moved(read_experiment({"dataset": None} | tables | {"machine": machine}), tables)
+            tables = parsed(text_of(model)) if Path(model).is_file() else {"model": model}
+            there = {"machine": machine_named(machine)}
+            return moved(read_experiment({"dataset": None} | tables | there), tables)
         if Path(path).is_dir() or not Path(path).exists():
             return read_experiment(catalog.run(str(path), Path(path).is_dir()))
-        return loads(_text(path))
+        return loads(text_of(path))
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
     except (OSError, ValueError) as error:  # no permission, not UTF-8
         raise SpecError(f"{path}: cannot be read: {reason_of(error)}.") from None
-
-
-def _text(path: str | Path) -> str:
-    with open(path, "rb") as file:
-        data = file.read(LARGEST_FILE + 1)
-    if len(data) <= LARGEST_FILE:
-        return data.decode("utf-8")
-    raise SpecError(f"the file is longer than {LARGEST_FILE:,} bytes, the limit.")
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

@@ -236,10 +236,12 @@ def resolve(kind: str, value: Any, path: str, needed: Collection[str]) -> dict[s
         raise SpecError(f"{path} = {value!r}: expected a name from the catalog or a table.")
     table = dict(value)
     name = table.get("name")
-    own = isinstance(name, str) and name not in catalog.names(kind) and table.keys() >= {*needed}
+    lacking = [key for key in needed if key not in table]
+    own = isinstance(name, str) and name not in catalog.names(kind) and not lacking
     if "name" not in table or own:
         return table
-    return merge(catalog.body(kind, table["name"], f"{path}.name"), table)
+    begun = lacking if len(table) > 1 else []
+    return merge(catalog.body(kind, table["name"], f"{path}.name", begun), table)
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

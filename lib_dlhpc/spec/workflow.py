@@ -14,7 +14,8 @@ from typing import Any
 import tomli_w
 
 from lib_dlhpc.errors import SpecError, reason_of
-from lib_dlhpc.spec.experiment import LARGEST_FILE, Experiment, read_experiment, to_tables
+from lib_dlhpc.spec.experiment import Experiment, read_experiment, to_tables
+from lib_dlhpc.spec.files import LARGEST_FILE
 from lib_dlhpc.spec.schema import check_keys, choice, number, read_table, to_table, whole
 from lib_dlhpc.spec.units import count
 

@@ -72,6 +72,8 @@ def test_a_model_on_a_machine_is_a_service_in_one_word(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tables = {"model": {"name": "llama3-8b"}, "machine": {"name": "h100-pod"}}
     assert read_service("llama3-8b@h100-pod") == read_service(tables)
+    Path("ours.toml").write_text('[machine]\nname = "h100-pod"\n')
+    assert read_service("llama3-8b@ours.toml") == read_service(tables)
     Path("own.toml").write_text('[model]\nname = "llama3-8b"\n[service]\nbatch = 2\n')
     own = read_service("own.toml@h100-pod")
     assert own == read_service(tables | {"service": {"batch": 2}})

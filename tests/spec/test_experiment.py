@@ -10,7 +10,8 @@ import pytest
 from lib_dlhpc import Experiment, SpecError, dump, dumps, load, loads
 from lib_dlhpc.prediction.replays import replay, replays
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.experiment import LARGEST_FILE, read_experiment, to_tables
+from lib_dlhpc.spec.experiment import read_experiment, to_tables
+from lib_dlhpc.spec.files import LARGEST_FILE
 from lib_dlhpc.spec.machine import read_link, read_machine
 from lib_dlhpc.spec.schema import SECTIONS
 
@@ -292,6 +293,20 @@ def test_a_model_on_a_machine_is_a_run_in_one_word(tmp_path, monkeypatch):
         load("own.toml@summit")
     dump(load("goyal-2017"), Path("resnet50@summit"))
     assert load("resnet50@summit") == load("goyal-2017")  # a file comes first
+
+
+def test_the_machine_after_an_at_may_be_a_file_of_ones_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("ours.toml").write_text('[machine]\nname = "summit"\nnodes = 7\n')
+    assert load("resnet50@ours.toml") == load("resnet50@summit").set({"machine.nodes": 7})
+    dump(load("resnet50@ours.toml"), Path("run.toml"))  # of a whole experiment: its machine
+    assert load("resnet50@run.toml").machine == load("resnet50@ours.toml").machine
+    Path("own.toml").write_text('[model]\nname = "resnet50"\n')
+    assert load("own.toml@ours.toml") == load("resnet50@ours.toml")
+    with pytest.raises(SpecError, match=r"own\.toml: \[machine\] is missing"):
+        load("resnet50@own.toml")
+    with pytest.raises(SpecError, match=r"resnet50@none\.toml: no such file"):
+        load("resnet50@none.toml")
 
 
 def test_paths_may_have_an_at_in_them(tmp_path, monkeypatch):

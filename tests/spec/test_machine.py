@@ -56,7 +56,14 @@ def test_a_name_that_is_not_in_the_catalog_needs_the_whole_table(lost):
     table = {"name": "sumit", **{key: value for key, value in MACHINE.items() if key != lost}}
     message = refusal(table)
     assert "machine.name = 'sumit': not in the catalog" in message and "'summit'" in message
-    assert "write its whole table, with any other name" in message
+    assert f"To define your own, add {lost} to the table." in message
+    assert "write its whole table, with any other name" in refusal({"name": "sumit"})
+
+
+def test_a_device_of_ones_own_is_refused_with_the_keys_that_it_lacks():
+    device = {key: value for key, value in DEVICE.items() if not key.endswith("_power")}
+    with pytest.raises(SpecError, match=r"'our-gpu': not in .* add idle_power, busy_power to the"):
+        read_device({**device, "name": "our-gpu"})
 
 
 @every_machine

@@ -5,7 +5,7 @@ from pathlib import Path
 import anywidget
 import traitlets
 
-from lib_dlhpc.spec.experiment import LARGEST_FILE
+from lib_dlhpc.spec.files import LARGEST_FILE
 
 HERE = Path(__file__).parent
 
