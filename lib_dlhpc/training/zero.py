@@ -268,5 +268,7 @@ class Shards:
         if layers not in self._names:
             names = {p.name.rpartition(".")[0] for at in layers for p in self.table.of[at].values()}
             first = min(names)
-            self._names[layers] = f"weights {first if len(names) == 1 else first.rpartition('.')[0]}"
+            self._names[layers] = (
+                f"weights {first if len(names) == 1 else first.rpartition('.')[0]}"
+            )
         return self._names[layers]

@@ -16,6 +16,8 @@ import psutil
 import pytest
 from patience import PATIENCE, eventually
 
+from lib_dlhpc.explore.blocks import built
+from lib_dlhpc.explore.server import serve
 from lib_dlhpc.explore.server.serve import served, voila_configuration
 from lib_dlhpc.explore.server.visitors import add_visitor_options
 
@@ -98,6 +100,21 @@ def test_a_page_is_asked_for_a_sign_of_life_before_its_connection_is_closed_for_
 
 
 @pytest.mark.skipif(os.name != "posix", reason="its kernels are no forks")
+@pytest.mark.skipif(os.name != "posix", reason="drawn in the same process")
+def test_pages_are_drawn_in_another_process_whose_memory_ends_with_it(tmp_path, monkeypatch):
+    file = tmp_path / "drawn by"
+
+    def drawings() -> None:
+        if not file.exists():
+            file.write_text(str(os.getpid()))
+
+    monkeypatch.setattr(built, "drawn", file.exists)
+    monkeypatch.setattr(built, "drawings", drawings)
+    monkeypatch.setattr(built, "vega", lambda: None)
+    serve._draw(of_course=False)
+    assert file.read_text() not in ("", str(os.getpid()))
+
+
 def test_a_server_ends_while_its_first_kernel_is_starting(folder):
     with served(folder, 1) as (_, pid):
         process = psutil.Process(pid)

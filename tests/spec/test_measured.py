@@ -123,7 +123,10 @@ def test_here_and_today_it_is_at_home(tmp_path):
         ({"date": (TODAY - timedelta(OLD + 1)).isoformat()}, f"measured {OLD + 1} days ago"),
         ({"date": (TODAY + timedelta(1)).isoformat()}, "a date in the future"),
         ({"versions": versions() | kernels() | {"numpy": "1.0"}}, "measured with numpy 1.0; here:"),
-        ({"versions": versions() | kernels() | {"other": "2"}}, "measured with other 2; here: (none)"),
+        (
+            {"versions": versions() | kernels() | {"other": "2"}},
+            "measured with other 2; here: (none)",
+        ),
     ],
 )
 def test_another_host_or_an_old_date_is_reported(tmp_path, changes, said):

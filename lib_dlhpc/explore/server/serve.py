@@ -7,8 +7,10 @@ end with the page that used them, and are culled when a page went away without s
 import argparse
 import json
 import logging
+import multiprocessing
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -28,6 +30,7 @@ from lib_dlhpc.explore.server import forked
 from lib_dlhpc.explore.server.class_server import collecting, for_the_teacher
 from lib_dlhpc.explore.server.visitors import add_visitor_options
 from lib_dlhpc.lifetime import owned
+from lib_dlhpc.lifetime.watching import end_with
 
 HERE = Path(__file__).parent
 IDLE = 600  # s without a message and without a page, then a kernel is ended
@@ -104,8 +107,27 @@ def _announced(path: Path, home: str, token: str, ip: str, classroom: Path | Non
 
 
 def _draw(of_course: bool) -> None:
+    """Draw what the pages show, in a process of its own: the memory that it takes, 380 MB, ends with it."""
     if not built.drawn():
         print("Drawing the pages: half a minute, once.", file=sys.stderr, flush=True)
+        if os.name == "posix":
+            fork = multiprocessing.get_context("fork")
+            drawing = fork.Process(target=_draw_for, args=(os.getpid(), of_course))
+            drawing.start()
+            drawing.join()
+    _drawings(of_course)
+
+
+def _draw_for(owner: int, of_course: bool) -> None:
+    """Draw while that process lives."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_with(owner)
+    _drawings(of_course)
+
+
+def _drawings(of_course: bool) -> None:
+    """Read what is drawn, or draw it."""
+    built.vega()
     built.drawings()
     if of_course:
         from lib_dlhpc.explore.front.page import front_page
