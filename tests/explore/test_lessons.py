@@ -1,7 +1,8 @@
 """What holds for every lesson: drawings get all that they read, and each position of each control shows its own."""
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from dataclasses import replace
+from functools import cache, wraps
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
@@ -52,15 +53,28 @@ def lessons() -> Iterator[ModuleType]:
             yield package
 
 
+def remembered(bench: Any) -> Any:
+    """Return an experiment that computes once what it shows at first, to which each control returns."""
+    if not isinstance(bench, OnBench):
+        return bench
+    first = cache(lambda: bench.view(bench.first))
+
+    @wraps(bench.view)
+    def view(setting: Any) -> Any:
+        return first() if setting == bench.first else bench.view(setting)
+
+    return replace(bench, view=view)
+
+
 LESSONS = {each.__name__.rpartition(".")[2]: each for each in lessons()}
 # What these say before a click does not depend on each control.
 WITHOUT = ("data_parallel.live", "io_bottleneck.live", "model_parallel.live")
-BENCHES = {
-    name: bench
+ALL = {
+    name: remembered(bench)
     for lesson in LESSONS.values()
     for name, bench in parts(lesson, (OnBench, AtClick)).items()
-    if not name.startswith(WITHOUT)
 }
+BENCHES = {name: bench for name, bench in ALL.items() if not name.startswith(WITHOUT)}
 OTHERS: dict[str, Callable[[], Any]] = {  # experiments that are functions
     "budget": budget.the_budget,
     "size": best_size.the_size,
@@ -130,7 +144,8 @@ def first_states(lesson: str) -> dict[str, Any]:
     """Return what the benches of a lesson show at first, by drawing."""
     return {
         name: state
-        for bench in parts(LESSONS[lesson], OnBench).values()
+        for of, bench in ALL.items()
+        if of.startswith(f"{lesson}.") and isinstance(bench, OnBench)
         for name, state in bench.view(bench.first).charts.items()
     }
 
