@@ -34,7 +34,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     actions = calibrate.add_subparsers(metavar="WHAT")
     machine = actions.add_parser(
         "machine",
-        help="the trainer's layers, numpy, messages, collectives: a machine (default)",
+        help="measure the trainer's layers, numpy, messages and collectives; writes a machine (default)",
         description="Times the trainer's own layers, numpy, messages and allreduces on MPI ranks, and fits the"
         " numbers that predictions need, each with a 90% interval. Without --out the result is the user's own"
         " calibration, which dlhpc compare uses for experiments whose machine is the laptop.",
@@ -42,7 +42,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     _add_machine_options(machine)
     io = actions.add_parser(
         "io",
-        help="read small files and packed partitions in a folder: a storage tier",
+        help="read small files and packed partitions in a folder; writes a storage tier",
         description="Writes files into a new folder in DIR, reads them in several ways with several"
         " processes, removes them, and prints the fitted storage tier. The page cache"
         " is dropped before each read: for the whole machine as root, otherwise for these files.",

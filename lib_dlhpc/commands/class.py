@@ -40,13 +40,13 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def _add_learners(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     join = verbs.add_parser(
-        "join", help="learner: consent to your answers being recorded, here or in a class"
+        "join", help="learner: agree that your answers are recorded, on this machine or in a class"
     )
     join.add_argument(
         "server",
         nargs="?",
         default="",
-        help="address of a class (default: the previous one, that of the hub that you are on, or none)",
+        help="address of a class (default: the last one used, the one of the hub you are on, or none)",
     )
     join.add_argument(
         "--name", default="", help="the name by which the teacher knows you, such as your login"
@@ -54,20 +54,22 @@ def _add_learners(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     add_output(join)
     join.set_defaults(command=_join)
     status = verbs.add_parser(
-        "status", help="learner: what is recorded, and what has not been sent yet"
+        "status", help="learner: show what is recorded, and what has not been sent yet"
     )
     add_output(status)
     status.set_defaults(command=_status)
     own = verbs.add_parser(
-        "report", help="learner: your guesses, first tries and labs, and what to review"
+        "report", help="learner: show your guesses, first tries and labs, and what to review"
     )
     add_output(own)
     own.set_defaults(command=_report)
-    send = verbs.add_parser("send", help="learner: send what the class does not have yet")
+    send = verbs.add_parser(
+        "send", help="learner: send the answers that the class does not have yet"
+    )
     add_output(send)
     send.set_defaults(command=_send)
     forget = verbs.add_parser(
-        "forget", help="delete all answers: your own, or those of a learner in a class"
+        "forget", help="delete all your answers; teacher: delete those of a learner"
     )
     forget.add_argument("learner", nargs="?", help="teacher: the id of a learner, as exported")
     _add_folder(forget)
@@ -76,7 +78,9 @@ def _add_learners(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _add_teachers(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    serve = verbs.add_parser("serve", help="teacher: serve pages to a class, with a live board")
+    serve = verbs.add_parser(
+        "serve", help="teacher: serve the pages to a class, with a live board of the answers"
+    )
     serve.add_argument(
         "page", nargs="?", help="a notebook or a folder of them (default: the course)"
     )
@@ -90,7 +94,7 @@ def _add_teachers(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="address to listen on (default: this machine only; 0.0.0.0 admits the classroom)",
     )
     serve.add_argument(
-        "--no-browser", action="store_true", help="print the addresses, and do not open a browser"
+        "--no-browser", action="store_true", help="print the addresses instead of opening a browser"
     )
     add_host_option(serve)
     serve.add_argument(
@@ -99,14 +103,16 @@ def _add_teachers(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="run as a service of a JupyterHub, which provides the users, the address to listen on and the path",
     )
     serve.set_defaults(command=_serve)
-    collect = verbs.add_parser("collect", help="teacher: import learners' folders")
+    collect = verbs.add_parser("collect", help="teacher: import the records in learners' folders")
     collect.add_argument(
-        "source", type=Path, help="a folder; records at any depth below it are read"
+        "source", type=Path, help="a folder; records in all its subfolders are read, too"
     )
     _add_folder(collect)
     add_output(collect)
     collect.set_defaults(command=_collect)
-    export = verbs.add_parser("export", help="teacher: write answers or grades of a class")
+    export = verbs.add_parser(
+        "export", help="teacher: write the answers or grades of a class to a file"
+    )
     export.add_argument("out", type=Path, help="the file to write; it must not exist")
     form = export.add_mutually_exclusive_group(required=True)
     for name, help_ in grades.FORMS.items():
@@ -114,7 +120,7 @@ def _add_teachers(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     export.add_argument(
         "--first-try",
         action="store_true",
-        help="grades: add a second column for each module: how many of its checks were right on the first try",
+        help="grades: add a second column for each module, with the number of checks that were right on the first try",
     )
     _add_folder(export)
     add_output(export)
@@ -180,7 +186,7 @@ def _check_door(server: str, name: str, before: learner.Learner | None) -> None:
 def _status(options: argparse.Namespace) -> int:
     found = learner.at_home()
     if found is None:
-        nothing = "You have not joined: nothing is recorded. `dlhpc class join` starts a record."
+        nothing = "You have not joined, so nothing is recorded. `dlhpc class join` starts a record."
         print_result(options, {"learner": None}, nothing)
         return 0
     count = len(record.entries(found.folder))
@@ -274,7 +280,7 @@ def _forget_member(options: argparse.Namespace, folder: Path, who: str) -> int:
         )
     learner.forget(folder / classes.LEARNERS / who)
     count = database.forget(folder / classes.DATABASE, who)
-    refused = "Anything that their machine sends from now on is refused."
+    refused = "Answers that this learner's machine sends from now on are rejected."
     print_result(
         options, {"deleted": who, "answers": count}, f"Deleted: {count} answers of {who}. {refused}"
     )

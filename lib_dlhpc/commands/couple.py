@@ -23,7 +23,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add `couple` to the command line."""
     one = subparsers.add_parser(
         "couple",
-        help="run a simulation that feeds training: predicted, simulated, measured; wait states",
+        help="run a simulation that feeds training; compare prediction, simulation and run; find wait states",
         description="Measures the costs here, runs the workflow on MPI ranks, compares the closed form, the"
         " simulation and the run, and, if another placement of the ranks is predicted to be faster,"
         " runs that as well.",
@@ -36,7 +36,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one.add_argument(
         "--placement",
         metavar="WHO",
-        help="override the file: shared, or how many ranks simulate while the others train",
+        help="overrides the file: shared, or the number of ranks that simulate while the others train",
     )
     one.add_argument("--once", action="store_true", help="do not run the better placement")
     one.add_argument("--out", metavar="DIR", help="keep the runs there, in before/ and after/")

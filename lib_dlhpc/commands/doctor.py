@@ -37,7 +37,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add `doctor` to the command line."""
     one = subparsers.add_parser(
         "doctor",
-        help="try what the course, runs or jobs need on this machine",
+        help="check that this machine has what the course, runs or jobs need",
         description="Tries what is needed: packages, two MPI ranks that sum a number, a port of this machine, a folder"
         " that can be written. Exits with 1 if anything is missing, and says how to get it. Nothing is sent anywhere.",
     )

@@ -21,10 +21,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     what.add_argument(
         "--copy",
         metavar="FOLDER",
-        help="copy the course's modules and labs, and the guide, into a folder to work in, and serve nothing",
+        help="copy the course's modules and labs and the guide into a folder in which you can work; start no server",
     )
     page.add_argument(
-        "--no-browser", action="store_true", help="print the address, and do not open a browser"
+        "--no-browser", action="store_true", help="print the address instead of opening a browser"
     )
     page.add_argument("--port", type=tcp_port, default=0, help="TCP port (default: a free one)")
     page.add_argument(

@@ -16,32 +16,36 @@ SECONDS = 60
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `grade` to the command line."""
-    command = subparsers.add_parser("grade", help="mark the hand-ins of a class, for instructors")
+    command = subparsers.add_parser("grade", help="grade the hand-ins of a class, for instructors")
     command.add_argument("folder", metavar="DIR", help="a folder with one folder for each learner")
-    command.add_argument("--lab", required=True, help="such as 01_data_parallel_step, or 1")
     command.add_argument(
-        "--torch", action="store_true", help="the lab's variant in PyTorch, torch_step.py"
+        "--lab", required=True, help="the lab to grade, such as 01_data_parallel_step, or 1"
+    )
+    command.add_argument(
+        "--torch", action="store_true", help="grade the PyTorch part of the lab, torch_step.py"
     )
     command.add_argument(
         "--csv", metavar="FILE", help="write the marks to a new file, one line per learner"
     )
     command.add_argument(
-        "--key", metavar="FILE", help="a file with a secret; adds variants that nobody knows"
+        "--key",
+        metavar="FILE",
+        help="a file with a secret, from which additional variants are drawn that learners cannot know",
     )
     command.add_argument(
         "--rubrics",
         metavar="FOLDER",
-        help="write a page for each learner to a new folder, for the part that a person grades",
+        help="write a page for each learner to a new folder, for the part of the lab that you grade yourself",
     )
     command.add_argument(
-        "--similar", metavar="FILE", help="write a list of hand-ins that look alike to a new file"
+        "--similar", metavar="FILE", help="write a list of similar hand-ins to a new file"
     )
     command.add_argument(
         "--seconds",
         type=int,
         default=SECONDS,
         metavar="N",
-        help=f"per hand-in (default: {SECONDS})",
+        help=f"time limit per hand-in (default: {SECONDS})",
     )
     add_output(command)
     command.set_defaults(command=_grade)

@@ -18,18 +18,20 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add `jobs` to the command line."""
     jobs = subparsers.add_parser(
         "jobs",
-        help="list submitted jobs, explain their state, cancel",
-        description="Without WHAT: list. A job is named by its run folder.",
+        help="list submitted jobs, explain their state, cancel them",
+        description="Without WHAT, lists all jobs. A job is identified by its run folder.",
     )
     add_output(jobs)
     jobs.set_defaults(command=_list, folder=None)
     actions = jobs.add_subparsers(metavar="WHAT")
-    each = actions.add_parser("list", help="all your jobs, or those of the run folders below DIR")
-    each.add_argument("folder", nargs="?", metavar="DIR", help="a folder of run folders")
+    each = actions.add_parser(
+        "list", help="list all your jobs, or those whose run folders are below DIR"
+    )
+    each.add_argument("folder", nargs="?", metavar="DIR", help="a folder that contains run folders")
     add_output(each)
     each.set_defaults(command=_list)
     why = actions.add_parser(
-        "why", help="state of a job, and its joules; which rank failed, and where"
+        "why", help="explain the state of a job: its energy, and which rank failed, and where"
     )
     why.add_argument("folder", metavar="DIR", help="a run folder")
     add_output(why)

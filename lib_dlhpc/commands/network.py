@@ -13,7 +13,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add `network` to the command line."""
     network = subparsers.add_parser(
         "network",
-        help="run MPI ranks of this machine behind slow links: Linux only",
+        help="run MPI ranks on this machine behind emulated slow links (Linux only)",
         description="Sets up a private network on this machine, with a switch that gives each rank's link a"
         " bandwidth and a latency; measures and predicts allreduces in it, or runs your own"
         " program there: dlhpc network -n 4 -- script.py. Nothing is left behind afterwards.",
@@ -22,15 +22,18 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     network.add_argument(
         "--bandwidth",
         default="100 Mb/s",
-        help="of each link, in each direction (default: 100 Mb/s)",
+        help="bandwidth of each link, in each direction (default: 100 Mb/s)",
     )
     network.add_argument(
-        "--latency", default="1 ms", help="from rank to rank, one way (default: 1 ms)"
+        "--latency", default="1 ms", help="one-way latency from rank to rank (default: 1 ms)"
     )
     network.add_argument(
-        "--algorithms", help="such as ring,binomial (default: ring,recursive_doubling,rabenseifner)"
+        "--algorithms",
+        help="allreduces to measure, such as ring,binomial (default: ring,recursive_doubling,rabenseifner)",
     )
-    network.add_argument("--sizes", help='such as "4 KiB,1 MiB" (default: 4 KiB to 1 MiB)')
+    network.add_argument(
+        "--sizes", help='message sizes, such as "4 KiB,1 MiB" (default: 4 KiB to 1 MiB)'
+    )
     add_output(network)
     network.add_argument(
         "program", nargs="*", metavar="PROGRAM", help="a Python program and its arguments, after --"

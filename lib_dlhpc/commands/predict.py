@@ -28,7 +28,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one.add_argument(
         "--check",
         action="store_true",
-        help="exit with status 1 if the run does not fit in memory; waiting for input only slows it",
+        help="exit with status 1 if the run does not fit in memory; an input stall does not count",
     )
     one.add_argument(
         "--save", metavar="FILE", help="write the experiment, changes included, as TOML"

@@ -23,7 +23,7 @@ def add(subparsers: "Subparsers") -> None:
     """Add `snapshots` and its actions to the command line."""
     parser = subparsers.add_parser(
         "snapshots",
-        help="versions of a run's state: log, diff, branch, tag, restore, gc, ...",
+        help="manage versions of a run's state: log, diff, branch, tag, restore, gc, ...",
         description="A VERSION is a number, the first digits of an id, a branch or a tag.",
     )
     actions = parser.add_subparsers(required=True, metavar="ACTION")
@@ -62,7 +62,7 @@ def _add_naming(actions: "Subparsers") -> None:
         actions, "branch", _branch, "start a branch at a version; without VERSION, list branches"
     )
     branch.add_argument("version", nargs="?", metavar="VERSION")
-    branch.add_argument("--name", help="of a branch in the store")
+    branch.add_argument("--name", help="name of the branch in the store")
     branch.add_argument(
         "--out", metavar="DIR", help="a new run folder, for `dlhpc run --resume DIR`"
     )
@@ -89,7 +89,7 @@ def _add_collecting(actions: "Subparsers") -> None:
         help="keep only the N newest versions of each branch, and tagged ones",
     )
     collect.add_argument(
-        "--dry-run", action="store_true", help="print what would be removed, and remove nothing"
+        "--dry-run", action="store_true", help="print what would be removed, without removing it"
     )
     _add(
         actions,

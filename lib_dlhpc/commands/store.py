@@ -27,21 +27,28 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     )
     actions = store.add_subparsers(required=True, metavar="ACTION")
 
-    one = actions.add_parser("pack", help="pack a folder, all or nothing")
+    one = actions.add_parser("pack", help="pack a folder; if that fails, no store is left behind")
     one.add_argument("folder", metavar="DIR", help="the folder to pack, which stays unchanged")
     one.add_argument(
         "store", metavar="STORE", help="the new store, a folder that does not exist yet"
     )
-    one.add_argument("--partitions", type=int, default=8, metavar="N", help="default: 8")
+    one.add_argument(
+        "--partitions", type=int, default=8, metavar="N", help="number of partitions (default: 8)"
+    )
     one.add_argument("--codec", default="none", help=f"one of {', '.join(CODECS)} (default: none)")
     add_output(one)
     one.set_defaults(command=_pack)
 
     listed = actions.add_parser("ls", help="list a store, or a folder in it")
     listed.add_argument("store", metavar="STORE")
-    listed.add_argument("path", nargs="?", default="", help="a name in the store (default: all)")
-    listed.add_argument("-l", "--long", action="store_true", help="with sizes and times")
-    listed.add_argument("-R", "--recursive", action="store_true", help="with all subfolders")
+    listed.add_argument(
+        "path",
+        nargs="?",
+        default="",
+        help="a file or folder in the store (default: the whole store)",
+    )
+    listed.add_argument("-l", "--long", action="store_true", help="show sizes and times")
+    listed.add_argument("-R", "--recursive", action="store_true", help="list all subfolders, too")
     add_output(listed)
     listed.set_defaults(command=_ls)
 

@@ -37,7 +37,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     )
     add_experiment(one, held=", a notebook or a program (default: that of --resume)")
     one.add_argument(
-        "words", nargs="*", help="arguments of a program; after -- if they begin with -"
+        "words",
+        nargs="*",
+        help="arguments of the program; put -- before arguments that begin with -",
     )
     one.add_argument("--to", help="slurm, pbs, lsf, flux or local (default: the site's, or local)")
     one.add_argument(

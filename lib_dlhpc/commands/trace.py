@@ -34,7 +34,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     actions = trace.add_subparsers(required=True, metavar="ACTION")
 
     show = actions.add_parser(
-        "show", help="contents of a trace: ranks, span, events, time by region"
+        "show", help="show the contents of a trace: ranks, time span, events, time by region"
     )
     show.add_argument("files", nargs="+", metavar="FILE", help=FILE)
     add_output(show)
@@ -47,7 +47,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         " an OTF2 archive). Several IN are traces of torch.profiler, one per rank.",
     )
     convert.add_argument("files", nargs="+", metavar="IN", help=FILE)
-    convert.add_argument("out", metavar="OUT", help="output; an existing one is replaced")
+    convert.add_argument("out", metavar="OUT", help="output; an existing file is replaced")
     convert.add_argument("--to", default="", help="the format: columns, chrome or otf2")
     add_output(convert)
     convert.set_defaults(command=_convert)
@@ -55,7 +55,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     analyze = actions.add_parser(
         "analyze",
         aliases=["analyse"],  # its name in version 0.1
-        help="what limits a run: wait states, imbalance, slow links and disks, efficiencies",
+        help="find what limits a run: wait states, imbalance, slow links and disks, efficiencies",
         description="Prints what limits the run, then the findings and where to look. Anything that costs"
         " less than 2% of the run, or is within its scatter, is not reported. A trace of fewer than about 25 steps"
         " may be too short for findings; the report then says so.",
@@ -97,16 +97,16 @@ def _add_recording(actions: Any) -> None:
     run = actions.add_parser(
         "run",
         usage="dlhpc trace run [-h] [-n RANKS] [--out OUT] (PROGRAM | -m MODULE) [ARGUMENT ...]",
-        help="run an mpi4py program on ranks and record its calls",
+        help="run an mpi4py program on MPI ranks and record its MPI calls",
         description="The program needs no change. Arguments before it are for dlhpc, those after it for"
         " the program. Input, output and exit status are the program's.",
     )
-    run.add_argument("-n", type=int, default=2, metavar="RANKS", help="default: 2")
+    run.add_argument("-n", type=int, default=2, metavar="RANKS", help="MPI ranks (default: 2)")
     run.add_argument(
         "--out",
         default="trace.npz",
         metavar="OUT",
-        help="default: trace.npz; other formats by the end of the name, see `dlhpc trace convert`",
+        help="output (default: trace.npz); the extension selects the format, see `dlhpc trace convert`",
     )
     add_output(run)
     rest = argparse.REMAINDER
@@ -123,7 +123,7 @@ def _add_recording(actions: Any) -> None:
         " srun python -m lib_dlhpc.launch.traced FOLDER PROGRAM ...",
     )
     gather.add_argument("folder", metavar="FOLDER")
-    gather.add_argument("out", metavar="OUT", help="output; an existing one is replaced")
+    gather.add_argument("out", metavar="OUT", help="output; an existing file is replaced")
     add_output(gather)
     gather.set_defaults(command=_gather)
 

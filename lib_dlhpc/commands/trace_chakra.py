@@ -20,7 +20,7 @@ def add(actions: Any) -> None:
     )
     add_experiment(export)
     export.add_argument("out", metavar="OUT", help="folder; an earlier trace in it is replaced")
-    export.add_argument("--ranks", help="of these ranks only, such as 0-3,8 (default: all)")
+    export.add_argument("--ranks", help="write only these ranks, such as 0-3,8 (default: all)")
     add_output(export)
     export.set_defaults(command=_export)
 
@@ -32,14 +32,16 @@ def add(actions: Any) -> None:
     )
     simulate.add_argument("folder", metavar="FOLDER", help="a folder with one file for each rank")
     simulate.add_argument(
-        "--machine", required=True, help="of the catalog, or a file of `dlhpc calibrate --out FILE`"
+        "--machine",
+        required=True,
+        help="a machine of the catalog, or a file written by `dlhpc calibrate --out FILE`",
     )
     simulate.add_argument(
         "--devices-per-node",
         type=int,
         default=0,
         metavar="N",
-        help="ranks on each node (default: one on each device)",
+        help="ranks per node (default: one per device)",
     )
     simulate.add_argument(
         "--out", metavar="OUT", help="write the timeline, in a format of `dlhpc trace convert`"

@@ -16,7 +16,7 @@ def add(actions: Any, file: str) -> None:
     """Add steps and calibrate to the actions of `trace`; file: the help of a trace."""
     steps = actions.add_parser(
         "steps",
-        help="what a rank does in a step: computes, communicates, waits for input; traces side by side",
+        help="compare traces side by side: how long a rank computes, communicates and waits for input in a step",
         description="Each TRACE has a column. Steps are those that the framework annotates, or otherwise the period"
         " after which kernels repeat. The terms of a step add up to it.",
     )

@@ -14,28 +14,31 @@ ALL, MEASURED = "one step", "measured"
 NOTABLE = 0.05  # of the measured step; less is not worth a search
 # Likely cause if a term was measured longer than predicted, or shorter.
 MORE = {
-    "forward": "layers take longer than their rate predicts: small kernels, or other processes are using the cores",
-    "backward": "layers take longer than their rate predicts: small kernels, other processes are using the cores, or"
-    " MPI progress takes the rank's own time",
+    "forward": "layers run more slowly than their rate predicts, because kernels are small or other processes are"
+    " using the cores",
+    "backward": "layers run more slowly than their rate predicts, because kernels are small, other processes are"
+    " using the cores, or MPI progress takes CPU time from the rank",
     "update": "the update reaches less than memory_bandwidth",
-    "waiting for the slowest": "ranks differ by more than the machine's jitter, or other processes are using the cores",
-    "exposed communication": "messages take longer, or fewer of them are hidden: the link is slower than the machine's"
-    " numbers, calls dominate over bytes, or ranks wait for a core",
+    "waiting for the slowest": "ranks differ by more than the jitter of the machine predicts, or other processes are"
+    " using the cores",
+    "exposed communication": "messages take longer, or less of their time is hidden, because the link is slower than"
+    " in the machine's description, calls cost more than bytes, or ranks wait for a core",
     "pipeline bubble": "stages are unbalanced; try another split, or more microbatches",
-    "input stall": "samples are read more slowly than the tier predicts, by this disk or by Python, and assembled while"
-    " all ranks wait",
+    "input stall": "this disk or Python reads samples more slowly than the storage tier predicts, and batches are"
+    " assembled while all ranks wait",
     "checkpoint": "writing takes longer than the storage tier predicts",
-    "other": "Python time between the layers: few samples per step make it large",
+    "other": "Python takes time between the layers, and a large share of the step if it has few samples",
 }
 LESS = {
     "forward": "layers are faster than their rate predicts",
     "backward": "layers are faster than their rate predicts",
-    "update": "the update exceeds memory_bandwidth: the weights stay in cache",
-    "waiting for the slowest": "ranks differ by less than the machine's jitter",
-    "exposed communication": "messages are faster than the link's numbers, or more of them are hidden",
-    "pipeline bubble": "stages wait less, or the wait counts as communication",
-    "input stall": "batches arrive sooner than the storage tier predicts: the first are read ahead",
-    "checkpoint": "a short run checkpoints less often than the prediction's average",
+    "update": "the update runs faster than memory_bandwidth allows, because the weights stay in cache",
+    "waiting for the slowest": "ranks differ by less than the jitter of the machine predicts",
+    "exposed communication": "messages are faster than the link's latency and bandwidth predict, or more of their"
+    " time is hidden",
+    "pipeline bubble": "stages wait less than predicted, or their wait was counted as communication",
+    "input stall": "batches arrive sooner than the storage tier predicts, because the first ones are read ahead",
+    "checkpoint": "a short run writes fewer checkpoints than the prediction assumes on average",
     "other": "there is less time between the layers than predicted",
 }
 
@@ -82,9 +85,9 @@ def _without_core(of: "Comparison") -> list[str]:
     if share < NOTABLE:
         return []
     kept = (
-        f"only the {count(of.steps, 'step')} without core waits are compared; {left_out} are excluded"
+        f"only the {count(of.steps, 'step')} without such waits are compared; {left_out} are excluded"
         if of.placed.ranks > 1
-        else "excluded from the measured step"
+        else "that time is excluded from the measured step"
     )
     return [
         f"Other processes are using this machine: ranks had no core for {share:.0%} of the time; {kept}."
@@ -97,8 +100,8 @@ def _slowdown(of: "Comparison") -> list[str]:
         return []
     work, calls = of.slowdown
     return [
-        f"Right before and after this run, the slowdown over the calibration was {work:.2f} for compute and"
-        f" {calls:.2f} for each call: predictions and simulations use these factors."
+        f"Right before and after this run, compute was {work:.2f} times and each call {calls:.2f} times as slow as in"
+        " the calibration. Predictions and simulations use these slowdown factors."
     ]
 
 
@@ -107,7 +110,7 @@ def _spread(of: "Comparison") -> list[str]:
     low, high = of.spread
     if high < RESTLESS * low:
         return []
-    return [f"Its steps took from {show(low, 's')} to {show(high, 's')} (p10 to p90)."]
+    return [f"Steps varied from {show(low, 's')} to {show(high, 's')} (10th to 90th percentile)."]
 
 
 def _term(of: "Comparison", name: str, off: float) -> str:

@@ -208,12 +208,12 @@ def _save(p: Breakdown, apply: Apply) -> Generator[None, None, Advice | None]:
 
     found = yield from _best(p, apply, _checkpoints(p.experiment), rank)
     part = f"{lost:.0%}" if lost < 0.995 else "nearly all"
-    words = f"Failures take {part} of the run: each restarts it from the beginning."
+    words = f"Failures cost {part} of the run, because each one restarts it from the beginning."
     if not found:
-        none = f"{words} No checkpoint here is known to help: fewer nodes fail less often."
+        none = f"{words} No checkpoint on this machine is known to help; a run on fewer nodes fails less often."
         return Advice(none, "", {}) if endless(p) else None
     label, changes, best = found
-    words = f"{words} Try: {label}. It then takes {format_quantity(run_time(best), 's')}."
+    words = f"{words} Try: {label}. The run then takes {format_quantity(run_time(best), 's')}."
     return Advice(words, label, changes)
 
 
@@ -232,7 +232,8 @@ def _shorten(p: Breakdown, apply: Apply) -> Generator[None, None, Advice]:
     share = terms[loss] / float(p.step_time)
     words = f"Largest loss: {loss}, {share:.1%} of the step."
     if share < WORTH:
-        words = f"Nearly all of the step is computation: {1 - sum(terms[n] for n in LOSSES) / float(p.step_time):.1%}."
+        computing = 1 - sum(terms[n] for n in LOSSES) / float(p.step_time)
+        words = f"Computation takes nearly all of the step: {computing:.1%}."
     found = yield from _best(p, apply, moves(p.experiment), _if_it_fits(seconds))
     if not found:
         return Advice(f"{words} No single change is known to help.", "", {})
@@ -246,7 +247,7 @@ def _shorten(p: Breakdown, apply: Apply) -> Generator[None, None, Advice]:
     )
     # The best change need not be the one against the largest loss.
     shorter = max(terms, key=lambda name: terms[name] - best.terms[name])
-    words += " Try" if shorter == loss else f" More is gained by shortening {shorter}. Try"
+    words += " Try" if shorter == loss else f" Shortening {shorter} gains more. Try"
     words += f": {label}. It saves {saved:.1%}{memory if abs(more) > 1e6 else ''}."
     return Advice(words, label, changes)
 

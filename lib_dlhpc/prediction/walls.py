@@ -54,7 +54,7 @@ def _memory_wall(prediction: "Breakdown") -> list[str]:
         return [
             f"Memory: {fullest.when}, a device needs {format_quantity(total, 'B')} and has"
             f" {format_quantity(capacity, 'B')}, {_too_much(total / capacity)};"
-            f" {format_quantity(total - capacity, 'B')} are missing, and the largest term is {largest}."
+            f" it is {format_quantity(total - capacity, 'B')} short, and the largest term is {largest}."
         ]
     most = largest_batch(prediction)
     remedy = (
@@ -75,7 +75,7 @@ def _offload_wall(prediction: "Breakdown") -> list[str]:
     strategy = prediction.experiment.strategy
     place = "host memory" if strategy.offload_to == "host" else strategy.offload_to
     return [
-        f"Memory: a device offloads {format_quantity(needed, 'B')}, and its part of {place} is"
+        f"Memory: a device offloads {format_quantity(needed, 'B')}, but its part of {place} is"
         f" {format_quantity(room, 'B')}, {_too_much(needed / room)}."
     ]
 
@@ -120,7 +120,7 @@ def _own_wall(experiment: Experiment, tier: StorageTier) -> list[str]:
         return []
     return [
         f"Storage: every node streams from its own {tier.name}, which must hold the whole data set,"
-        f" {format_quantity(size, 'B')}, and holds {format_quantity(room, 'B')}, {_too_much(size / room)};"
+        f" {format_quantity(size, 'B')}, but holds only {format_quantity(room, 'B')}, {_too_much(size / room)};"
         f' storage.access = "cooperative" spreads it over {_many(size / room)} nodes or more.'
     ]
 
@@ -186,9 +186,9 @@ def _fed_by(experiment: Experiment, limit: str, factor: float) -> str:
     if limit == "prefetch":
         return f"{_many(storage.prefetch * factor)} batches ahead are needed"
     if limit == "metadata servers":
-        return "packed files need no metadata operations, and a store over the nodes has its metadata in memory"
+        return "packed files need no metadata operations; a store over the nodes keeps its metadata in memory"
     where = "a copy in each node" if storage.access != "stage" else "a cache"
-    return f"{where}, or {format_plain(float(factor))}-fold compression, would do"
+    return f"{where}, or {format_plain(float(factor))}-fold compression, would be enough"
 
 
 def _copy_wall(prediction: "Breakdown") -> list[str]:
@@ -200,7 +200,7 @@ def _copy_wall(prediction: "Breakdown") -> list[str]:
     remedy = (
         "let all nodes write their parts"
         if alone
-        else 'run.checkpoint = "synchronous" needs no such copy, and with more nodes each holds less of it'
+        else 'run.checkpoint = "synchronous" needs no such copy, and with more nodes each one holds less state'
     )
     return [
         f"Memory: a host keeps {format_quantity(needed, 'B')} of state until it is written, and has"
@@ -217,9 +217,9 @@ def _lost_wall(prediction: "Breakdown") -> list[str]:
     if storage_tier(machine, storage.tier).scope != "node" or not lost:
         return []
     return [
-        f"Checkpoints: they are only on {storage.tier} of the nodes, and {lost:.0%} of failures destroy that:"
-        " the run then starts over, which the expected time does not include. Write to a tier that"
-        ' is shared; run.checkpoint = "multilevel" keeps the nodes\' own as the first level.'
+        f"Checkpoints: they are stored only on {storage.tier} of the nodes, and {lost:.0%} of failures destroy it."
+        " The run then starts over, which the expected time does not include. Write to a shared tier;"
+        ' run.checkpoint = "multilevel" keeps the nodes\' own as the first level.'
     ]
 
 

@@ -289,7 +289,7 @@ def test_predictions_and_simulations_are_for_the_slowdown_factors_of_the_moment(
     found = beside(expected, runs)
     assert found.slowdown == pytest.approx((1.5, 1.5))
     assert found.as_dict()["pace"] == pytest.approx({"work": 1.5, "calls": 1.5})
-    assert any("was 1.50 for compute" in words for words in found.verdict)
+    assert any("compute was 1.50 times" in words for words in found.verdict)
     for way in ("predicted", "rounds", "events"):
         for name in ("forward", "backward", "update"):
             slower = 1.5 * plain.terms[name][way]

@@ -105,7 +105,7 @@ def test_a_long_run_without_checkpoints_is_advised_to_write_them():
     assert set(advice.changes) == {"run.checkpoint_interval", "storage.tier"}
     assert run_time(then) < 1.1 * float(now.time_to_train)
     shown = format_quantity(run_time(then), "s")
-    assert advice.label in advice.words and f"It then takes {shown}." in advice.words
+    assert advice.label in advice.words and f"The run then takes {shown}." in advice.words
     for interval in INTERVALS:
         for tier in moved.machine.storage:
             other = {"run.checkpoint_interval": interval, "storage.tier": tier}
@@ -127,7 +127,7 @@ def test_a_run_that_no_checkpoint_ends_is_advised_none(machine):
     )
     advice = advise(predict(run))
     assert not advice.changes
-    assert "Failures take nearly all" in advice.words and "No checkpoint" in advice.words
+    assert "Failures cost nearly all" in advice.words and "No checkpoint" in advice.words
 
 
 def test_with_checkpoints_or_rare_failures_the_step_is_what_is_shortened():
