@@ -79,6 +79,14 @@ def sped_up(batch: float, critical: float, times: float) -> float:
     return (batch + critical) / batch * times * batch / (times * batch + critical)
 
 
+def exchanged(backward: float, buckets: float, each: float) -> float:
+    """Send the buckets one by one; return what is left after backward."""
+    free = 0.0
+    for bucket in range(1, int(buckets) + 1):
+        free = max(free, bucket * backward / buckets) + each
+    return free - backward
+
+
 BY_HAND: dict[str, dict[str, Hand]] = {
     "one_step": {
         "One sample": (dense(1), *GPU),
@@ -134,6 +142,21 @@ BY_HAND: dict[str, dict[str, Hand]] = {
         "Stale gradients": (
             lambda n: n * 2 * sin(pi / (2 * (2 * (n - 1) + 1))),
             "{} asynchronous workers",
+        ),
+        "Read a published table": (
+            lambda batch, images, epoch, longer: (
+                8 * 32 * (1 + longer / 100) * images / batch / epoch
+            ),
+            "GPUs with {} images per step",
+            "pass over {} images",
+            "images in {}, and",
+            "takes {}% longer than on 8",
+        ),
+        "Find the mistake: all of it hidden": (
+            exchanged,
+            "Backward takes {} and",
+            "fills {} equal",
+            "of each takes {}, one",
         ),
     },
     "allreduce": {
@@ -261,6 +284,18 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "over {} GPUs, and",
             "NIC of {} GB/s",
             "of it, at {} GB/s",
+        ),
+        "Read a published table": (
+            lambda rate, n, gpus, tokens: 8 * n * tokens * 1e18 / gpus / rate,
+            "report {} per GPU",
+            "GPT of {} billion",
+            "parameters on {} A100",
+            "train on {} billion tokens",
+        ),
+        "Find the mistake: a utilization": (
+            lambda rate, peak: 100 * rate * 6 / 8 / peak,
+            "divides the {} of problem",
+            "an A100, {}, and",
         ),
     },
     "large_batch": {

@@ -81,6 +81,16 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "values of {}. LoRA",
             "of rank {}: one",
         ),
+        "Muon": (
+            lambda every, tables: 1e9 * ((2 + 2 + 4 + 4) * every + 4 * tables),
+            "has {} billion weights",
+            "momentum; the {} billion",
+        ),
+        "Find the mistake: a share of everything": (
+            lambda each, shards: (2 + 2 + (each - 4) / shards) / (each / shards),
+            "precision, {} of weights",
+            "ZeRO 1 over {} replicas. It",
+        ),
     },
     "failures": {
         "Young's interval": (

@@ -3,13 +3,17 @@
 from math import pi, sin
 from statistics import NormalDist
 
+import numpy as np
+
 from lib_dlhpc.explore.data_parallel.bowl import most_stale_rate
 from lib_dlhpc.explore.data_parallel.buckets import bucket_count, step_of
 from lib_dlhpc.explore.data_parallel.sites import SITES, apart, waits
 from lib_dlhpc.explore.data_parallel.waiting import expected_wait
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.overlap import exposed_time
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -29,6 +33,12 @@ work = float(far.step_time) - exchange / ALONE
 VARIES, MANY = draw.any([3, 2, 5]), draw.any([512, 64, 1024])
 above = NormalDist().inv_cdf((MANY - 3 / 8) / (MANY + 1 / 4))
 COMPUTES, LEFT = draw.any([200, 150, 240]), draw.any([12, 20, 8])  # ms
+EPOCH = float(results()["goyal17-r50-epoch352"]["value"])  # s
+LONGER = 100 * float(results()["goyal17-r50-iterinc"]["value"])
+IMAGES, OF_STEP = 1_281_167, 32 * 352
+iteration = EPOCH * OF_STEP / IMAGES
+BUCKETS, BACKWARD = draw.any([6, 8, 5]), draw.any([240, 180, 300])  # ms
+SENT = draw.any([30, 20, 50])
 slowest = COMPUTES * (1 + VARIES / 100 * above)
 
 PROBLEMS = [
@@ -84,5 +94,52 @@ PROBLEMS = [
         Step("Computation of the slowest", slowest / 1e3, "s"),
         Step("The step: with exposed communication", (slowest + LEFT) / 1e3, "s"),
         Step("Mean computation over the step", 100 * COMPUTES / (slowest + LEFT), "%"),
+    ),
+    Problem(
+        "Read a published table",
+        f"Goyal et al. 2017 report that 352 GPUs with {OF_STEP:,} images per step complete a pass over {IMAGES:,}"
+        f" images in {EPOCH:.0f} s, and that an iteration takes {LONGER:.0f}% longer than on 8 GPUs with 32 images"
+        " each. How many images per second does that give for the 8 GPUs together?",
+        8 * 32 / (iteration / (1 + LONGER / 100)),
+        Step("An iteration of 352 GPUs", iteration, "s"),
+        Step("Of 8", iteration / (1 + LONGER / 100), "s"),
+        Step("Images over that", 256 * (1 + LONGER / 100) / iteration, "samples/s"),
+        traps=[
+            Trap(
+                256 / iteration,
+                "That takes as long an iteration as on 352 GPUs; on 8 it is shorter.",
+            ),
+            Trap(
+                OF_STEP * (1 + LONGER / 100) / iteration,
+                "Those are images of 352 GPUs: 8 of them have 256 per step.",
+            ),
+        ],
+    ),
+    Problem(
+        "Find the mistake: all of it hidden",
+        f"Backward takes {BACKWARD} ms and fills {BUCKETS} equal buckets at a steady rate; the allreduce of each takes"
+        f" {SENT} ms, one after another. A plan exposes only what of {BUCKETS * SENT} ms of allreduces exceeds the"
+        f" {BACKWARD} ms of backward. How much is exposed?",
+        float(
+            exposed_time(
+                np.arange(1, BUCKETS + 1) * BACKWARD / BUCKETS / 1e3,
+                np.full(BUCKETS, SENT / 1e3),
+                BACKWARD / 1e3,
+            )
+        ),
+        Step("A bucket is full every", BACKWARD / BUCKETS / 1e3, "s"),
+        Step(
+            "If its allreduce is longer, how far the others have fallen behind at the end of backward",
+            (BUCKETS - 1) * max(SENT - BACKWARD / BUCKETS, 0.0) / 1e3,
+            "s",
+        ),
+        Step(
+            "With the last allreduce",
+            (SENT + (BUCKETS - 1) * max(SENT - BACKWARD / BUCKETS, 0.0)) / 1e3,
+            "s",
+        ),
+        traps=[
+            Trap(BUCKETS * SENT / 1e3, "All but the last bucket can leave while backward goes on.")
+        ],
     ),
 ]

@@ -5,7 +5,11 @@ from lib_dlhpc.explore.hybrid_parallel import domain
 from lib_dlhpc.explore.hybrid_parallel.map import Ways, experiment_of
 from lib_dlhpc.explore.model_parallel import pipeline
 from lib_dlhpc.explore.model_parallel.pipeline import Pipe
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+from lib_dlhpc.prediction.definitions import training_time
+from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.spec.machine import load_machine
+from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -38,6 +42,17 @@ nic, nvlink = (
 )
 outside, others = 100 * (RANKS - 8) / RANKS, 100 * (RANKS - 1) / RANKS
 halo = sent(3) - sent(1)
+# Rows of table 1 of Narayanan et al. 2021: billions of parameters, GPUs.
+ROW, BILLIONS, MANY = draw.any(
+    [
+        ("megatron21-1t", 1008, 3072),
+        ("megatron21-530b", 529.6, 2520),
+        ("megatron21-145b", 145.6, 1536),
+    ]
+)
+RATE, TOKENS = 1e12 * float(results()[ROW]["value"]), draw.any([450, 300])
+PEAK = float(load_machine("selene").device.peak["fp16"])
+work = 8 * BILLIONS * TOKENS * 1e18
 
 PROBLEMS = [
     Problem(
@@ -89,5 +104,39 @@ PROBLEMS = [
         Step("Share that leaves a node of 8", outside, "%"),
         Step("Share that leaves a GPU in the rack", others, "%"),
         Step("Share over bandwidth, on nodes over in the rack", outside / nic / (others / nvlink)),
+    ),
+    Problem(
+        "Read a published table",
+        f"Narayanan et al. 2021 (Megatron-LM, table 1) report {show(RATE, 'FLOP/s')} per GPU for a GPT of"
+        f" {BILLIONS:g} billion parameters on {MANY:,} A100. Activations are recomputed, and the rate counts that. How"
+        f" long does it take to train on {TOKENS} billion tokens?",
+        training_time(1e9 * TOKENS, 1e9 * BILLIONS, MANY, RATE),
+        Step("FLOP, with a forward pass more: 8 N per token", work, "FLOP"),
+        Step("Over the rate of all GPUs", work / (MANY * RATE), "s"),
+        traps=[
+            Trap(
+                work * 6 / 8 / (MANY * RATE),
+                "6 N per token are those of training without recomputation. The rate counts it, so the work must, too.",
+            )
+        ],
+    ),
+    Problem(
+        "Find the mistake: a utilization",
+        f"A slide divides the {show(RATE, 'FLOP/s')} of problem 6 by the peak of an A100, {show(PEAK, 'FLOP/s')}, and"
+        " calls the result MFU. What is the MFU?",
+        100
+        * 6e9
+        * BILLIONS
+        * 1e9
+        * TOKENS
+        / (MANY * PEAK * training_time(1e9 * TOKENS, 1e9 * BILLIONS, MANY, RATE)),
+        Step("The slide: what the hardware does (HFU)", 100 * RATE / PEAK, "%"),
+        Step("Of 8 N, the model needs 6 N", 100 * 6 / 8 * RATE / PEAK, "%"),
+        traps=[
+            Trap(
+                100 * RATE / PEAK,
+                "That counts recomputed FLOP (HFU). MFU counts what the model needs.",
+            )
+        ],
     ),
 ]
