@@ -40,10 +40,13 @@ def test_a_page_has_a_worked_a_faded_and_at_least_two_blank_problems(name):
     assert {step.unit for problem in found for step in problem.steps} <= UNITS
 
 
-def test_modules_that_had_few_have_five_or_six_blank_problems():
-    for name, least in {"allreduce": 6, "model_parallel": 6, "traces": 6, "large_batch": 5}.items():
-        kinds = [kind_of(number, each) for number, each in enumerate(problems(name), 1)]
-        assert kinds.count(OWN) >= least, name
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_module_has_at_least_four_blank_problems(name):
+    kinds = [kind_of(number, each) for number, each in enumerate(problems(name), 1)]
+    six = ("allreduce", "model_parallel", "traces", "language_model")
+    four = ("serving", "failures")  # failures: one for each of three topics, and another
+    least = 6 if name in six else 4 if name in four else 5
+    assert kinds.count(OWN) >= least
 
 
 @pytest.mark.parametrize("name", RECORDED)

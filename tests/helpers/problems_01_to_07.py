@@ -89,6 +89,20 @@ def exchanged(backward: float, buckets: float, each: float) -> float:
 
 BY_HAND: dict[str, dict[str, Hand]] = {
     "one_step": {
+        "Read a data sheet": (
+            lambda sparse, rate: sparse / 2 / rate,
+            "about {} for tensor",
+            "get. Its memory moves {}. From",
+        ),
+        "Find the mistake: a faster GPU": (
+            lambda n, old, new, launch: (
+                (launch + 2 * (n * n + 2 * n) / old) / (launch + 2 * (n * n + 2 * n) / new)
+            ),
+            "layer of {} numbers in and out",
+            "FLOP/s and {}, an",
+            "FLOP/s and {}; a launch",
+            "launch takes {} on both",
+        ),
         "One sample": (dense(1), *GPU),
         "1,024 samples": (dense(1024), *GPU),
         "A ridge point": (
@@ -344,6 +358,17 @@ BY_HAND: dict[str, dict[str, Hand]] = {
         ),
     },
     "io_bottleneck": {
+        "Find the mistake: a cache of a share": (
+            lambda r: -log(1 - r) * (1 - r) / (1 - r) + 1,
+            "share r = {} of all",
+        ),
+        "Read published numbers": (
+            lambda files, size, epochs, hours: files * 1e6 * epochs * size / hours,
+            "count {} million",
+            "files of {} on average",
+            "each of {} epochs",
+            "in about {}. At",
+        ),
         "Files per second": (
             lambda ops, rate, size: min(ops / 3, rate / size),
             "does {} metadata",

@@ -133,6 +133,28 @@ BY_HAND: dict[str, dict[str, Hand]] = {
         "A faster check": (lambda days, check: sqrt(check / 4 * 86400 * days / 4), *CHECKED),
     },
     "energy_planning": {
+        "Find the mistake: watts for joules": (
+            lambda host, busy, idle, limit: (
+                100
+                * (
+                    1
+                    - (limit + host)
+                    / (busy + host)
+                    * ((0.7 * (busy - idle)) / (limit - idle - 0.3 * (busy - idle))) ** 0.25
+                )
+            ),
+            "switches draws {} W",
+            "draws {} W when",
+            "computes, {} W idle",
+            "limit of {} W",
+        ),
+        "Read a published table": (
+            lambda mwh, watts, pue, gpus: mwh * 1e6 / (watts * pue * gpus) * 3600,
+            "give {} MWh",
+            "GPU-hours at {} W",
+            "PUE of {}, not",
+            "long do {} GPUs",
+        ),
         "A power limit": (
             lambda busy, idle, limit: (
                 100 * (((busy - idle) * 0.7 / (limit - idle - 0.3 * (busy - idle))) ** 0.25 - 1)

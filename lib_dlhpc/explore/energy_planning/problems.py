@@ -10,8 +10,9 @@ from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.explore.energy_planning.to_accuracy import cost, predicted
 from lib_dlhpc.prediction.energy import facility_energy
 from lib_dlhpc.prediction.power_swings import Wave, floored
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -33,6 +34,11 @@ ratio = (law.alpha * law.of_weights / (law.beta * law.of_tokens)) ** (1 / (law.a
 HIGH, LOW = draw.any([20e6, 30e6, 12e6]), draw.any([11e6, 8e6, 10e6])
 LONG, SHORT, FLOOR = draw.any([4.0, 1.5, 6.0]), draw.any([0.5, 0.8, 1.0]), 0.95
 WAVE = Wave(np.array([LONG, SHORT]), np.array([HIGH, LOW]))
+
+HOST = draw.any([120, 160, 200])
+paid = (LIMIT + HOST) / (BUSY + HOST)
+MODEL, ROW = draw.any([("65B", "llama1-65b-mwh"), ("33B", "llama1-33b-mwh")])
+JOULES = 3.6e9 * float(results()[ROW]["value"])
 
 PROBLEMS = [
     Problem(
@@ -86,5 +92,29 @@ PROBLEMS = [
         Step(
             "Over the step", 100 * (FLOOR * HIGH - LOW) * SHORT / (HIGH * LONG + LOW * SHORT), "%"
         ),
+    ),
+    Problem(
+        "Find the mistake: watts for joules",
+        f"The GPU of problem 1 computes all the time, and its share of host and switches draws {HOST} W in any case. A"
+        f" plan sets the limit of {LIMIT:.0f} W and promises {100 * (1 - LIMIT / BUSY):.1f}% less energy for the same"
+        " work. How much less is it?",
+        100 * (1 - paid / float(clock(LIMIT, BUSY, IDLE))),
+        Step("Power over power, host included", paid),
+        Step("Times the time: over the clock φ of problem 1", paid / phi),
+        Step("Less than 1 by", 100 * (1 - paid / phi), "%"),
+        traps=[
+            Trap(100 * (1 - paid), "That is the power. The work takes longer by 1 / φ."),
+            Trap(100 * (1 - LIMIT / BUSY / phi), "Host and switches draw power for longer, too."),
+        ],
+    ),
+    Problem(
+        "Read a published table",
+        f"Touvron et al. 2023 (table 15) give {JOULES / MWH:.0f} MWh for LLaMA {MODEL}, computed from GPU-hours at 400"
+        " W and a PUE of 1.1, not metered. For how long do 2,048 GPUs train, if they run all the time?",
+        JOULES / (2048 * float(facility_energy(1, 400, 1.1)) / 3600),
+        Step("Power of a GPU with its cooling", 400 * 1.1, "W"),
+        Step("Of all GPUs", 2048 * 400 * 1.1, "W"),
+        Step("Energy over that", JOULES / (2048 * 400 * 1.1), "s"),
+        traps=[Trap(JOULES / (2048 * 400), "The published energy includes cooling: a PUE of 1.1.")],
     ),
 ]

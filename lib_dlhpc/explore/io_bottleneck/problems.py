@@ -5,8 +5,10 @@ from math import log
 from lib_dlhpc.explore.io_bottleneck import nodes, writes
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, experiment, found
 from lib_dlhpc.prediction.caching import least_recently_used
+from lib_dlhpc.prediction.definitions import file_operations
+from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -22,6 +24,11 @@ shared = writes.Setting(stripe_count=STRIPES, transfer=REQUEST, ranks=RANKS)
 disks = writes.targets()
 own = REQUEST / (disks.latency + REQUEST / disks.client)
 lower = min(RANKS * own, STRIPES * disks.bandwidth)
+
+# Slides of FanStore (Zhang et al. 2018): files, epochs, their mean size, hours.
+FILES, EPOCHS = 1.3e6, 90
+MEAN, HOURS = (float(results()[f"fanstore18-{name}"]["value"]) for name in ("files", "8h"))
+hits = float(least_recently_used(CACHED))
 
 PROBLEMS = [
     Problem(
@@ -68,5 +75,34 @@ PROBLEMS = [
         Step("A rank: a request over its time", own, "B/s"),
         Step("All ranks, or the targets: the lower", lower, "B/s"),
         Step("Bytes over that", writes.CHECKPOINT / lower, "s"),
+    ),
+    Problem(
+        "Find the mistake: a cache of a share",
+        f"A plan for the reader of problem 2 expects the cache to hit the share r = {CACHED} of all reads. How many"
+        " times as many reads go to the file system as planned?",
+        (1 - hits) / (1 - CACHED),
+        Step("Hits: r + (1 - r) ln(1 - r)", 100 * hits, "%"),
+        Step("Misses over those of the plan", (1 - hits) / (1 - CACHED)),
+        traps=[
+            Trap(
+                CACHED / hits, "Those are hits of the plan over hits. Misses go to the file system."
+            )
+        ],
+    ),
+    Problem(
+        "Read published numbers",
+        f"The slides of FanStore (Zhang et al. 2018) count {FILES / 1e6:g} million files of {MEAN:.0f} kB on average,"
+        f" opened in each of {EPOCHS} epochs, by 64 GPUs in about {HOURS:.0f} h. At which rate do they read?",
+        file_operations(FILES, EPOCHS) * 1e3 * MEAN / (3600 * HOURS),
+        Step("Files opened", FILES * EPOCHS),
+        Step("Their bytes", FILES * EPOCHS * MEAN * 1e3, "B"),
+        Step("Over the time", FILES * EPOCHS * MEAN * 1e3 / (3600 * HOURS), "B/s"),
+        traps=[
+            Trap(FILES * MEAN * 1e3 / (3600 * HOURS), "Each epoch reads all files again."),
+            Trap(
+                FILES * EPOCHS * MEAN * 1e3 / (3600 * HOURS) / 64,
+                "That is for one GPU: all 64 read together.",
+            ),
+        ],
     ),
 ]

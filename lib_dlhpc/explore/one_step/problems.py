@@ -5,8 +5,9 @@ from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.roofline import Setting, device_of, point, roof
 from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -41,6 +42,10 @@ def arithmetic(batch: int) -> float:
     return (work(batch) + half) / (large * peak)
 
 
+NEWER = draw.any([("H100", "h100-sxm-80gb"), ("H200", "h200-sxm-141gb")])
+WIDE = draw.any([8192, 12288, 6144])
+newer = device_of(Setting(device=NEWER[1]), mine)
+top, read_ = roof(newer)[0], float(newer.memory_bandwidth)
 a100 = device_of(Setting(device="a100-sxm-40gb"), mine)
 ALPHA, BETA = draw.any([5e-6, 3e-6, 8e-6]), 1 / draw.any([12.5e9, 25e9])
 SIZE = draw.any([250e3, 100e3, 400e3, 1e6])
@@ -60,6 +65,11 @@ def chain_seconds(fused: bool) -> float:
     """Return the seconds of the chain, forward and backward."""
     found = by_operator(CHAIN, a100, 1, "fp16", "sgd", fused).values()
     return sum(each.seconds + each.launches for each in found)
+
+
+def single(gpu: Device) -> float:
+    """Return the seconds of a layer of WIDE numbers for one sample, whose bytes decide."""
+    return float(gpu.launch) + 2 * (WIDE**2 + 2 * WIDE) / float(gpu.memory_bandwidth)
 
 
 PROBLEMS = [
@@ -110,5 +120,43 @@ PROBLEMS = [
         Step("Two layers fewer, forward and backward: 2 × 3 of these", 6 * ONCE, "B"),
         Step("Over the bandwidth", 6 * ONCE / MEMORY, "s"),
         Step("And 2 × 3 launches fewer", 6 * ONCE / MEMORY + 6 * STARTED, "s"),
+    ),
+    Problem(
+        "Read a data sheet",
+        f"An {NEWER[0]} is advertised with about {2 * top / 1e12:,.0f} TFLOP/s for tensor cores in 16 bits, *with"
+        f" sparsity*: twice of what dense matmuls get. Its memory moves {show(read_, 'B/s')}. From which arithmetic"
+        " intensity on can a dense matmul reach its peak?",
+        roof(newer)[1],
+        Step("Dense peak: half of what is stated", top, "FLOP/s"),
+        Step("Over the bandwidth", top / read_, "FLOP/B"),
+        traps=[
+            Trap(
+                2 * top / read_,
+                "That is with two of four weights zero. A dense matmul has half the peak.",
+            ),
+            Trap(
+                top / read_ / 2,
+                "Intensity is in FLOP per byte here: the 2 bytes of a number are not divided out.",
+            ),
+        ],
+    ),
+    Problem(
+        "Find the mistake: a faster GPU",
+        f"A dense layer of {WIDE:,} numbers in and out, in 16 bits, computes one sample. An A100 has"
+        f" {show(float(a100.peak['fp16']), 'FLOP/s')} and {show(float(a100.memory_bandwidth), 'B/s', 4)}, an {NEWER[0]}"
+        f" {show(top, 'FLOP/s')} and {show(read_, 'B/s')}; a launch takes {show(float(newer.launch), 's')} on both. A"
+        " plan divides the peaks. How many times as fast is the layer on the newer GPU?",
+        point(Setting("a100-sxm-40gb", width=WIDE), a100).seconds
+        / point(Setting(NEWER[1], width=WIDE), newer).seconds,
+        Step("Bytes, nearly all weights", 2 * (WIDE**2 + 2 * WIDE), "B"),
+        Step("Time on the A100", single(a100), "s"),
+        Step(f"Time on the {NEWER[0]}", single(newer), "s"),
+        Step("One over the other", single(a100) / single(newer)),
+        traps=[
+            Trap(
+                top / float(a100.peak["fp16"]),
+                "That is the plan. One sample reads all weights from memory: arithmetic is idle for most of the time.",
+            )
+        ],
     ),
 ]
