@@ -17,7 +17,7 @@ import pytest
 from patience import PATIENCE, eventually
 
 from lib_dlhpc.explore.blocks import built
-from lib_dlhpc.explore.server import serve
+from lib_dlhpc.explore.server.before_start import draw
 from lib_dlhpc.explore.server.serve import served, voila_configuration
 from lib_dlhpc.explore.server.visitors import add_visitor_options
 
@@ -111,7 +111,7 @@ def test_pages_are_drawn_in_another_process_whose_memory_ends_with_it(tmp_path, 
     monkeypatch.setattr(built, "drawn", file.exists)
     monkeypatch.setattr(built, "drawings", drawings)
     monkeypatch.setattr(built, "vega", lambda: None)
-    serve._draw(of_course=False)
+    draw(of_course=False)
     assert file.read_text() not in ("", str(os.getpid()))
 
 

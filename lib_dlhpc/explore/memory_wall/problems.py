@@ -1,7 +1,6 @@
 """Problems of module 08, memory and out of core."""
 
-from lib_dlhpc.costs.muon import rest
-from lib_dlhpc.costs.state import model_state_bytes, state_each
+from lib_dlhpc.costs import model_state_bytes, orthogonalized, state_each
 from lib_dlhpc.explore.memory_wall import adapters, ledger, outside
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.memory import attention_activation_saved
@@ -33,7 +32,7 @@ LLAMA = draw.any(
     [("Llama 3 8B", "llama3-8b"), ("Qwen 2.5 7B", "qwen2.5-7b"), ("Llama 3 70B", "llama3-70b")]
 )
 model = read_model(LLAMA[1])
-every, tables = float(model.parameters), float(rest(model, "muon"))
+every, tables = float(model.parameters), float(model.trained - orthogonalized(model))
 SHARDS = draw.any([32, 16, 64])
 quadratic = 5 * HEADS * SEQUENCE / HIDDEN
 

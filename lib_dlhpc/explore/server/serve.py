@@ -7,10 +7,8 @@ end with the page that used them, and are culled when a page went away without s
 import argparse
 import json
 import logging
-import multiprocessing
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -27,10 +25,10 @@ from lib_dlhpc.explore import course
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA
 from lib_dlhpc.explore.server import forked
+from lib_dlhpc.explore.server.before_start import draw
 from lib_dlhpc.explore.server.class_server import collecting, for_the_teacher
 from lib_dlhpc.explore.server.visitors import add_visitor_options
 from lib_dlhpc.lifetime import owned
-from lib_dlhpc.lifetime.watching import end_with
 
 HERE = Path(__file__).parent
 IDLE = 600  # s without a message and without a page, then a kernel is ended
@@ -70,7 +68,7 @@ def serve(
     """
     path = _checked(target)
     of_course = (path / course.EXPLORER).exists()
-    _draw(of_course)  # before there are kernels, each of which would
+    draw(of_course)  # before there are kernels, each of which would
     _prepare_environment(ip, classroom)
 
     def listening(at: int) -> None:
@@ -104,35 +102,6 @@ def _announced(path: Path, home: str, token: str, ip: str, classroom: Path | Non
     address = f"{home}?token={quote(token)}" if token else home
     print(f"{path.name} is at {address}   (Ctrl-C ends it)", flush=True)
     return address
-
-
-def _draw(of_course: bool) -> None:
-    """Draw what the pages show, in a process of its own: the memory that it takes, 380 MB, ends with it."""
-    if not built.drawn():
-        print("Drawing the pages: half a minute, once.", file=sys.stderr, flush=True)
-        if os.name == "posix":
-            fork = multiprocessing.get_context("fork")
-            drawing = fork.Process(target=_draw_for, args=(os.getpid(), of_course))
-            drawing.start()
-            drawing.join()
-    _drawings(of_course)
-
-
-def _draw_for(owner: int, of_course: bool) -> None:
-    """Draw while that process lives."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    end_with(owner)
-    _drawings(of_course)
-
-
-def _drawings(of_course: bool) -> None:
-    """Read what is drawn, or draw it."""
-    built.vega()
-    built.drawings()
-    if of_course:
-        from lib_dlhpc.explore.front.page import front_page
-
-        front_page()
 
 
 def _checked(target: str | Path) -> Path:
