@@ -317,6 +317,22 @@ BY_HAND: dict[str, dict[str, Hand]] = {
         ),
     },
     "serving": {
+        "Read a published table": (
+            lambda one, many, gpus: (gpus / many - 1 / one) / (gpus - 1),
+            "lists {} tokens",
+            "A100, and {} on",
+            " on {}, tensor-parallel. Suppose",
+        ),
+        "Find the mistake: a cache for each rank": (
+            lambda numbers, turned, layers, gpus, tokens: (
+                2 * (numbers + turned) * layers * gpus * tokens
+            ),
+            "vector of {} numbers",
+            "and {} rotated",
+            "its {} layers; all",
+            "over {} tensor-parallel GPUs and",
+            "sequence of {} tokens take on all",
+        ),
         "Bytes of a cache": (
             lambda layers, heads, size, tokens: 2 * layers * heads * size * 2 * tokens,
             "has {} layers",

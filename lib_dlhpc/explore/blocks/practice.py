@@ -60,9 +60,9 @@ class Practice(Readable, ipywidgets.VBox):
         early = [
             (step.value, f'That is not the end yet: it answers "{step.do}". Go on from there.')
             for step in before
-            if step.unit == last.unit
+            if step.unit == last.unit and step.value not in [trap.value for trap in problem.traps]
         ]
-        asked = (problem.text, last.value, last.unit, hint, [*early, *problem.traps])
+        asked = (problem.text, last.value, last.unit, hint, [*problem.traps, *early])
         return self._placed(f"problems.{number}", *asked)
 
     def _placed(self, name: str, *asked: Any) -> Card:

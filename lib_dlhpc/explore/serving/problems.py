@@ -5,10 +5,12 @@ from lib_dlhpc.explore.serving.memory import Setting as Room
 from lib_dlhpc.explore.serving.memory import fit, heads_of
 from lib_dlhpc.explore.serving.phases import ANSWER, parts, served
 from lib_dlhpc.explore.serving.phases import Setting as Phases
-from lib_dlhpc.explore.serving.served import PER_NODE, bytes_read
+from lib_dlhpc.explore.serving.served import PER_NODE, bytes_read, service
+from lib_dlhpc.serving.price import Prices
+from lib_dlhpc.serving.published import published
 from lib_dlhpc.serving.speculate import expected_tokens
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -36,6 +38,13 @@ AHEAD, TAKEN = draw.any([4, 3, 6]), draw.any([0.7, 0.8, 0.6])
 drafted = drafts.Setting(drafts=AHEAD, acceptance=TAKEN)
 guessed, checked = (each.total for each in drafts.step(drafted))
 plain, tokens = drafts.plain(1).total, expected_tokens(TAKEN, AHEAD)
+
+OVER, SEEN = draw.any([8, 4, 2]), draw.any([30_000, 50_000, 80_000])
+measured = {row.name: row.value for row in published()}
+one, split = (measured[f"gptfast-a100-llama2-7b-{each}"] for each in (1, OVER))
+divided = (1 / one - 1 / split) / (1 - 1 / OVER)  # s of a token
+BLOCKS, LATENT, TURNED = 61, 512, 64  # of DeepSeek-V3
+latent = 2 * BLOCKS * (LATENT + TURNED) * SEEN
 
 PROBLEMS = [
     Problem(
@@ -90,5 +99,42 @@ PROBLEMS = [
         Step("Tokens of a step: 1 + a + a² + ..., up to all drafts", tokens),
         Step("Seconds of a step: drafts and verification", guessed + checked, "s"),
         Step("Tokens over seconds, times those of one token", tokens / (guessed + checked) * plain),
+    ),
+    Problem(
+        "Read a published table",
+        f"The README of gpt-fast (PyTorch Labs) lists {one} tokens/s for one sequence of Llama 2 7B on one A100, and"
+        f" {split} on {OVER}, tensor-parallel. Suppose that a part of a token's time is divided by the GPUs, and the"
+        " rest stays. How long is the rest?",
+        (OVER / split - 1 / one) / (OVER - 1),
+        Step("A token on one GPU", 1 / one, "s"),
+        Step(f"On {OVER}", 1 / split, "s"),
+        Step("What is divided: their difference over 1 - 1 / GPUs", divided, "s"),
+        Step("What stays", 1 / one - divided, "s"),
+        traps=[
+            Trap(
+                1 / split,
+                f"That is a whole token on {OVER} GPUs, in which the divided part is left in part.",
+            )
+        ],
+    ),
+    Problem(
+        "Find the mistake: a cache for each rank",
+        f"DeepSeek-V3 caches a latent vector of {LATENT} numbers and {TURNED} rotated ones, 2 B each, of a token in"
+        f" each of its {BLOCKS} layers; all heads share them. A plan splits the heads over {PER_NODE} tensor-parallel"
+        f" GPUs and allows each an eighth of the cache. How much does a sequence of {SEEN:,} tokens take on all of"
+        " them together?",
+        PER_NODE
+        * Prices(
+            service("deepseek-v3", "h200-pod", {"prompt": 1024}, devices=PER_NODE)
+        ).shard.cached(SEEN),
+        Step("A token in a layer", 2 * (LATENT + TURNED), "B"),
+        Step("A sequence in all layers", latent, "B"),
+        Step("On all GPUs, each of which has heads that read it", PER_NODE * latent, "B"),
+        traps=[
+            Trap(
+                latent,
+                "That is the plan. Heads are divided, but all of them read the same latent vector.",
+            )
+        ],
     ),
 ]
