@@ -54,14 +54,12 @@ if TYPE_CHECKING:
         update_time,
     )
     from lib_dlhpc.costs.groups import wire
-    from lib_dlhpc.costs.muon import orthogonalized
     from lib_dlhpc.costs.network import Level, Network, flat, network_of
     from lib_dlhpc.costs.operators import Operators, by_operator
     from lib_dlhpc.costs.power import clock
     from lib_dlhpc.costs.segments import segments
     from lib_dlhpc.costs.spares import Pool
     from lib_dlhpc.costs.split_calibration import scale_of
-    from lib_dlhpc.costs.state import model_state_bytes, state_each
     from lib_dlhpc.costs.stragglers import slowest
 
 __all__ = [
@@ -78,14 +76,11 @@ __all__ = [
     "clock",
     "flat",
     "layer_times",
-    "model_state_bytes",
     "network_of",
-    "orthogonalized",
     "peak_rate",
     "scale_of",
     "segments",
     "slowest",
-    "state_each",
     "traffic",
     "update_time",
     "wire",
@@ -98,14 +93,12 @@ lazy_names(
         "checkpoints": ["Checks", "Saving"],
         "compute": ["BYTES", "LayerTimes", "layer_times", "peak_rate", "traffic", "update_time"],
         "groups": ["wire"],
-        "muon": ["orthogonalized"],
         "network": ["Level", "Network", "flat", "network_of"],
         "operators": ["Operators", "by_operator"],
         "power": ["clock"],
         "segments": ["segments"],
         "spares": ["Pool"],
         "split_calibration": ["scale_of"],
-        "state": ["model_state_bytes", "state_each"],
         "stragglers": ["slowest"],
     },
 )

@@ -1,10 +1,8 @@
 """Problems of module 08, memory and out of core."""
 
-from lib_dlhpc.costs import model_state_bytes, orthogonalized, state_each
 from lib_dlhpc.explore.memory_wall import adapters, ledger, outside
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.memory import attention_activation_saved
-from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
 
@@ -31,9 +29,11 @@ trained = BLOCKS * RANK * (WIDE + WIDE + WIDE + KEYS)
 LLAMA = draw.any(
     [("Llama 3 8B", "llama3-8b"), ("Qwen 2.5 7B", "qwen2.5-7b"), ("Llama 3 70B", "llama3-70b")]
 )
-model = read_model(LLAMA[1])
-every, tables = float(model.parameters), float(model.trained - orthogonalized(model))
+muon = predict(ledger.experiment(ledger.Setting(model=LLAMA[1]), optimizer="muon"))
+every = float(muon.experiment.model.parameters)
+tables = float(muon.memory["optimizer state"]) / 4 - every
 SHARDS = draw.any([32, 16, 64])
+zero = predict(ledger.experiment(ledger.Setting(), zero=1, nodes=SHARDS // 8, devices_per_node=8))
 quadratic = 5 * HEADS * SEQUENCE / HIDDEN
 
 PROBLEMS = [
@@ -91,7 +91,7 @@ PROBLEMS = [
         f"{LLAMA[0]} has {every / 1e9:.3f} billion weights. Muon keeps one number of state for each, its momentum; the"
         f" {tables / 1e9:.3f} billion in tables, norms and logits are updated by AdamW, which keeps two. Weights and"
         " gradients have 16 bits; an fp32 copy and all state 32. How much memory do all of them take?",
-        float(model_state_bytes(every, "bf16", "muon", numbers=state_each(model, "muon"))),
+        sum(float(muon.memory[each]) for each in ledger.STATE),
         Step("Weights, gradients and copy: 8 B each", 8 * every, "B"),
         Step("One number of state for each", 4 * every, "B"),
         Step("With another for tables, norms and logits", 12 * every + 4 * tables, "B"),
@@ -107,10 +107,7 @@ PROBLEMS = [
         f"A plan trains with Adam in mixed precision, 16 B of weights, gradients and optimizer state per parameter, and"
         f" ZeRO 1 over {SHARDS} replicas. It divides all 16 B by {SHARDS}. How many times as much as the plan allows"
         " does a GPU need for them?",
-        float(
-            model_state_bytes(1.0, "bf16", "adam", SHARDS, 1)
-            / (model_state_bytes(1.0, "bf16", "adam") / SHARDS)
-        ),
+        sum(float(zero.memory[each]) for each in ledger.STATE) / (16 * parameters / SHARDS),
         Step("The plan, bytes per parameter", 16 / SHARDS),
         Step("Weights and gradients whole, the state sharded", 4 + 12 / SHARDS),
         Step("One over the other", (4 + 12 / SHARDS) * SHARDS / 16),
