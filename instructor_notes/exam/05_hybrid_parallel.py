@@ -114,7 +114,7 @@ def one_domain(draw: Draw) -> Question:
         {
             f"{nvlink / nic:.2f}": "An exchange speeds up by the ratio of the links.",
             f"{nodes * nvlink / nic:.2f}": "In a rack, one copy serves all GPUs.",
-            f"{8 / nodes * nvlink / nic:.2f}": "Nodes send a copy to each GPU, a rack one for each node.",
+            f"{8 / nodes * nvlink / nic:.2f}": "Nodes send a copy to each GPU, a rack sends one per node.",
         },
         "NVLink is faster, but a rack sends a copy to each GPU, where nodes share one copy.",
         [

@@ -177,7 +177,7 @@ def served_tokens(draw: Draw) -> Question:
         f"{100 * share:.1f}%",
         {
             f"{100 * served / (trained + served):.1f}%": "A served token costs as much as a trained one.",
-            f"{100 * served / (3 * trained):.1f}%": "A share is that of serving over training.",
+            f"{100 * served / (3 * trained):.1f}%": "A share is serving over training.",
             f"{100 * 2 / (6 + 2):.1f}%": "Two of eight FLOP are serving, however many tokens there are.",
         },
         "2S of 6D + 2S; the weights cancel. The more it serves, the more a smaller model saves.",

@@ -54,7 +54,7 @@ def one_user(draw: Draw) -> Question:
         show(step, "s"),
         {
             show(step / faster, "s"): "Peak FLOP/s predicts time.",
-            show(step / faster**2, "s"): "A token is gained twice, in prefill and in decode.",
+            show(step / faster**2, "s"): "The gain counts twice, in prefill and in decode.",
             show(faster * step, "s"): "Faster arithmetic waits longer for memory.",
         },
         "Weights are read from memory for each token; arithmetic is idle for most of a step.",

@@ -126,7 +126,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "With H local steps, the share that waits falls to 1/H.": (
             lambda n: 100 * n[1] / (n[0] + n[1]) / n[2]
         ),
-        "A share is of the work alone.": lambda n: 100 * n[1] / (n[2] * n[0]),
+        "A share is relative to the work alone.": lambda n: 100 * n[1] / (n[2] * n[0]),
     },
     ("02", "efficiency"): {
         "Communication that overlaps costs as much as communication that does not.": (
@@ -265,7 +265,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     ("05", "one domain"): {
         "An exchange speeds up by the ratio of the links.": lambda n: n[9] / n[7],
         "In a rack, one copy serves all GPUs.": lambda n: n[6] / n[7] / (1 / n[9]),
-        "Nodes send a copy to each GPU, a rack one for each node.": (
+        "Nodes send a copy to each GPU, a rack sends one per node.": (
             lambda n: n[8] / n[7] / (n[6] / n[9])
         ),
     },

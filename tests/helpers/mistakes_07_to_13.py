@@ -190,7 +190,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("10", "served tokens"): {
         "A served token costs as much as a trained one.": lambda n: 100 * n[1] / (n[0] + n[1]),
-        "A share is that of serving over training.": lambda n: 100 * n[3] * n[1] / (n[2] * n[0]),
+        "A share is serving over training.": lambda n: 100 * n[3] * n[1] / (n[2] * n[0]),
         "Two of eight FLOP are serving, however many tokens there are.": (
             lambda n: 100 * n[3] / (n[2] + n[3])
         ),
@@ -277,7 +277,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("13", "one user"): {
         "Peak FLOP/s predicts time.": lambda n: n[-3] / n[-1],
-        "A token is gained twice, in prefill and in decode.": lambda n: n[-3] / n[-1] ** 2,
+        "The gain counts twice, in prefill and in decode.": lambda n: n[-3] / n[-1] ** 2,
         "Faster arithmetic waits longer for memory.": lambda n: n[-3] * n[-1],
     },
     ("13", "which phase"): {

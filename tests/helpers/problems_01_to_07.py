@@ -358,10 +358,7 @@ BY_HAND: dict[str, dict[str, Hand]] = {
         ),
     },
     "io_bottleneck": {
-        "Find the mistake: a cache of a share": (
-            lambda r: -log(1 - r) * (1 - r) / (1 - r) + 1,
-            "share r = {} of all",
-        ),
+        "Find the mistake: a cache of a share": (lambda r: 1 - log(1 - r), "share r = {} of all"),
         "Read published numbers": (
             lambda files, size, epochs, hours: files * 1e6 * epochs * size / hours,
             "count {} million",
