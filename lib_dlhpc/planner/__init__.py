@@ -6,6 +6,7 @@ bound.py    a lower bound of the step of each, on arrays: never above what predi
 passes.py   what the bounds are of: the passes of an unsplit pipeline
 block_bound.py  the same of passes through stages of whole blocks
 memory_bound.py  the same of its memory
+cut_bound.py  tighter bounds of both, by the stages of a layout: before it is predicted
 candidates.py  the bounds of all, found in chunks, here or elsewhere
 kindred.py  layouts with the same passes, and what is known of them
 prices.py   exact prices of many layouts at once, as arrays

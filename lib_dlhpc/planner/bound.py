@@ -21,6 +21,7 @@ either its layers or its messages. Then follow the update and, with ZeRO 1 and 2
 gather behind a forward pass may take no time.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -38,9 +39,11 @@ from lib_dlhpc.layout import cut_points
 from lib_dlhpc.parallel import program
 from lib_dlhpc.parallel.overlapped import STREAM
 from lib_dlhpc.planner.block_bound import Blocks, of_whole_blocks
-from lib_dlhpc.planner.memory_bound import of_state, with_activations
-from lib_dlhpc.planner.passes import Passes
-from lib_dlhpc.planner.space import Columns, Space, alike, keyed
+from lib_dlhpc.planner.cut_bound import Each, of_cuts
+from lib_dlhpc.planner.learned import samples as samples_of
+from lib_dlhpc.planner.memory_bound import of_microbatch, of_state, with_activations
+from lib_dlhpc.planner.passes import Layers, Passes
+from lib_dlhpc.planner.space import Columns, Space, alike, divisors, keyed
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import work_of
 from lib_dlhpc.spec.experiment import Experiment
@@ -86,8 +89,8 @@ class Unsplit(NamedTuple):
     stored: Floats
 
 
-def bound(experiment: Experiment, combinations: Space) -> Bound:
-    """Return the bounds of the combinations of a scalar experiment."""
+def bound(experiment: Experiment, combinations: Space, cuts: bool = False) -> Bound:
+    """Return the bounds of the combinations of a scalar experiment; cuts: by the stages of each, which takes longer."""
     c, (one, blocks) = combinations.columns, _unsplit(experiment, combinations)
     m, p = c["microbatches"], c["pipeline"]
     both = combinations.has("schedule", "dualpipe") & (p > 1)  # passes of two directions overlap
@@ -117,6 +120,10 @@ def bound(experiment: Experiment, combinations: Space) -> Bound:
     room, reserved = float(device.memory), float(device.reserved_memory)
     some = memory + reserved <= room
     whole, fits = of_whole_blocks(experiment, combinations, blocks, own, some)
+    if cuts:
+        sent = each, summed, scattered
+        known, held = _of_cuts(experiment, combinations, one.weights, sent, sharded)
+        whole, memory = np.maximum(whole, known), np.maximum(memory, held)
     step = np.maximum(step, whole + slow * m * one.work / p)
     after = combinations.has("zero", 1, 2) & ~behind
     step = step + one.update / p / sharded + np.where(after, gathers, 0.0)
@@ -125,6 +132,29 @@ def bound(experiment: Experiment, combinations: Space) -> Bound:
     found = Bound(*(column * (1 - 1e-12) for column in every))
     over = np.where(some & ~fits, np.nextafter(room, np.inf), found.memory)
     return replace(found, memory=over)
+
+
+def _of_cuts(
+    experiment: Experiment,
+    combinations: Space,
+    weights: Floats,
+    sent: tuple[Floats, Floats, Floats],
+    sharded: Floats,
+) -> tuple[Floats, Floats]:
+    """Return s of all passes of a step, and B of state and activations, by the stages of each.
+
+    sent: s to gather all weights before a pass, to allreduce and to reduce-scatter them.
+    """
+    zero, ones, each = combinations.columns["zero"], np.ones(len(combinations)), weights > 0
+    gathered, summed, scattered = (one / np.where(each, weights, np.inf) for one in sent)
+    of_each = Each(
+        gathered,
+        np.where(zero > 1, scattered, 0.0),
+        np.select([zero == 0, zero == 1], [summed, scattered], 0.0),
+        of_state(experiment, combinations, ones, sharded),
+        of_microbatch(experiment, combinations, ones),
+    )
+    return of_cuts(experiment, combinations, _layers(experiment, combinations), of_each)
 
 
 def _slowest(experiment: Experiment, c: Columns) -> Floats:
@@ -151,17 +181,41 @@ def _plain(combinations: Space) -> NDArray[np.bool_]:
 def _unsplit(experiment: Experiment, combinations: Space) -> tuple[Unsplit, Blocks]:
     names = _inside(combinations)
     rows, kind = combinations.kinds(*names, "pipeline", "microbatches", "chunks")
-    c = combinations.only(rows).columns
-    within, samples = _within(experiment.model, c), c["batch"] // c["microbatches"]
+    some = combinations.only(rows)
+    c, within = some.columns, _within(experiment.model, some.columns)
+    samples, sizes = c["batch"] // c["microbatches"], _sizes(samples_of(experiment))
     own, every = len(Unsplit._fields), keyed(experiment)
     found = np.zeros((own + len(Blocks._fields), len(rows)))
-    for some in alike([*(c[name] for name in names), within]):
-        each, place = np.unique(samples[some], return_inverse=True)
-        fields = {name: c[name][some[0]].item() for name in names}
-        one = Keyed((each, fields), each.tobytes(), *fields.items())
-        known = _of_microbatches(every, one, bool(within[some[0]]))
-        found[:own, some], found[own:, some] = (np.array(each)[:, place] for each in known)
+    for same in alike([*(c[name] for name in names), within]):
+        place = np.searchsorted(sizes.value, samples[same])
+        way = _way(c, names, same[0])
+        known = _of_microbatches(every, sizes, way, bool(within[same[0]]))
+        found[:own, same], found[own:, same] = (np.array(each)[:, place] for each in known)
     return Unsplit(*found[:own, kind]), Blocks(*found[own:, kind])
+
+
+def _layers(experiment: Experiment, combinations: Space) -> Callable[[int], Layers | None]:
+    """Return what gives the layers of a row's network, as they are split; None where it cannot be split so."""
+    names, c, every = _inside(combinations), combinations.columns, keyed(experiment)
+    within, sizes = _within(experiment.model, c), _sizes(samples_of(experiment))
+
+    def of(row: int) -> Layers | None:
+        found = _passes_of(every, sizes, _way(c, names, row), bool(within[row]))
+        return None if found is None else found.parts
+
+    return of
+
+
+def _way(c: Columns, names: list[str], row: int) -> Keyed[dict[str, object]]:
+    fields = {name: c[name][row].item() for name in names}
+    return Keyed(fields, *fields.items())
+
+
+@lru_cache(maxsize=64)
+def _sizes(batch: int) -> Keyed[NDArray[np.int64]]:
+    """Return the samples that a microbatch may have, in order; batch: of all replicas."""
+    each = np.array(divisors(batch))
+    return Keyed(each, each.tobytes())
 
 
 def _inside(combinations: Space) -> list[str]:
@@ -182,12 +236,18 @@ def _within(model: Model, c: Columns) -> NDArray[np.bool_]:
     return found
 
 
-@lru_cache(maxsize=4096)  # the ways to split the layers of a space
-def _of_microbatches(
-    every: Keyed[Experiment], one: Keyed[tuple[NDArray[np.int64], dict[str, object]]], within: bool
-) -> tuple[Unsplit, Blocks]:
-    """Return the same of a microbatch of each number of samples, with some fields; within: see _within."""
-    experiment, (samples, fields) = every.value, one.value
+@lru_cache(maxsize=64)  # the ways to split the layers of a space, with the times of every layer
+def _passes_of(
+    every: Keyed[Experiment],
+    samples: Keyed[NDArray[np.int64]],
+    way: Keyed[dict[str, object]],
+    within: bool,
+) -> Passes | None:
+    """Return an unsplit pipeline for each number of samples in a microbatch, with some fields; within: see _within.
+
+    None where the network cannot be split so.
+    """
+    experiment, fields = every.value, way.value
     plain: dict[str, object] = {"pipeline": 1, "microbatches": 1, "schedule": "1f1b", "chunks": 1}
     plain |= {"zero": 0, "shards": 0, "gather": "usual", "zero_unit": "block"}
     plain |= {"offload": "none", "data": 0}
@@ -197,18 +257,31 @@ def _of_microbatches(
         return replace(experiment, strategy=strategy)
 
     try:
-        own = of(int(samples[0]))
+        own = of(int(samples.value[0]))
         step = program(own)
         # A rate is measured with a batch, a scale is of any.
-        many = samples.tolist() if experiment.calibration.rate else samples[:1].tolist()
+        many = samples.value.tolist()[: None if experiment.calibration.rate else 1]
         scale = np.array([float(compute_scale(of(batch))) for batch in many])
     except SpecError:  # the prediction raises it again, where it is counted
-        nothing = np.zeros(len(samples))
+        return None
+    return Passes(own, step, samples.value.astype(float), scale[:, None], within)
+
+
+@lru_cache(maxsize=4096)
+def _of_microbatches(
+    every: Keyed[Experiment],
+    samples: Keyed[NDArray[np.int64]],
+    way: Keyed[dict[str, object]],
+    within: bool,
+) -> tuple[Unsplit, Blocks]:
+    """Return the same, summed."""
+    passes = _passes_of(every, samples, way, within)
+    if passes is None:
+        nothing = np.zeros(len(samples.value))
         return Unsplit(*[nothing] * len(Unsplit._fields)), Blocks(*[nothing] * len(Blocks._fields))
-    passes = Passes(own, step, samples.astype(float), scale[:, None], within)
-    work, forward, backward, joules = passes.work()
+    step, (work, forward, backward, joules) = passes.step, passes.work()
     ahead, back = passes.exchanged()
-    update = scale * work_of(step).update.min() + 0 * work
+    update = passes.scale[:, 0] * work_of(step).update.min() + 0 * work
     weights = step.stages[0][0].forward.prices[0].weights.sum() + 0 * work
     stored = passes.stored() + 0 * work
     both = forward + ahead, backward + back

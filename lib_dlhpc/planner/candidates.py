@@ -17,10 +17,18 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import length
 from lib_dlhpc.planner.bound import bound
 from lib_dlhpc.planner.learned import alone
-from lib_dlhpc.planner.space import Columns, axes_of, columns_at, combinations, space, values_of
+from lib_dlhpc.planner.space import (
+    Columns,
+    Space,
+    axes_of,
+    columns_at,
+    combinations,
+    space,
+    values_of,
+)
 from lib_dlhpc.scale_out import Arrays, Place, Work, results
-from lib_dlhpc.scale_out.work import experiment_of, part
-from lib_dlhpc.spec.experiment import Experiment, dumps
+from lib_dlhpc.scale_out.work import experiment_of, part, text_of
+from lib_dlhpc.spec.experiment import Experiment
 
 SIZE = 2**20  # combinations of a chunk
 HELD = 2**22  # candidates of all runs of a plan
@@ -70,6 +78,18 @@ class Candidates:
         least: NDArray[np.float64] = (standing + devices * self.joules * steps) * machine.pue
         return least
 
+    def refine(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Raise the bounds of some candidates to those of their stages; return which of them may fit."""
+        some = Space(self.combinations(rows), Counter(), self.numbers[rows], self.axes)
+        found = bound(self.experiment, some, cuts=True)
+        self.step[rows] = np.maximum(self.step[rows], found.step)
+        return found.memory <= float(self.experiment.machine.device.memory)
+
+    def only(self, rows: NDArray[np.intp]) -> "Candidates":
+        """Return some of them."""
+        each = self.numbers[rows], self.step[rows], self.joules[rows]
+        return Candidates(self.experiment, self.axes, *each, legal=0, left_out=Counter())
+
     def combinations(self, rows: NDArray[np.intp]) -> Columns:
         """Return some candidates with all their fields, as columns."""
         return columns_at(self.experiment, self.axes, self.numbers[rows])
@@ -82,7 +102,11 @@ def candidates(runs: Sequence[Experiment], where: Place, held: int = HELD) -> li
     """
     axes = [axes_of(run) for run in runs]
     totals = [combinations(each) for each in axes]
-    arguments = {"experiments": [dumps(run) for run in runs], "combinations": totals, "size": SIZE}
+    arguments = {
+        "experiments": [text_of(run) for run in runs],
+        "combinations": totals,
+        "size": SIZE,
+    }
     many = [-(-total // SIZE) for total in totals]
     work = Work("lib_dlhpc.planner.candidates:chunk", arguments, sum(many))
     chunks = results(work, where, keep=True)

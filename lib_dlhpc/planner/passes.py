@@ -1,7 +1,9 @@
 """The passes of an unsplit pipeline, of many sizes of a microbatch at once, from its program: what bounds are of."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,7 @@ from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.power import clocked, drawn
 from lib_dlhpc.costs.segments import surely_repeated
 from lib_dlhpc.costs.stored_activations import forward_bytes, stored_bytes
-from lib_dlhpc.layout import Part, chain, cut_points, home_layers
+from lib_dlhpc.layout import chain, cut_points, home_layers
 from lib_dlhpc.planner.block_bound import Blocks, alike_blocks
 from lib_dlhpc.program import Collective, Compute, Move, Program, Template
 from lib_dlhpc.program.instructions import NARROW, SAMPLES, WIDE
@@ -23,6 +25,57 @@ from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP
 
 Floats = NDArray[np.float64]
+
+
+class Exchanges(NamedTuple):
+    """Exchanges within a pass: s of each kind, (samples, kinds); and of each exchange the layers that are computed
+    before and behind it, and its kind."""
+
+    seconds: Floats
+    before: NDArray[np.intp]
+    behind: NDArray[np.intp]
+    kind: NDArray[np.intp]
+
+    def inside(self, place: NDArray[np.intp], places: int) -> Floats:
+        """Return s of those that are between two layers of one place, (samples, places); place: of each layer."""
+        at, kinds = place[self.behind], self.seconds.shape[1]
+        same = (place[self.before] == at) & (self.before >= 0)
+        number = self.kind[same] * places + at[same]
+        return self.seconds @ np.bincount(number, minlength=kinds * places).reshape(kinds, places)
+
+
+class Layers(NamedTuple):
+    """Of each layer of an unsplit pipeline: s forward and backward, (samples, layers), and exchanges between layers;
+    trained weights; B of a sample that it stores; the last layer that reads it; and the layer of the network that it
+    serves."""
+
+    samples: Floats
+    forward: Floats
+    backward: Floats
+    ahead: Exchanges
+    back: Exchanges
+    weights: Floats
+    stored: Floats
+    last: NDArray[np.intp]
+    homes: NDArray[np.intp]
+
+    def between(self, ends: Sequence[int]) -> list[Floats]:
+        """Return s forward and backward, (samples, stages), trained weights, and B of a sample that are stored, of
+        stages that end before these layers of the network."""
+        stops = np.searchsorted(self.homes, ends)
+        sizes = np.diff(stops, prepend=0)
+        place, starts = (
+            np.repeat(np.arange(len(ends)), sizes),
+            np.minimum(stops - sizes, len(self.homes) - 1),
+        )
+        stored = np.where(place[self.last] == place, self.stored, 0.0)
+        sums = [
+            np.where(sizes > 0, np.add.reduceat(each, starts, axis=-1), 0.0)
+            for each in (self.forward, self.backward, self.weights, stored)
+        ]
+        sums[0] += self.ahead.inside(place, len(ends))
+        sums[1] += self.back.inside(place, len(ends))
+        return sums
 
 
 class Passes:
@@ -40,16 +93,20 @@ class Passes:
     @cached_property
     def layers(self) -> list[tuple[Activities, NDArray[np.intp] | tuple[int, ...]]]:
         """The seconds of each layer by what limits it, and the layers that are recomputed, by variant."""
-        own, strategy, found = self.experiment.machine.device, self.experiment.strategy, []
-        device = clocked(own, strategy.power_limit)
-        for variant, template in enumerate(self.chunk.backward.variants):
-            model = chain(self.experiment, variant)[0][0].model
-            apart = self._apart(variant, len(model.layers))
-            cut = cut_of(model, int(strategy.tensor_pieces), strategy.tensor_overlap)
-            how = model, device, self.samples, strategy.precision, apart, cut
-            again = self._repeated(model, template.repeated)
-            found.append((compute.layer_activities(*how), again))
-        return found
+        return [self._layers(at) for at in range(len(self.chunk.backward.variants))]
+
+    def _layers(
+        self, variant: int, waits: bool = True
+    ) -> tuple[Activities, NDArray[np.intp] | tuple[int, ...]]:
+        """Return the same of a variant; waits: whether layers wait for the host to issue them."""
+        own, strategy = self.experiment.machine.device, self.experiment.strategy
+        device = clocked(own if waits else replace(own, dispatch=0.0), strategy.power_limit)
+        model = chain(self.experiment, variant)[0][0].model
+        apart = self._apart(variant, len(model.layers)) if waits else np.zeros(1)
+        cut = cut_of(model, int(strategy.tensor_pieces), strategy.tensor_overlap)
+        how = model, device, self.samples, strategy.precision, apart, cut
+        again = self._repeated(model, self.chunk.backward.variants[variant].repeated)
+        return compute.layer_activities(*how), again
 
     def work(self) -> Floats:
         """Return the least of all variants: s of computation, forward, backward, J above idle, (4, samples)."""
@@ -65,54 +122,52 @@ class Passes:
             found.append([seconds.sum(axis=0), seconds[0], seconds[1:].sum(axis=0), joules])
         return np.min(found, axis=0)
 
-    def blocks(self) -> Blocks:
-        """Return the alike blocks between the places to cut, of the first variant: any rank of a stage bounds it."""
-        (each, again), found = self.layers[0], list[Floats]()
-        part = chain(self.experiment)[0][0]
+    @cached_property
+    def parts(self) -> "Layers":
+        """What the layers of the first variant take in whatever stages they are: any rank of a stage bounds it."""
+        # What the host has still to issue at the end of a stage delays another one.
+        (each, again), model = self._layers(0, waits=False), chain(self.experiment)[0][0].model
         ahead, back = (self.scale * seconds for seconds in compute.total(each))
         back[:, again] += ahead[:, again]
-        edges = cut_points(self.experiment.model, 1)
-        starts = np.searchsorted(home_layers(self.experiment), edges[:-1])
-        place = np.repeat(np.arange(len(starts)), np.diff(starts, append=ahead.shape[1])).tolist()
-        for seconds, block in ((ahead, self.chunk.forward), (back, self.chunk.last)):
-            exchanged = self._exchanged_inside(block.variants[0], place)
-            found.append(np.add.reduceat(seconds, starts, axis=1) + exchanged)
-        for one in (part.model.layer_trained, self._stored_inside(part, place)):
-            found.append(np.add.reduceat(one, starts))
-        return alike_blocks(*found)
+        read_by = (model.readers.get(layer.name, ()) for layer in model.layers)
+        last = np.array([max(readers, default=at) for at, readers in enumerate(read_by)])
+        exchanged = [
+            self._between(one.variants[0]) for one in (self.chunk.forward, self.chunk.last)
+        ]
+        seconds = self.samples, ahead, back, exchanged[0], exchanged[1]
+        homes, stored = np.array(home_layers(self.experiment)), self._stored_inside()
+        return Layers(*seconds, model.layer_trained, stored, last, homes)
 
-    def _stored_inside(self, part: Part, place: list[int]) -> Floats:
-        """Return the B of a sample of each layer that its stage stores wherever the network is cut between blocks."""
-        one, model = self.experiment, part.model
+    def blocks(self) -> Blocks:
+        """Return the alike blocks between the places to cut."""
+        return alike_blocks(*self.parts.between(cut_points(self.experiment.model, 1)[1:]))
+
+    def _stored_inside(self) -> Floats:
+        """Return the B of a sample of each layer that its stage stores if all that read it are in that stage."""
+        one, part = self.experiment, chain(self.experiment)[0][0]
         if not self.stored():
-            return np.zeros(len(place))
+            return np.zeros(len(part.model.layers))
         found = np.diff(forward_bytes(part, int(self.size), one.strategy.recompute), prepend=0.0)
-        for at, layer in enumerate(model.layers):
-            outside = any(place[each] != place[at] for each in model.readers.get(layer.name, ()))
-            if outside or (layer.traits.tensor == "experts" and int(one.strategy.experts) > 1):
-                found[at] = 0.0
+        if int(one.strategy.experts) > 1:
+            found[[layer.traits.tensor == "experts" for layer in part.model.layers]] = 0.0
         return found
 
-    def _exchanged_inside(self, template: Template, place: list[int]) -> Floats:
-        """Return the seconds of exchanges between two layers of one block, (samples, blocks); place: the block of each
-        layer."""
-        found = dict[int, tuple[Collective, list[int]]]()
-        here, pending = -1, list[Collective]()
+    def _between(self, template: Template) -> "Exchanges":
+        """Return the exchanges of a pass that come between two layers."""
+        found, kinds = list[tuple[int, int, int]](), dict[int, int]()
+        here, pending, each = -1, list[Collective](), list[Floats]()
         for one in template.instructions:
             if isinstance(one, Compute):
-                before, here = here, place[one.layer]
-                for what in pending if before == here else ():
-                    found.setdefault(id(what), (what, []))[1].append(here)
+                before, here = here, one.layer
+                for what in pending:
+                    if (number := kinds.setdefault(id(what), len(kinds))) == len(each):
+                        each.append(self._seconds(what))
+                    found.append((before, here, number))
                 pending = []
             elif isinstance(one, Collective) and not one.stream:
                 pending.append(one)
-        return sum(
-            (
-                self._seconds(what)[:, None] * np.bincount(at, minlength=place[-1] + 1)
-                for what, at in found.values()
-            ),
-            np.zeros((len(self.samples), place[-1] + 1)),
-        )
+        seconds = np.array(each).reshape(len(each), len(self.samples)).T
+        return Exchanges(seconds, *np.array(found, np.intp).reshape(-1, 3).T)
 
     def _repeated(
         self, model: Model, repeated: NDArray[np.intp]

@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from lib_dlhpc.planner.candidates import HELD, UNFIT, Candidates, candidates, le
 from lib_dlhpc.planner.learned import is_asked, named, runs_of, samples
 from lib_dlhpc.planner.prices import predicted, uncollected
 from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan
-from lib_dlhpc.planner.space import SAME, Columns, changes_of
+from lib_dlhpc.planner.space import SAME, Columns, changes_of, met_before
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.elementwise import holds_arrays
 from lib_dlhpc.prediction.step import compute_scale
@@ -25,6 +25,7 @@ from lib_dlhpc.spec.planning import overridden
 
 BEST = 11  # the best and the ten next
 MOST = 1024  # layouts at once
+AHEAD = 128  # whose bounds are refined at once
 KINDS = 8  # of each batch: ZeRO, and whether there is a pipeline
 ROUNDED = (
     1 + 1e-12
@@ -66,7 +67,7 @@ def plan(
         raise SpecError(f"best = {best}: legal: 1 and more.")
     base = replace(_with_scale(experiment), plan=asked)
     runs, refused = runs_of(base)
-    found = _Search(base, candidates(runs, where, HELD))
+    found = _Search(base, candidates([met_before(run) for run in runs], where, HELD))
     found.left_out += refused
     found.run(best, progress or (lambda tried, of: None))
     if where.folder is not None:
@@ -101,12 +102,13 @@ class _Search:
         self.kinds = np.concatenate([_kinds(each) + KINDS * at for at, each in enumerate(found)])
         self.above = np.ones(KINDS * len(found))  # the least price over its bound, by kind
         self.waiting = np.ones(len(self.least), bool)
+        self.refined = np.zeros(len(self.least), bool)
 
     def run(self, best: int, progress: Callable[[int, int], None]) -> None:
         """Predict combinations until no bound is below the last of the best, or enough are predicted.
 
         Next are those whose bounds, times the least price over its bound of their kind so far, are least: half as
-        many more each time, since many at once take less time each.
+        many more each time, since many at once take less time each. Their bounds are those of their stages.
         """
         tried, size = sum(self.left_out[reason] for reason in UNFIT), 1
 
@@ -122,7 +124,11 @@ class _Search:
                 break
             expected = self.least[rows] * self.above[self.kinds[rows]]
             most = min(size, self.base.plan.predictions - self.predicted)
-            self._try(rows[least_of(expected, most)], each)
+            rows = rows[least_of(expected, max(most, AHEAD))]
+            if not self.refined[rows[:most]].all():
+                self._refine(rows[~self.refined[rows]], each)
+                continue
+            self._try(rows[:most], each)
             size = min(size + size // 2 + 1, MOST)
 
     def _last(self, best: int) -> float:
@@ -130,11 +136,30 @@ class _Search:
             return np.inf
         return self.ranked[best - 1].values[self.wanted[0]]
 
-    def _try(self, rows: NDArray[np.intp], progress: Callable[[int], None]) -> None:
-        self.waiting[rows] = False
+    def _refine(self, rows: NDArray[np.intp], progress: Callable[[int], None]) -> None:
+        """Raise the bounds of candidates; leave out those that cannot fit."""
+        self.refined[rows] = True
+        for at, some, these in self._of_each(rows):
+            own = some - self.ends[at] + len(these)
+            fits = these.refine(own)
+            self.least[some] = these.only(own).least(self.wanted[0])
+            self.waiting[some] = fits
+            if unfit := int((~fits).sum()):
+                self.left_out[UNFIT[1]] += unfit
+                progress(unfit)
+
+    def _of_each(
+        self, rows: NDArray[np.intp]
+    ) -> Iterator[tuple[int, NDArray[np.intp], Candidates]]:
+        """Yield some rows of each batch, and its candidates."""
         of = np.searchsorted(self.ends, rows, side="right")
         for at in np.unique(of).tolist():
-            self._predict(self.found[at], rows[of == at], self.ends[at], progress)
+            yield at, rows[of == at], self.found[at]
+
+    def _try(self, rows: NDArray[np.intp], progress: Callable[[int], None]) -> None:
+        self.waiting[rows] = False
+        for at, some, these in self._of_each(rows):
+            self._predict(these, some, self.ends[at], progress)
         self.ranked.sort(key=lambda choice: choice.values[self.wanted[0]])
 
     def _predict(

@@ -6,8 +6,8 @@ does not allow beyond these rules is found when a combination is predicted.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from math import gcd, prod
 from typing import Any
 
@@ -20,8 +20,8 @@ from lib_dlhpc.layout import cut_points
 from lib_dlhpc.layout.experts import expert_layers
 from lib_dlhpc.planner.learned import samples
 from lib_dlhpc.spec.consistency import allreduces_on
-from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.planning import SETTINGS, Bounds, read_planning
+from lib_dlhpc.spec.experiment import Experiment, dumps
+from lib_dlhpc.spec.planning import SETTINGS, Bounds, Planning, read_planning
 from lib_dlhpc.spec.strategy import (
     AUTO,
     BY_DEVICE,
@@ -36,6 +36,10 @@ Columns = dict[str, NDArray[Any]]
 MOST = 10**10  # combinations, legal or not
 KINDS = 2**20  # that are looked up in a table
 SAME = "same as another"
+NOUNS = (  # which a prediction reads
+    *("model", "dataset", "machine", "strategy"),
+    *("storage", "calibration", "run", "training"),
+)
 
 
 @dataclass(frozen=True)
@@ -98,9 +102,21 @@ class Space:
 
 def keyed(experiment: Experiment) -> Keyed[Experiment]:
     """Return an experiment with what predictions read of it as the key: not its [plan]."""
-    e = experiment
-    nouns = e.model, e.dataset, e.machine, e.strategy, e.storage, e.calibration, e.run, e.training
-    return Keyed(e, *map(id, nouns), e.warnings)
+    nouns = (getattr(experiment, name) for name in NOUNS)
+    return Keyed(experiment, *map(id, nouns), experiment.warnings)
+
+
+def met_before(experiment: Experiment) -> Experiment:
+    """Return a run with the nouns of an equal one, if that was planned before: what is known of it is kept by these."""
+    bare = replace(experiment, plan=Planning(), warnings=())
+    known = _first(Keyed(bare, dumps(bare)))
+    pairs = ((name, getattr(known, name), getattr(experiment, name)) for name in NOUNS)
+    return replace(experiment, **{name: old for name, old, own in pairs if old == own})
+
+
+@lru_cache(maxsize=64)
+def _first(experiment: Keyed[Experiment]) -> Experiment:
+    return experiment.value
 
 
 def changes_of(columns: Columns, row: Any) -> dict[str, Any]:
@@ -207,8 +223,8 @@ def _defaults(experiment: Experiment, nodes: Any) -> dict[str, list[Any]]:
     """
     model, now = experiment.model, experiment.strategy
     each, domain = int(experiment.devices_per_node), int(experiment.machine.domain)
-    devices = {degree for many in nodes for degree in _divisors(each * many)}
-    near = {degree for many in nodes for degree in _divisors(each * min(domain, many))}
+    devices = {degree for many in nodes for degree in divisors(each * many)}
+    near = {degree for many in nodes for degree in divisors(each * min(domain, many))}
     flat = len(model.input_shape) < 3
     scores = any(layer.traits.selective for layer in model.layers)  # fused attention stores none
     positions = any(layer.traits.tensor == "heads" for layer in model.layers)
@@ -220,7 +236,7 @@ def _defaults(experiment: Experiment, nodes: Any) -> dict[str, list[Any]]:
         "spatial": [1] if flat else sorted(near),
         "context": [int(now.context)],
         "sequence_parallel": sorted({False, positions, bool(now.sequence_parallel)}),
-        "microbatches": _divisors(samples(experiment)),
+        "microbatches": divisors(samples(experiment)),
         "schedule": list(dict.fromkeys((*RUN_SCHEDULES, now.schedule))),
         "chunks": sorted({1, 2, int(now.chunks)}),
         "zero": [0, 1, 2, 3],
@@ -243,7 +259,8 @@ def _within(name: str, values: list[int], bounds: Bounds) -> list[int]:
     return found
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
+    """Return what divides a number, in order."""
     return [each for each in range(1, number + 1) if number % each == 0]
 
 

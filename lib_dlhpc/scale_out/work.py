@@ -7,17 +7,19 @@ from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime.files import replacing, write_text
-from lib_dlhpc.spec.experiment import loads
+from lib_dlhpc.spec.experiment import Experiment, dumps, loads
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 WORK = "work.json"
-experiment_of = lru_cache(maxsize=2)(loads)  # of TOML: a process reads it once for all its chunks
+_read = lru_cache(maxsize=2)(loads)  # a process reads it once for all its chunks
+_here = WeakValueDictionary[str, Experiment]()
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,18 @@ class Work:
         module, _, name = self.function.partition(":")
         result: Arrays = getattr(import_module(module), name)(self.arguments, number)
         return result
+
+
+def text_of(experiment: Experiment) -> str:
+    """Return an experiment as TOML, from which `experiment_of` returns the same object in this process."""
+    text = dumps(experiment)
+    _here[text] = experiment
+    return text
+
+
+def experiment_of(text: str) -> Experiment:
+    """Return the experiment of a TOML text."""
+    return _here.get(text) or _read(text)
 
 
 def part(size: int, number: int, total: int) -> tuple[int, int]:

@@ -222,26 +222,28 @@ def test_no_prediction_is_below_its_bound(name):
     model, machine, strategy, choose = RUNS[name]
     run = Experiment(model=model, machine=machine, strategy=strategy)
     combinations = space(run, choose)
-    least = bound(run, combinations)
     rows = random.Random(name).sample(range(len(combinations)), min(30, len(combinations)))
-    seen = 0
-    for row in rows:
+    some, seen = combinations.only(np.array(rows)), 0
+    every, of_cuts = bound(run, combinations), bound(run, some, cuts=True)
+    for at, row in enumerate(rows):
         try:
             one = run.set(combinations.changes(row))
             prediction = predict(one)
         except SpecError:
             continue
         seen += 1
-        assert least.step[row] > 0
-        within = not prediction.fits or least.step[row] <= prediction.step_time
-        assert within, combinations.changes(row)
-        assert least.memory[row] <= prediction.memory_total * (1 + 1e-12), combinations.changes(row)
         drawn = sum(j for cause, j in prediction.energy.items() if cause.startswith("devices"))
         idle = run.machine.device.idle_power * prediction.step_time
         above = drawn / one.devices - idle
-        assert 0 < least.joules[row] <= above * (1 + 1e-9), combinations.changes(row)
+        for least, own in ((every, row), (of_cuts, at)):
+            assert least.step[own] > 0
+            within = not prediction.fits or least.step[own] <= prediction.step_time
+            assert within, combinations.changes(row)
+            most = prediction.memory_total * (1 + 1e-12)
+            assert least.memory[own] <= most, combinations.changes(row)
+            assert 0 < least.joules[own] <= above * (1 + 1e-9), combinations.changes(row)
     assert seen > len(rows) / 3
-    assert max(least.step) > 0
+    assert max(every.step) > 0
 
 
 def small_network(dice):
@@ -278,19 +280,22 @@ def test_no_prediction_is_below_its_bound_where_stages_are_cut_anywhere(seed, re
     run = Experiment(model=small_network(dice), machine=machine, strategy=strategy)
     choose = {"recompute": [recompute], "pipeline": [1, 4, 8, 16], "microbatches": [1, 2, 128]}
     choose |= {"tensor": [1], "spatial": [1], "zero": [0], "chunks": [1, 4]}
-    combinations = space(run, choose)
-    least, seen = bound(run, combinations), 0
-    for row in dice.sample(range(len(combinations)), 10):
+    combinations, seen = space(run, choose), 0
+    rows = dice.sample(range(len(combinations)), 10)
+    every = bound(run, combinations)
+    of_cuts = bound(run, combinations.only(np.array(rows)), cuts=True)
+    for at, row in enumerate(rows):
         try:
             prediction = predict(run.set(combinations.changes(row)))
         except SpecError:
             continue  # fewer layers than stages
         seen += 1
-        assert least.step[row] <= prediction.step_time, combinations.changes(row)
-        assert least.memory[row] <= prediction.memory_total, combinations.changes(row)
         drawn = sum(j for cause, j in prediction.energy.items() if cause.startswith("devices"))
         above = drawn / run.devices - run.machine.device.idle_power * prediction.step_time
-        assert least.joules[row] <= above * (1 + 1e-9), combinations.changes(row)
+        for least, own in ((every, row), (of_cuts, at)):
+            assert least.step[own] <= prediction.step_time, combinations.changes(row)
+            assert least.memory[own] <= prediction.memory_total, combinations.changes(row)
+            assert least.joules[own] <= above * (1 + 1e-9), combinations.changes(row)
     assert seen or len(run.model.layers) < 4
 
 
@@ -346,6 +351,42 @@ def test_stages_that_hold_many_microbatches_have_few_blocks(pipeline, microbatch
     assert not prediction.fits
     assert (least.memory[0] > room) == (above == "memory")
     assert least.step[0] > prediction.step_time
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "microbatches", "schedule", "chunks"),
+    [
+        (64, 192, "interleaved", 2),
+        (16, 96, "interleaved", 2),
+        (16, 96, "zb-h1", 1),
+        (16, 96, "1f1b", 1),
+    ],
+)
+def test_stages_bound_what_a_pipeline_of_them_takes(pipeline, microbatches, schedule, chunks):
+    """64 ranks of two stages each have fewer blocks than stages: some have a whole one, others a half."""
+    strategy = {"nodes": 128, "tensor": 4, "batch": 6, "precision": "fp16", "optimizer": "adam"}
+    run = Experiment(model="gpt3-175b", machine="selene", strategy=strategy)
+    choose = {"pipeline": [pipeline], "microbatches": [microbatches], "schedule": [schedule]}
+    choose |= {"tensor": [4], "zero": [1], "chunks": [chunks], "sequence_parallel": [True]}
+    every = space(run, choose | {"recompute": ["none", "selective", "full"]})
+    least = bound(run, every, cuts=True)
+    for row in range(len(every)):
+        prediction = predict(run.set(every.changes(row)))
+        if prediction.fits:
+            assert 0.93 < least.step[row] / prediction.step_time <= 1
+        held = least.memory[row] / prediction.memory_total
+        assert (0.75 if every.columns["recompute"][row] == "none" else 0.3) < held <= 1
+
+
+def test_what_the_host_has_still_to_issue_delays_no_other_stage():
+    """16 experts are issued one by one; the layer behind them waits for that, unless it is on another rank."""
+    model, machine, strategy, _ = RUNS["copies by node"]
+    run = Experiment(model=model, machine=machine, strategy=strategy)
+    choose = {"pipeline": [8], "microbatches": [32], "schedule": ["interleaved"], "chunks": [2]}
+    choose |= {"tensor": [1], "zero": [0], "recompute": ["none"], "experts": [1]}
+    every = space(run, choose)
+    least = bound(run, every, cuts=True)
+    assert least.step[0] <= predict(run.set(every.changes(0))).step_time
 
 
 @pytest.mark.parametrize("last", [0.0, 0.4])

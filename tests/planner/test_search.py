@@ -7,7 +7,7 @@ import pytest
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner import candidates, plan, search
 from lib_dlhpc.planner.result import value
-from lib_dlhpc.planner.space import space
+from lib_dlhpc.planner.space import met_before, space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.scale_out import place
@@ -197,3 +197,24 @@ def test_chunks_have_the_plan_of_the_whole_wherever_they_are_done(monkeypatch, o
     assert cut.to_columns() == whole.to_columns()
     assert (cut.legal, cut.predicted, cut.pruned) == (whole.legal, whole.predicted, whole.pruned)
     assert (cut.left_out, cut.same, cut.gap) == (whole.left_out, whole.same, whole.gap)
+
+
+def test_few_of_a_large_space_are_predicted():
+    strategy = {"nodes": 128, "tensor": 8, "batch": 12, "precision": "fp16", "optimizer": "adam"}
+    run = Experiment(model="gpt3-175b", machine="selene", strategy=strategy)
+    choose = {"tensor": [4, 8], "sequence_parallel": [True], "recompute": ["selective"]}
+    found = plan(run, choose=choose)
+    assert found.gap == 0 and found.legal > 1000
+    assert found.predicted < 40
+
+
+def test_a_run_that_is_planned_again_has_the_nouns_that_are_known():
+    strategy = {"nodes": 2, "batch": 4, "tensor": 2}
+    first, again = (
+        Experiment(model="gpt2-1.5b", machine="selene", strategy=strategy) for _ in range(2)
+    )
+    met_before(first)
+    other = met_before(again.set({"plan.objectives": "energy"}))
+    assert other.strategy is first.strategy and other.machine is first.machine
+    assert other.plan.objectives == ("energy",)
+    assert met_before(again.set({"strategy.tensor": 4})).strategy.tensor == 4

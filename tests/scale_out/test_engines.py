@@ -10,7 +10,8 @@ import pytest
 from lib_dlhpc.launch.systems import NAMES
 from lib_dlhpc.scale_out import LostError, Progress, Work, jobs, place, progress, results, task
 from lib_dlhpc.scale_out.places import BATCH
-from lib_dlhpc.scale_out.work import open_folder
+from lib_dlhpc.scale_out.work import experiment_of, open_folder, text_of
+from lib_dlhpc.spec.experiment import Experiment
 
 
 @pytest.fixture
@@ -104,3 +105,12 @@ def test_progress_is_reported_every_few_seconds_and_not_before(monkeypatch):
         now[0] += 0.5
         report(done, 50)
     assert seen == [(19, 50), (39, 50)]
+
+
+def test_a_chunk_in_this_process_has_the_same_experiment():
+    run = Experiment(model="mlp-mnist", machine="selene")
+    text = text_of(run)
+    assert experiment_of(text) is run
+    del run
+    again = experiment_of(text)  # as in another process
+    assert again.model.name == "mlp-mnist" and text_of(again) == text
