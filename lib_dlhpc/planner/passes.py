@@ -1,6 +1,6 @@
 """The passes of an unsplit pipeline, of many sizes of a microbatch at once, from its program: what bounds are of."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from lib_dlhpc.costs.segments import surely_repeated
 from lib_dlhpc.costs.stored_activations import forward_bytes, stored_bytes
 from lib_dlhpc.layout import chain, cut_points, home_layers
 from lib_dlhpc.planner.block_bound import Blocks, alike_blocks
-from lib_dlhpc.program import Collective, Compute, Move, Program, Template
+from lib_dlhpc.program import Collective, Compute, Program, Template
 from lib_dlhpc.program.instructions import NARROW, SAMPLES, WIDE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
@@ -195,15 +195,15 @@ class Passes:
         """Return the seconds of exchanges, or those of a kind, within a forward and a backward pass of the variant with
         most."""
         return [
-            np.max([self._of(each.messages, kind) for each in block.variants], axis=0)
+            np.max([self._of(each, kind) for each in block.variants], axis=0)
             for block in (self.chunk.forward, self.chunk.last)
         ]
 
-    def _of(self, messages: Iterable[tuple[Collective | Move, int]], kind: str) -> Floats:
+    def _of(self, template: Template, kind: str) -> Floats:
         found = np.zeros(len(self.samples))
-        for what, count in messages:
-            if isinstance(what, Collective) and not what.stream and kind in ("", what.kind):
-                found += count * self._seconds(what)
+        for what, after in template.within:
+            if kind in ("", what.kind):
+                found += len(after) * self._seconds(what)
         return found
 
     def _apart(self, variant: int, layers: int) -> Floats:

@@ -25,7 +25,7 @@ from lib_dlhpc.spec.planning import overridden
 
 BEST = 11  # the best and the ten next
 MOST = 1024  # layouts at once
-AHEAD = 128  # whose bounds are refined at once
+AHEAD = 256  # whose bounds are refined at once
 KINDS = 8  # of each batch: ZeRO, and whether there is a pipeline
 ROUNDED = (
     1 + 1e-12
@@ -119,13 +119,15 @@ class _Search:
                 tried += 1
 
         while self.predicted < self.base.plan.predictions:
-            rows = np.flatnonzero(self.waiting & (self.least <= self._last(best)))
+            last = self._last(best)
+            rows = np.flatnonzero(self.waiting & (self.least <= last))
             if not len(rows):
                 break
             expected = self.least[rows] * self.above[self.kinds[rows]]
             most = min(size, self.base.plan.predictions - self.predicted)
             rows = rows[least_of(expected, max(most, AHEAD))]
-            if not self.refined[rows[:most]].all():
+            # Where so many have been tried without a limit, few are ruled out by a bound.
+            if (size <= AHEAD or last < np.inf) and not self.refined[rows[:most]].all():
                 self._refine(rows[~self.refined[rows]], each)
                 continue
             self._try(rows[:most], each)
