@@ -19,7 +19,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     simulated.add_argument(
         "--fidelity",
         default="rounds",
-        help="rounds: messages of two ranks in order, no contention beyond the NICs (default);"
+        help="rounds (default): messages between two ranks stay in order and contend only at the NICs;"
         " events: messages contend for links",
     )
     simulated.add_argument("--seed", type=int, help="seed of the jitter (default: run.seed)")

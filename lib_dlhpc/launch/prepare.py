@@ -84,8 +84,9 @@ def _check_batch(experiment: Experiment, held: Experiment, folder: Path) -> None
         return
     unit = "replica" if experiment.strategy.replica > 1 else "device"
     raise SpecError(
-        f"{folder}: its steps are of {before} samples, and these would be of {now}. The parallel layout may change, the"
-        f" global batch may not; set strategy.batch, the batch of one {unit}, so that it stays {before}."
+        f"{folder}: its steps have {before} samples, but the steps of this run would have {now}. A resumed run may"
+        " change the parallel layout, but not the global batch:"
+        f" set strategy.batch, the batch of one {unit}, so that the global batch stays {before}."
     )
 
 

@@ -10,7 +10,7 @@ class Adapter(Kind):
 
     Its inputs are y (positions, features), and all z side by side (positions, products x rank), which a dense layer
     made of what y was made of. widths: features of the products that are adapted; others stay as they are. The sum is
-    in place, and backward reads the second input only. It can be priced but not trained, and spec/adapters.py alone
+    in place, and backward reads the second input only. It can be predicted but not trained, and spec/adapters.py alone
     places it.
     """
 

@@ -11,7 +11,7 @@ class LatentAttention(Kind):
 
     Its inputs are queries (positions, heads * (plain + rotated)), keys and values side by side (positions, heads *
     (plain + values)), both expanded from their latent vectors by dense layers, and the rotated part of the keys
-    (positions, rotated), which all heads share. It is causal. It can be priced but not trained.
+    (positions, rotated), which all heads share. It is causal. It can be predicted but not trained.
     """
 
     product = True

@@ -7,7 +7,7 @@ class Sinks(Kind):
     """A logit of each head that takes a part of the softmax of the attention after it, and has no value to give.
 
     OpenAI 2025, "gpt-oss-120b & gpt-oss-20b model card", section 2.2. Queries, keys and values pass; what one more
-    column of scores costs is not priced. It can be priced but not trained.
+    column of scores costs is not priced. It can be predicted but not trained.
     """
 
     view = True

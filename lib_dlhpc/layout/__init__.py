@@ -14,7 +14,7 @@ stages.py    where a pipeline cuts the network
 part.py      Part: a stage on one rank
 parts.py     parts(experiment, rank): all of the above
 alike.py     which ranks of a pipeline have equal parts, but for names
-limits.py    what can be priced but not trained
+limits.py    what can be predicted but not trained
 
 Communication layers, beside those of the model:
 

@@ -11,7 +11,7 @@ PRECISIONS = ("fp64", "fp32", "fp16")
 
 
 def check(experiment: Experiment) -> None:
-    """Raise SpecError, cheaply, for experiments that can be priced but not trained."""
+    """Raise SpecError, cheaply, for experiments that can be predicted but not trained."""
     strategy = experiment.strategy
     if strategy.precision not in PRECISIONS:
         raise SpecError(

@@ -95,7 +95,7 @@ def check_data(experiment: Experiment) -> None:
     legal = (*REAL, *MADE)
     if name not in legal:
         raise SpecError(
-            f"dataset.name = {name!r}: can be priced but not trained; to train: {', '.join(legal)}."
+            f"dataset.name = {name!r}: can be predicted but not trained; to train: {', '.join(legal)}."
             f"{suggest(name, legal)}"
         )
     if name in REAL:

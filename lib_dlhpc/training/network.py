@@ -52,7 +52,7 @@ class Network:
     arena: memory that several stages of one rank share; each has its own by default.
     pieces: see messages/pieces.py.
     order: the instructions of a pass; layer after layer by default. `post` is called with those of other streams.
-    Raises SpecError for layers that can be priced but not trained.
+    Raises SpecError for layers that can be predicted but not trained.
     """
 
     weights: Array

@@ -16,7 +16,7 @@ SHAPES = {
 
 
 def check_layers(model: Model, sends: Collection[str] = ()) -> None:
-    """Raise SpecError for layers that can be priced but not trained.
+    """Raise SpecError for layers that can be predicted but not trained.
 
     sends: the outputs that a stage of a pipeline sends.
     """
@@ -30,7 +30,7 @@ def check_layers(model: Model, sends: Collection[str] = ()) -> None:
                 if hasattr(KINDS[kind], "forward") and not KINDS[kind].message
             ]
             raise SpecError(
-                f"{layer.name}: a {layer.kind} layer can be priced but not trained; trainable kinds:"
+                f"{layer.name}: a {layer.kind} layer can be predicted but not trained; trainable kinds:"
                 f" {', '.join(legal_kinds)}."
             )
         legal = layer.traits.dimensions

@@ -42,7 +42,7 @@ OTHERWISE = {
     "says that it has sent nothing": "once is enough",
     "sends a network as one number": "TypeError: Group.allgather() missing",
     "sends a function, for another rank to call": "TypeError: Group.allgather() missing",
-    "answers in advance": "no weights after the step that can be read",
+    "answers in advance": "no readable weights after the step",
     "replaces the class of the network": "different weights than rank 0",  # a module has no `weights`
 }
 ALL_GATHER = (
@@ -101,7 +101,7 @@ ONLY_TORCH = {
     ),
     "patches what reads the weights": (
         "failed",
-        "rank 0 has no weights after the step that can be read",
+        "rank 0 has no readable weights after the step",
         TORCH_HEAD
         + TORCH_ALONE
         + SYSTEM

@@ -17,7 +17,7 @@ def digits(repository):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (["dataset.name=imagenet"], "can be priced but not trained; to train: digits"),
+        (["dataset.name=imagenet"], "can be predicted but not trained; to train: digits"),
         (["dataset.name=digts"], "Did you mean 'digits'"),
         (["dataset.name=words"], "is for models of sequences of words"),
         (["dataset.name=mnist-5k"], "784 numbers per sample"),
@@ -66,7 +66,7 @@ def test_a_missing_run_folder_is_not_a_replay(tmp_path, capsys):
 
 def test_a_historical_run_is_only_priced(capsys):
     assert main(["run", "goyal-2017", "-n", "2"]) == 2
-    assert "'imagenet': can be priced but not trained" in capsys.readouterr().err
+    assert "'imagenet': can be predicted but not trained" in capsys.readouterr().err
 
 
 def test_a_run_is_reported_in_a_few_lines(digits, tmp_path, capsys):

@@ -125,7 +125,7 @@ def test_splits_of_a_sequence_are_refused(strategy, words):
 
 
 def test_it_is_priced_not_trained():
-    with pytest.raises(SpecError, match="can be priced but not trained"):
+    with pytest.raises(SpecError, match="can be predicted but not trained"):
         check_layers(build("hybrid", TINY))
 
 

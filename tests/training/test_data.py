@@ -218,7 +218,7 @@ def test_a_rank_reads_its_rows_of_an_image_and_no_more(shift):
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
-        ("digits", {"dataset.name": "imagenet"}, "priced but not trained"),
+        ("digits", {"dataset.name": "imagenet"}, "predicted but not trained"),
         ("digits", {"dataset.name": "mnist-5k"}, "784 numbers per sample"),
         ("digits", {"model.widths": [64, 9]}, "10 classes or more"),
         ("digits", {"dataset.name": "waves"}, "images"),

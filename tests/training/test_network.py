@@ -367,7 +367,7 @@ def test_catalog_models_have_the_stated_number_of_weights_or_are_refused(name):
 @pytest.mark.parametrize(
     ("shape", "layers", "message"),
     [
-        ((4,), [{"kind": "softmax"}], "softmax1: a softmax layer can be priced but not trained"),
+        ((4,), [{"kind": "softmax"}], "softmax1: a softmax layer can be predicted but not trained"),
         (
             (2, 8),
             [{**CONV}],

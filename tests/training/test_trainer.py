@@ -178,7 +178,7 @@ def test_snapshots_are_written_at_the_requested_interval(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"dataset.name": "imagenet"}, "priced but not trained"),
+        ({"dataset.name": "imagenet"}, "predicted but not trained"),
         ({"strategy.precision": "tf32"}, "numpy has no such numbers"),
         ({"strategy.devices_per_node": 2, "strategy.pipeline": 2}, "1 ranks: .* start 2"),
         ({"strategy.microbatches": 2, "strategy.precision": "fp16"}, "'fp64' or 'fp32'"),

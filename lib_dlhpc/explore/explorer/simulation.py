@@ -22,7 +22,7 @@ from lib_dlhpc.simulation import Cancelled, DeadlockError
 PATIENCE = 10.0  # s after which it is given up: a page answers to nothing meanwhile
 STEPS = (1, 2, 4, 8, 16)
 STALE = "dlhpc-stale"
-FIDELITY = "rounds: messages of two ranks in order, no contention beyond the NICs; events: messages share the links"
+FIDELITY = "rounds: messages between two ranks stay in order and contend only at NICs; events: messages share links"
 
 
 class Simulation(Section):

@@ -29,7 +29,8 @@ def read(file: File) -> list[Measurement]:
         elif metric[1].startswith(BUSY) and file.number(metric[2], line) >= HIGH:
             found.append(
                 Note(
-                    f"{file.source(TOOL, line)}: utilization {metric[2]}%: the tier may be faster than it shows."
+                    f"{file.source(TOOL, line)}: utilization {metric[2]}%: accelerators hardly waited,"
+                    " so the tier may be faster than measured here."
                 )
             )
     return found

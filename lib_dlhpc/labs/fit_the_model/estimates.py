@@ -30,8 +30,8 @@ LAWS = dict(zip(TERMS, (STATE, ACTIVATIONS, COMPUTING), strict=True))
 HELD = ("weights", "gradients", "master weights", "optimizer state")
 HINTS = {
     "state": "Which weights does a GPU have, and how many replicas share their state?",
-    "activations": "Blocks of a stage, samples of a microbatch, microbatches in flight?",
-    "computing": "How long does one GPU take, how many share that, and how long is the bubble?",
+    "activations": "Did you count the blocks of a stage, the samples of a microbatch, and the microbatches in flight?",
+    "computing": "How long would one GPU take, how many GPUs share the work, and how long is the bubble?",
 }
 
 
@@ -79,7 +79,7 @@ def _term_finding(estimate: Callable[..., Any], own: Task, term: str) -> Finding
         about = ", ".join(f"{name} {each}" for name, each in fields.items())
         model, machine = known(own)
         cases.append(Case(about, (model, machine, own.batch, fields), right, slips, HINTS[term]))
-    done = f"In {len(cases)} strategies, to {NEAR:.0%} of the library's."
+    done = f"Compared in {len(cases)} strategies, with a tolerance of {NEAR:.0%}."
     return compared(LAWS[term], value, cases, done, NEAR, TERMS[term])
 
 
@@ -160,7 +160,10 @@ def _activations(way: Way, own: Task) -> Factors:
     if way.tensor > 1:
         whole = _block(way, own, 1) / _block(way, own, way.tensor)
         yield "A tensor group shards a part of what a block stores.", whole
-    yield "All microbatches, of all samples of the batch?", many * own.gpus
+    yield (
+        "Are all microbatches, with all samples of the batch, in memory at the same time?",
+        many * own.gpus,
+    )
     yield "A GPU stores the activations of all blocks of its stage.", way.pipeline / own.layers
     if way.pipeline > 1:
         own_blocks = "A stage stores the activations of its own blocks"

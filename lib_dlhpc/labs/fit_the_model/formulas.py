@@ -41,7 +41,7 @@ STORED = (
     "Add what norms and dropouts, the pairs of matmuls, and the scores store. Which of the three does a tensor group"
     " shard, and which is recomputed?"
 )
-WAITED = "First the computation of a GPU, with what is recomputed; then, in proportion, the bubble."
+WAITED = "First compute the work of a GPU, including recomputation; then add the bubble, which is proportional to it."
 
 
 def state_finding(state: Callable[..., Any], parameters: int) -> Finding:
@@ -70,11 +70,11 @@ def _mixed(parameters: int, zero: int, data: int) -> Case:
         (further, w + (g + rest) / data),
         (further, w + g + rest / data),
         (
-            "Each stage shards everything the one below it does, and one thing more.",
+            "Each ZeRO stage shards everything that the previous stage shards, and one thing more.",
             w + g / data + rest,
         ),
         (
-            "Each stage shards everything the one below it does, and one thing more.",
+            "Each ZeRO stage shards everything that the previous stage shards, and one thing more.",
             w / data + g + rest,
         ),
     ]
@@ -147,7 +147,10 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
         part = "Backward takes twice as long as forward. What share of both is recomputed?"
         slips = [
             ("Which stages wait for the first microbatch, and which for the last?", share * again),
-            ("A single stage has no bubble: it waits for no other.", share * again * (1 + p / m)),
+            (
+                "A single stage has no bubble, because it waits for no other stage.",
+                share * again * (1 + p / m),
+            ),
             ("The stages of a pipeline are already included in the number of GPUs.", right / p),
             ("The bubble comes on top of the computation.", share * again * (waits - 1)),
             (

@@ -121,13 +121,16 @@ def predicted_peak(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
         right = ledger(small_experiment(own._replace(batch=batch), microbatches=many))
         with_weights = "Gradients and momentum are as large as the weights."
         slips = [
-            ("Gradients, momentum, and what each layer stores for every sample?", fixed / 3),
-            ("Are activations small? Each layer stores its output, for every sample.", fixed),
+            (
+                "Did you count gradients, momentum, and what each layer stores for every sample?",
+                fixed / 3,
+            ),
+            ("Activations are not small: each layer stores its output for every sample.", fixed),
             (with_weights, right - 2 / 3 * fixed),
             (with_weights, right - 1 / 3 * fixed),
             ("Only one microbatch is in flight at a time.", fixed + (right - fixed) * many),
             (
-                "Its samples are in memory one microbatch at a time.",
+                "Only the samples of one microbatch are in memory at a time.",
                 fixed + 4 * batch * sum(own.widths),
             ),
         ]
@@ -168,7 +171,7 @@ def _cheap(ways: Mapping[str, Any], own: SmallTask) -> Finding:
     order = list(WAYS)
     used = [way for way in order if ways.get(way, WAYS[way]) != WAYS[way]]
     if not used:
-        return later(CHEAP, "Checked as soon as it stays under its cap.")
+        return later(CHEAP, "This is checked once the run stays under its cap.")
     dearest = used[-1]
     if order.index(dearest) > order.index(cheapest(own)):
         return broken(

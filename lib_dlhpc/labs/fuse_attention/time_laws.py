@@ -209,8 +209,8 @@ def _one(task: Timed) -> Case:
     square = float(h * n * n)
     slips = [
         (
-            "That is its arithmetic, and its traffic takes longer. Keys and values are read again for each block of"
-            " queries; the last, smaller one reads all keys and values, too; a number takes `bytes` bytes.",
+            "That is the time of its arithmetic, but its traffic takes longer. Keys and values are read again for each"
+            " block of queries, including the last, smaller block; a number takes `bytes` bytes.",
             flop / task.gpu["flops"],
         ),
         (

@@ -57,7 +57,7 @@ class Process:
         found = self._call("weights")
         flat = isinstance(found, np.ndarray) and found.dtype == np.float64 and found.ndim == 1
         if not flat or size not in (0, found.size):
-            raise LabError(f"rank {self.comm.rank} has no weights after the step that can be read")
+            raise LabError(f"rank {self.comm.rank} has no readable weights after the step")
         return np.array(found)
 
     def record(self) -> Any:

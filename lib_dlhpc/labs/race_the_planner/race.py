@@ -77,8 +77,8 @@ def attempt(planner: Planner, track: Track, budget: int = BUDGET, order: int = 0
         return (
             f"It is still computing after {PATIENCE:g} s, with {len(asked)} of {budget} "
             "predictions "
-            "made. Usually a loop runs until something changes, and nothing does: the best "
-            "layout stays the same, or no layout is new."
+            "made. The usual cause is a loop that runs until something changes, while "
+            "nothing does: the best layout stays the same, or no new layout is left."
         )
 
     rows = np.arange(len(track.layouts))

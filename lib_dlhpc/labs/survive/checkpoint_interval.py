@@ -369,8 +369,9 @@ def choice_findings(choice: Callable[[], str], own: SurviveTask) -> list[Finding
         over.append(f"{amounts}. What writes less: a different interval, or a different method?")
     if price.host_copy > own.room:
         over.append(
-            f"Training goes on while a copy is written: {show_quantity(float(price.host_copy), 'B')} of a node's"
-            f" memory, of which {show_quantity(own.room, 'B')} are free."
+            f"While training continues, the copy that is being written takes"
+            f" {show_quantity(float(price.host_copy), 'B')} of a node's memory, but only"
+            f" {show_quantity(own.room, 'B')} are free."
         )
     if over:
         return [legal, broken(LIMITS, " ".join(over)), later(GOODPUT)]

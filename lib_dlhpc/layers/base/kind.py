@@ -177,7 +177,7 @@ class Kind:
         input_gradient(weights, saved, dy) -> dx       where backward splits; neither may overwrite dy
         weight_gradient(gradients, saved, dy)          dy is None where the layer has `own_operands`
 
-    A kind without `forward` can be priced but not trained. Images and volumes have channels first and samples
+    A kind without `forward` can be predicted but not trained. Images and volumes have channels first and samples
     last, all other arrays samples first (base/saved.py).
     """
 

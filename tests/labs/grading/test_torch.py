@@ -82,7 +82,7 @@ def test_what_is_no_weights_is_not_taken_for_them(value):
         def weights(self):
             return value
 
-    with pytest.raises(LabError, match="no weights after the step that can be read"):
+    with pytest.raises(LabError, match="no readable weights after the step"):
         run_of(Wrong)
 
 
