@@ -47,10 +47,15 @@ GOALS = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter":
 
 
 class Wire(NamedTuple):
-    """A path between two ranks: `latency` in s, and `beta` in s/B."""
+    """A path between two ranks: `latency` in s, and `beta` in s/B.
+
+    between: whether it leaves a node. slower: how many times as long as NICs links between switches take.
+    """
 
     latency: float
     beta: float
+    between: bool = False
+    slower: float = 1.0
 
     def cost(self, size: Any, messages: Any = 1) -> Cost:
         """Return the cost of `messages` messages of `size` bytes in all."""
@@ -177,7 +182,7 @@ def wire(
         source, target, sent = others
         share = np.broadcast_to(sent / min(leaving, devices), source.shape)
         crowd = sent_on(whole, nodes, source // devices, target // devices, share)
-    return path._replace(beta=path.beta * crowd)
+    return path._replace(beta=path.beta * crowd, between=first != second, slower=crowd)
 
 
 def near(experiment: Experiment) -> int:

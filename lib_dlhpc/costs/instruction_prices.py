@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs.busy_links import Busy, busy_links
 from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.fp8 import SENT, casts_each_pass
@@ -57,6 +58,7 @@ class CollectivePrices:
             PAIRS: float(pair_bytes(strategy.precision)),
         }
         self._known: dict[tuple[Any, ...], Priced] = {}
+        self._busy: dict[tuple[Any, ...], tuple[Busy, ...]] = {}
 
     def bytes(self, what: Collective) -> Any:
         """Return the bytes of the buffer."""
@@ -72,6 +74,17 @@ class CollectivePrices:
             seconds = cost.total if np.ndim(cost.total) else float(cost.total)
             found = self._known[key] = Priced(cost, seconds, size)
         return found
+
+    def busy(self, what: Collective) -> tuple[Busy, ...]:
+        """Return for how long it keeps links busy, one entry for each number of samples."""
+        key = (what.group, what.goal, what.elements, what.of, what.algorithm)
+        if key not in self._busy:
+            net = self.groups[what.group].network
+            sizes = np.atleast_1d(self.bytes(what)).tolist()
+            self._busy[key] = tuple(
+                busy_links(what.goal, size, net, what.algorithm) for size in sizes
+            )
+        return self._busy[key]
 
     def _cost(self, what: Collective, size: Any) -> Cost:
         net = self.groups[what.group].network
@@ -169,6 +182,7 @@ class PartPrices:
         self.backward: Floats = scale * times.backward + beside[1]
         self._scale, self._each = scale, each
         self.bytes, self.priced = collectives.bytes, collectives.priced
+        self.busy = collectives.busy
         self.weights, self.model, self._device = model.layer_trained, model, device
         self.batch, self.element = batch, compute.BYTES[strategy.precision]
 

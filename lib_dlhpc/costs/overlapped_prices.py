@@ -97,6 +97,10 @@ class OverlappedPrices:
         """Return what a collective costs whose ranks start together."""
         return self.parts[0].priced(what)
 
+    def busy(self, what: Collective) -> Sequence[tuple[float, ...]]:
+        """Return for how long a collective keeps links busy."""
+        return self.parts[0].busy(what)
+
     def work(self, what: Compute) -> tuple[float, float]:
         """Return the FLOP of a computation, and the bytes that it reads and writes."""
         behind = what.layer >= self.first

@@ -54,6 +54,7 @@ from lib_dlhpc.program import (
     Update,
     Wait,
 )
+from lib_dlhpc.program.crossing import Message
 from lib_dlhpc.spec.experiment import Experiment
 
 Made = TypeVar("Made")
@@ -227,13 +228,22 @@ def _overlapped(
     return _block(templates, prices, len(pairs[0][0].part.model.layers))
 
 
-def _block(variants: tuple[Template, ...], prices: tuple[Prices, ...], ahead: int = 0) -> Block:
+def _block(
+    variants: tuple[Template, ...],
+    prices: tuple[Prices, ...],
+    ahead: int = 0,
+    message: Message | None = None,
+) -> Block:
     """Return a pass; equal ones with equal prices are one."""
-    return _blocks(Keyed((variants, prices, ahead), *map(id, variants), *map(id, prices), ahead))
+    sent = message and (np.asarray(message.seconds, np.float64).tobytes(), message.slower)
+    one = variants, prices, ahead, message
+    return _blocks(Keyed(one, *map(id, variants), *map(id, prices), ahead, sent))
 
 
 @lru_cache(maxsize=8192)
-def _blocks(key: Keyed[tuple[tuple[Template, ...], tuple[Prices, ...], int]]) -> Block:
+def _blocks(
+    key: Keyed[tuple[tuple[Template, ...], tuple[Prices, ...], int, Message | None]],
+) -> Block:
     return Block(*key.value)
 
 
@@ -254,18 +264,42 @@ def _exchanged(experiment: Experiment, passes: Passes, collectives: CollectivePr
 def _linked(experiment: Experiment, stages: list[tuple[Chunk, ...]]) -> list[tuple[Chunk, ...]]:
     """Return the chunks of each stage with what their messages to the next stage cost; alike ones are the same."""
     known = dict[tuple[int, tuple[groups.Wire, ...]], tuple[Chunk, ...]]()
+    again = experiment.strategy.microbatches * experiment.strategy.chunks > 1
     found = []
     for chunks, ways in zip(stages, pipeline.ways(experiment), strict=True):
         key = id(chunks), ways
         if key not in known:
-            known[key] = tuple(_sending(one, way) for one, way in zip(chunks, ways, strict=True))
+            known[key] = tuple(
+                _sending(one, way, again) for one, way in zip(chunks, ways, strict=True)
+            )
         found.append(known[key])
     return found
 
 
-def _sending(chunk: Chunk, way: groups.Wire) -> Chunk:
+def _sending(chunk: Chunk, way: groups.Wire, again: bool) -> Chunk:
+    """Return a chunk with its messages; again: whether a stage goes on with another pass while it sends one."""
     most = max(chunk.bytes)
-    return replace(chunk, sends=way.cost(most)) if np.any(most) else chunk
+    if not np.any(most):
+        return chunk
+    sending = replace(chunk, sends=way.cost(most))
+    if not (again and way.between):
+        return sending
+    message = Message(sending.sends.bandwidth, way.slower)
+    return replace(
+        sending,
+        forward=_behind(chunk.forward, message),
+        backward=_behind(chunk.backward, message),
+        last=_behind(chunk.last, message),
+        weights=chunk.weights and _behind(chunk.weights, message),
+        first=chunk.first and _behind(chunk.first, message),
+    )
+
+
+def _behind(block: Block, message: Message) -> Block:
+    """Return a pass that begins while a message is on its way, if it exchanges anything."""
+    if not any(each.shape.priced for each in block.variants):
+        return block
+    return _block(block.variants, block.prices, block.ahead, message)
 
 
 def _end(

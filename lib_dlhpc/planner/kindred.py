@@ -23,7 +23,7 @@ from lib_dlhpc.spec.strategy import SPLIT_BACKWARD
 
 Rows = NDArray[np.intp]
 # What passes do not depend on, but where backward is in two parts, stages are held twice, gradients are added in 32
-# bits, and for where stages are cut.
+# bits, messages between stages meet passes, and for where stages are cut.
 PIPELINE = ("microbatches", "schedule")
 
 
@@ -52,7 +52,10 @@ class Family:
 
     def __init__(self, first: Experiment) -> None:
         self.first, self._cuts = first, stage_cuts(first)
-        self._adds_wide = adds_wide(replace(first.strategy, microbatches=2))
+        # Unlike where there is one microbatch: casts, and what a pass exchanges beside a message.
+        self._unlike_one = first.strategy.pipeline > 1 or adds_wide(
+            replace(first.strategy, microbatches=2)
+        )
         self._known: dict[tuple[tuple[int, ...], bool, bool, bool], Experiment] = {}
 
     @property
@@ -67,7 +70,7 @@ class Family:
         The same object for all that are alike. Raises SpecError for a network that cannot be cut so.
         """
         backward = schedule in SPLIT_BACKWARD, schedule == "dualpipe"
-        how = self._cuts.of(many, schedule), *backward, self._adds_wide and many > 1
+        how = self._cuts.of(many, schedule), *backward, self._unlike_one and many > 1
         if how not in self._known:
             strategy = replace(self.first.strategy, microbatches=many, schedule=schedule)
             self._known[how] = replace(self.first, strategy=strategy)

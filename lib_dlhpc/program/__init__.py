@@ -1,9 +1,10 @@
 """A training step as data, and the longest path through it.
 
 instructions.py  what a rank does: the instructions of a block
-program.py       blocks, the calls that execute them, and the groups that exchange
+program.py       blocks, and the calls that execute them;  group.py: the groups that exchange
 calls.py         the passes of a pipeline in an order in which each follows the pass whose message it needs
 fold.py          a block as a few sums: work, and the messages within it
+crossing.py      exchanges of a pass that use the same links at once
 rounds.py        calls as numbers, in rounds that repeat
 walk.py          when each stage is through all calls, if repeated passes take as long; rounds that repeat are skipped
 path.py          when every rank starts and ends each pass
@@ -25,6 +26,7 @@ from lib_dlhpc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lib_dlhpc.program.calls import Call, calls
+    from lib_dlhpc.program.group import Group
     from lib_dlhpc.program.instructions import (
         Collective,
         Compute,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     )
     from lib_dlhpc.program.mix import Mix
     from lib_dlhpc.program.path import Path, RankedExchange
-    from lib_dlhpc.program.program import Block, Chunk, Group, Priced, Prices, Program, Template
+    from lib_dlhpc.program.program import Block, Chunk, Priced, Prices, Program, Template
     from lib_dlhpc.program.proof import prove
     from lib_dlhpc.program.totals import (
         Work,
@@ -100,7 +102,8 @@ lazy_names(
         ],
         "mix": ["Mix"],
         "path": ["Path", "RankedExchange"],
-        "program": ["Block", "Chunk", "Group", "Priced", "Prices", "Program", "Template"],
+        "group": ["Group"],
+        "program": ["Block", "Chunk", "Priced", "Prices", "Program", "Template"],
         "proof": ["prove"],
         "totals": [
             "Work",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.program.crossing import Added, Message, crossing
 from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Move, Wait
 
 if TYPE_CHECKING:
@@ -50,11 +51,15 @@ class Run(NamedTuple):
 
 
 class Post(NamedTuple):
-    """An instruction of another stream, and how long it takes if all ranks start together, in s."""
+    """An instruction of another stream, and how long it takes if all ranks start together, in s.
+
+    added: of that, what exchanges that meet it add.
+    """
 
     what: Collective | Move
     seconds: float
     bytes: float
+    added: float = 0.0
 
 
 class Queue(NamedTuple):
@@ -212,24 +217,62 @@ class Shape:
         each = seconds[:, self.numbers]
         return np.stack([np.bincount(self.spans_of, one, self.spans) for one in each])
 
-    def timed(self, prices: "Prices", factor: float) -> Times:
-        """Return what one rank does, in s; factor: of compute time."""
-        costs = self.seconds(prices)
-        spent = factor * self.work(prices).sum(axis=1) + self.exchanged(costs)[0]
-        posts = costs[0, self.posts].tolist()
-        if self.moves:
-            rest = iter(posts)
-            every = (each for each in self.compact if isinstance(each, Collective | Move))
-            posts = [each.seconds if isinstance(each, Move) else next(rest) for each in every]
-        return self.compact, spent.tolist(), posts
+    def timed(self, prices: "Prices", factor: float, message: Message | None = None) -> Times:
+        """Return what one rank does, in s; factor: of compute time. message: on its way when the pass begins."""
+        work, costs = self.work(prices).sum(axis=1), self.seconds(prices)
+        talk, posts = self.exchanged(costs)[0], self.posted(costs[0])
+        added = self.crossing(prices, work + talk, posts, message)
+        if added is not None:
+            talk, posts = talk + added.spans, posts + added.posts
+        return self.compact, (factor * work + talk).tolist(), posts.tolist()
+
+    def posted(self, costs: Floats) -> Floats:
+        """Return the seconds of each exchange and move that is posted; costs: the seconds of `priced`."""
+        posts = costs[self.posts]
+        if not self.moves:
+            return posts
+        rest = iter(posts)
+        every = (each for each in self.compact if isinstance(each, Collective | Move))
+        return np.array([e.seconds if isinstance(e, Move) else next(rest) for e in every])
+
+    def crossing(
+        self,
+        prices: "Prices",
+        spans: Floats,
+        posts: Floats,
+        message: Message | None = None,
+        lane: int = 0,
+    ) -> Added | None:
+        """Return what exchanges that meet add to each other, see crossing.py; spans, posts: s of each alone."""
+        if not self.priced or not (self.meet or message):
+            return None
+        sent = message and message.active(lane)
+        each = [prices.busy(what) for what in self.priced]
+        return crossing(self, np.array([of[lane % len(of)] for of in each]), spans, posts, sent)
+
+    @cached_property
+    def meet(self) -> bool:
+        """Whether exchanges of several streams may be at work at once."""
+        posted = (each for each in self.compact if isinstance(each, Collective))
+        return len({each.stream for each in posted} | ({""} if self.numbers else set())) > 1
 
 
-def fold(shapes: Sequence[Shape], prices: "Sequence[Prices]") -> Iterator[Folded]:
-    """Yield a block in s; shapes, prices: of each variant."""
+def fold(
+    shapes: Sequence[Shape], prices: "Sequence[Prices]", message: Message | None = None
+) -> Iterator[Folded]:
+    """Yield a block in s; shapes, prices: of each variant. message: on its way when it begins."""
     work = np.stack([each.work(price) for each, price in zip(shapes, prices, strict=True)])
     costs = [each.seconds(price) for each, price in zip(shapes, prices, strict=True)]
     talk = np.stack([each.exchanged(cost) for each, cost in zip(shapes, costs, strict=True)])
-    posts = zip(*costs[0][:, shapes[0].posts].tolist(), strict=True)
+    posted = alone = shapes[0].posted(costs[0][0])
+    for number, (shape, price) in enumerate(zip(shapes, prices, strict=True)):
+        spans = work[number].sum(axis=1) + talk[number, 0]
+        added = shape.crossing(price, spans, shape.posted(costs[number][0]), message)
+        if added is not None:
+            talk[number, 0] += added.spans
+            posted = posted + added.posts if not number else posted
+    posts = zip(posted.tolist(), (posted - alone).tolist(), strict=True)
+    sizes = iter(costs[0][1, shapes[0].posts].tolist())
     messages, sent = talk.max(axis=0).tolist()
     does = (work.sum(axis=(0, 2)) + talk[:, 0].sum(axis=0) > 0).tolist()
     one = len(shapes) == 1
@@ -242,9 +285,10 @@ def fold(shapes: Sequence[Shape], prices: "Sequence[Prices]") -> Iterator[Folded
                 head, middle, tail = thirds[number]
                 yield Run(head, middle, tail, messages[number], sent[number], kind)
         elif isinstance(piece, Collective):
-            yield Post(piece, *next(posts))
+            seconds, more = next(posts)
+            yield Post(piece, seconds, next(sizes), more)
         elif isinstance(piece, Move):
-            yield Post(piece, piece.seconds, piece.bytes)
+            yield Post(piece, next(posts)[0], piece.bytes)
         else:
             yield piece
 

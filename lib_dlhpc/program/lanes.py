@@ -105,9 +105,17 @@ def _taken(key: Keyed[Block], samples: int, factor: float, stream: str) -> tuple
     costs = np.zeros((len(shape.priced), samples))
     for number, what in enumerate(shape.priced):
         costs[number] = prices.priced(what).seconds
-    seconds = factor * shape.work_of_lanes(prices, samples)
-    np.add.at(seconds, np.array(shape.spans_of, np.int64), costs[np.array(shape.numbers, np.int64)])
+    work = shape.work_of_lanes(prices, samples)
+    talk = np.zeros_like(work)
+    np.add.at(talk, np.array(shape.spans_of, np.int64), costs[np.array(shape.numbers, np.int64)])
     posts = costs[shape.posts] if not shape.moves else _with_moves(shape, costs)
+    for lane in range(samples):
+        alone = work[:, lane] + talk[:, lane]
+        added = shape.crossing(prices, alone, posts[:, lane], key.value.message, lane)
+        if added is not None:
+            talk[:, lane] += added.spans
+            posts[:, lane] += added.posts
+    seconds = factor * work + talk
     if shape.queue is not None:
         return _queued(shape.queue, seconds, posts, origin)
     now, free, ends, sent = origin, {stream: origin[::-1]}, dict[str, Floats](), iter(posts)

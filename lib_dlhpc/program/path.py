@@ -19,9 +19,10 @@ import numpy as np
 
 from lib_dlhpc.program.calls import FORWARD, PASSES, Call, calls
 from lib_dlhpc.program.fold import Post, Run
+from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
-from lib_dlhpc.program.program import Alone, Block, Floats, Group, Program
+from lib_dlhpc.program.program import Alone, Block, Floats, Program
 from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.program.walk import Walk
 
@@ -272,16 +273,17 @@ class Path:
         what, free = post.what, self._free[place]
         start = self.later(now, free[what.stream]) if what.stream in free else now
         alone = self.one and self.ranked is None
-        end = start + post.seconds if alone else self._done(place, what, start, post.seconds)
+        end = start + post.seconds if alone else self._done(place, post, start)
         free[what.stream] = end
         return start, end
 
-    def _done(self, place: int, what: Collective | Move, start: Any, seconds: float) -> Any:
+    def _done(self, place: int, post: Post, start: Any) -> Any:
+        what = post.what
         if isinstance(what, Move):
-            return start + seconds
+            return start + post.seconds
         if what.ranked and self.ranked is not None:
-            return self.ranked(place, what, start)
-        return self._latest(self.program.groups[what.group], start) + seconds
+            return self.ranked(place, what, start) + post.added
+        return self._latest(self.program.groups[what.group], start) + post.seconds
 
     def _latest(self, group: Group, values: Any) -> Any:
         if self.one:

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.program.calls import FORWARD, OVERLAPPED, PASSES
+from lib_dlhpc.program.crossing import Message
 from lib_dlhpc.program.fold import Folded, Shape, Span, Times, fold
+from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.instructions import (
     Collective,
     Compute,
@@ -19,50 +21,10 @@ from lib_dlhpc.program.instructions import (
     Wait,
     whole_layers,
 )
-from lib_dlhpc.schedules.network import Cost, Network
+from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.schedules.pipeline import Pipeline
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """How the ranks of a stage form groups of one kind: as an array of `shape`, members differ along `axis`."""
-
-    shape: tuple[int, ...]
-    axis: int
-    network: Network
-
-    @property
-    def size(self) -> int:
-        """Ranks of a group."""
-        return self.shape[self.axis]
-
-    @property
-    def apart(self) -> int:
-        """The distance in rank order between neighbors in a group."""
-        return int(np.prod(self.shape[self.axis + 1 :]))
-
-    @cached_property
-    def rows(self) -> NDArray[np.int64]:
-        """The ranks of each group within a stage, shape (groups, size)."""
-        ranks = np.arange(int(np.prod(self.shape))).reshape(self.shape)
-        return np.moveaxis(ranks, self.axis, -1).reshape(-1, self.size)
-
-    @cached_property
-    def group_of(self) -> NDArray[np.int64]:
-        """The group of each rank of a stage, an index into `rows`."""
-        found = np.empty(self.rows.size, np.int64)
-        found[self.rows] = np.arange(len(self.rows))[:, None]
-        return found
-
-    def latest(self, values: Floats) -> Floats:
-        """Return the largest value of each group in the place of all its members, in a shape that broadcasts."""
-        if values.ndim == len(self.shape):
-            return values.max(axis=self.axis, keepdims=True)
-        everywhere = np.empty(self.shape)
-        everywhere[...] = values.reshape(self.shape).max(axis=self.axis, keepdims=True)
-        return everywhere.reshape(values.shape)
 
 
 class Priced(NamedTuple):
@@ -117,6 +79,9 @@ class Prices(Protocol):
 
     def priced(self, what: Collective) -> Priced:
         """Return what a collective costs whose ranks start together."""
+
+    def busy(self, what: Collective) -> Sequence[tuple[float, ...]]:
+        """Return the seconds for which a collective keeps each kind of links busy, one entry for each lane."""
 
     def work(self, what: Compute) -> tuple[float, float]:
         """Return the FLOP of a computation, and the bytes that it reads and writes."""
@@ -191,11 +156,12 @@ class Block:
     variants: tuple[Template, ...]
     prices: tuple[Prices, ...]
     ahead: int = 0  # layers of the forward pass, where it overlaps with a backward pass through the layers behind them
+    message: Message | None = None  # of the pass before, on its way when this one begins
 
     @cached_property
     def folded(self) -> tuple[Folded, ...]:
         """The block as sums, see fold.py."""
-        return tuple(fold([each.shape for each in self.variants], self.prices))
+        return tuple(fold([each.shape for each in self.variants], self.prices, self.message))
 
     @cached_property
     def _alone(self) -> dict[float, Alone]:
@@ -209,7 +175,7 @@ class Block:
         """Return what the pass of one rank takes if it finds all streams free; factor: of compute time."""
         if factor not in self._alone:
             free = dict[str, float]()
-            times = self.variants[0].shape.timed(self.prices[0], factor)  # read once: not kept
+            times = self._times(factor)  # read once: not kept
             self._alone[factor] = *_end_of(times, 0.0, free, {}), free
         return self._alone[factor]
 
@@ -222,8 +188,11 @@ class Block:
         on.
         """
         if factor not in self._timed:
-            self._timed[factor] = self.variants[0].shape.timed(self.prices[0], factor)
+            self._timed[factor] = self._times(factor)
         return _end_of(self._timed[factor], start, free, ends)
+
+    def _times(self, factor: float) -> Times:
+        return self.variants[0].shape.timed(self.prices[0], factor, self.message)
 
     @cached_property
     def work(self) -> tuple[Floats, ...]:

@@ -83,7 +83,9 @@ def test_hidden_and_exposed_are_the_exchanges_of_the_step_without_overlap(links,
     assert total == pytest.approx(float(predict(run).messages["experts"].total), rel=1e-9)
     behind = sum(times * hidden(block) for block, times in overlapped(run))
     assert behind > 0
-    assert exposed(parallel.program(run)) + behind == pytest.approx(total, rel=1e-9)
+    # Those of tensor ranks, on the same links, slow them down.
+    slower = 0.01 if "tensor" in more else 1e-9
+    assert (1 - 1e-9) * total <= exposed(parallel.program(run)) + behind <= (1 + slower) * total
 
 
 @pytest.mark.parametrize("more", MORE, ids=str)
