@@ -142,7 +142,7 @@ def _check_compression(experiment: "Experiment") -> None:
             value = getattr(strategy, name)
             if np.any(np.not_equal(value, getattr(Strategy, name))):
                 raise SpecError(
-                    f"{shown}: with strategy.{name} = {value!r} gradients travel whole; the legal value is 0."
+                    f"{shown}: with strategy.{name} = {value!r} gradients are sent uncompressed; the legal value is 0."
                 )
 
 

@@ -142,7 +142,7 @@ MISTAKES = {
         "lost[other.rank][step][one.rank] += ",
         "lost[other.rank][step][one.rank] = ",
         "Culprit: the",
-        "add up what it waits in a step",
+        "add up both waits of a step",
     ),
     "the longest wait of a step": (
         "culprit",
@@ -150,7 +150,7 @@ MISTAKES = {
         "lost[other.rank][step][one.rank] = max(\n"
         "            lost[other.rank][step][one.rank], other.start - one.start - excuse)",
         "Culprit: what",
-        "add up what it waits in a step",
+        "add up both waits of a step",
     ),
     "no receive is a receive": (
         "late_senders",

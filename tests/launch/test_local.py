@@ -310,7 +310,9 @@ def test_a_run_resumes_under_another_layout_with_the_same_global_batch(
     whole = {"strategy.batch": 100, **split}
     start(experiment.set({"strategy.pipeline": 2, **whole}), 2, folder, resume=True).wait()
     thinner = experiment.set({"strategy.tensor": 2, **split})
-    with pytest.raises(SpecError, match=r"steps have \d+ samples, but the steps of this run would have \d+"):
+    with pytest.raises(
+        SpecError, match=r"steps have \d+ samples, but the steps of this run would have \d+"
+    ):
         start(thinner, 2, folder, resume=True)
     last = experiment.set({"strategy.tensor": 2, **whole, "run.epochs": 3})
     assert start(last, 2, folder, resume=True).wait()["samples"] == 1438

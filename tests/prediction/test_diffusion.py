@@ -126,5 +126,5 @@ def test_the_run_that_limits_compares_is_predicted_so(repository):
         },
     )
     found = predict(run)
-    assert f"predicted are {1 / float(found.step_time):.2f} steps/s" in text
+    assert f"The prediction is {1 / float(found.step_time):.2f} steps/s" in text
     assert f"{found.memory_total / 1e9:.1f} GB." in text

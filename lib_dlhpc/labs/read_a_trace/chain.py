@@ -62,7 +62,7 @@ def chain_off(first: int, last: bool, rank: float, cost: float | None, near: flo
     story = _story(first)
     if last:
         story += f" Rank {a} joins the allreduce last, {seconds(right - COST)} after rank {b}."
-        both = f"Rank {b} waits for it twice, in its receive and in the allreduce: add up what it waits in a step."
+        both = f"Rank {b} waits for it twice, in its receive and in the allreduce: add up both waits of a step."
         if rank in (a, b):
             return f"{story} {both}"
     if rank == b:

@@ -156,7 +156,7 @@ def attempt(choose: Callable[..., Any], task: tasks.Task) -> Attempt:
         return tasks.served(task, *found)
 
     def endless() -> str:
-        return f"It is still computing after {PATIENCE:g} s, after {len(asked)} simulations. Which loop does not end?"
+        return f"It is still computing after {PATIENCE:g} s, after {len(asked)} simulations. Which loop never ends?"
 
     plans = [dict(each) for each in tasks.PLANS]
     given = tasks.size_of(task), tasks.gpu_of(task), tasks.load_of(task), task.limit
@@ -219,7 +219,10 @@ def _slow(one: Attempt) -> str:
             f"{over} {found.preemptions} sequences lost their cache: does the batch fit the memory?"
         )
     mean = f"The mean step takes {show(found.tpot, 's')}"
-    return f"{over} {mean}: what is in the steps of the slowest requests? Then, fewer sequences or more devices?"
+    return (
+        f"{over} {mean}: what do the steps of the slowest requests contain? Would fewer sequences or more"
+        " devices help?"
+    )
 
 
 def _missed(one: Attempt) -> str:
