@@ -83,6 +83,9 @@ def test_the_term_that_is_off_most_is_not_blamed_on_the_link(digits_steps=12):
         expected = estimated(placed(run.set({"training.shift": shift})))
         assert "mlp-digits" in title(beside(expected, [steps_of(half)]))
         blamed[shift] = " ".join(beside(expected, [steps_of(half)]).verdict)
-    assert "Largest error: exposed communication" in blamed[0] and "the link's numbers" in blamed[0]
-    assert "the link's numbers" not in blamed[2]
+    assert (
+        "Largest error: exposed communication" in blamed[0]
+        and "the link's latency and bandwidth" in blamed[0]
+    )
+    assert "the link's latency" not in blamed[2]
     assert "does not model training.shift = 2" in blamed[2]
