@@ -50,7 +50,13 @@ class Errors:
 
 def errors_of(experiment: Experiment) -> Errors | None:
     """Return the errors of published runs like this one, which holds no arrays; None where there are too few."""
-    return stored().get(kind_of(experiment))
+    return None if is_ideal(experiment) else stored().get(kind_of(experiment))
+
+
+def is_ideal(experiment: Experiment) -> bool:
+    """Return whether nothing keeps large kernels from the device's peak rate: neither measured nor in the catalog."""
+    device = experiment.machine.device
+    return device.efficiency == 1 and not device.layers and not is_calibrated(experiment)
 
 
 def trust_words(experiment: Experiment, step: float) -> str:
@@ -59,6 +65,11 @@ def trust_words(experiment: Experiment, step: float) -> str:
     start = "Calibrated" if calibrated else "No measured rate"
     if not calibrated and experiment.machine.name == STAND_IN:
         return "No measured rate: the catalog's laptop stands for yours; `dlhpc calibrate` measures it."
+    if is_ideal(experiment):
+        return (
+            f"{start}, and {experiment.machine.device.name or 'the device'} has efficiency 1, the default, so large"
+            " kernels reach its peak rate; devices of the catalog reach 40% to 90%. Set machine.device.efficiency."
+        )
     if not found:
         return f"{start}, and too few published runs like this to say how far predictions are off."
     like = f"{found.rows} published runs like this ({found.kind})"

@@ -19,6 +19,7 @@ from lib_dlhpc.prediction.trust import (
     tabulate,
     trust_words,
 )
+from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.units import format_quantity
 
 LLAMA = """
@@ -144,3 +145,14 @@ def test_errors_are_quantiles_of_the_rows_of_a_kind():
         *[pytest.approx(longer, abs=1e-3)] * 3,
     )
     assert tabulate([row] * (LEAST - 1)) == []
+
+
+def test_errors_of_published_runs_do_not_hold_for_a_device_that_reaches_its_peak():
+    stated, ideal = llama(), llama().set({"machine.device.efficiency": 1.0})
+    assert errors_of(stated) and not errors_of(ideal)
+    assert "has efficiency 1, the default" in trust_words(ideal, 1.0)
+    assert "median" not in as_dict(predict(ideal))["trust"]
+    rates = [catalog.read("devices", name)["efficiency"] for name in catalog.names("devices")]
+    assert min(rates) > 0.35 and max(rates) <= 0.9  # as the sentence says
+    measured = ideal.set({"calibration.compute_scale": 1.2})
+    assert errors_of(measured) and "Calibrated" in trust_words(measured, 1.0)

@@ -15,7 +15,7 @@ from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.advice import Advice, searched
 from lib_dlhpc.prediction.forget import forget
 from lib_dlhpc.prediction.replays import Replay
-from lib_dlhpc.prediction.trust import errors_of, is_calibrated
+from lib_dlhpc.prediction.trust import errors_of, is_calibrated, is_ideal
 from lib_dlhpc.spec.experiment import dumps
 
 Search = Generator[None, None, Advice]
@@ -118,6 +118,8 @@ def trust(prediction: Breakdown, replay: Replay | None) -> tuple[str, str, str]:
         level = "good" if abs(error) <= GOOD else "fair" if abs(error) <= FAIR else "poor"
         return f"{error:+z.1%}", "against the published time", level
     found, calibrated = errors_of(prediction.experiment), is_calibrated(prediction.experiment)
+    if is_ideal(prediction.experiment):
+        return "not checked", "the device has efficiency 1, the default: set its own", "unknown"
     if not found:
         short = "calibrated" if calibrated else "not checked"
         return short, "too few published runs like this", "fair" if calibrated else "unknown"
