@@ -14,6 +14,7 @@ if __name__ == "__main__" or sys.argv[0].endswith("dlhpc"):
 
 import argparse
 import contextlib
+import io
 import os
 from collections.abc import Sequence
 from importlib import import_module
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cannot be written, 3 a comparison without a verdict; ended by a signal, as in a shell: 130 by Ctrl-C, 143 by TERM,
     129 by HUP.
     """
+    _print_anything()
     try:
         with signals.taken():
             return _ended(arguments)
@@ -113,6 +115,13 @@ def _check_paths(options: argparse.Namespace) -> None:
     for option, what in PATHS.items():
         if getattr(options, option, None) == "":
             raise SpecError(f"--{option}: expected a {what}, found an empty name.")
+
+
+def _print_anything() -> None:
+    """Replace characters that the encoding of the output lacks, such as Σ in a pipe on Windows, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
 
 
 def _drop_output() -> None:

@@ -77,8 +77,9 @@ def check_consistency(experiment: "Experiment") -> None:
         storage_tier(machine, experiment.storage.tier)
     _check_local(experiment)
     if np.any(experiment.run.checkpoint_interval) and not experiment.storage.tier:
+        tiers = ", ".join(machine.storage) or f"{machine.name or 'this machine'} has none"
         raise SpecError(
-            "run.checkpoint_interval needs storage.tier: checkpoints are written there."
+            f"run.checkpoint_interval needs storage.tier: checkpoints are written there; legal: {tiers}."
         )
 
 

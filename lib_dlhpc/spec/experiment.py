@@ -250,7 +250,8 @@ def read_experiment(tables: Mapping[str, Any]) -> Experiment:
     for section in ("model", "dataset", "machine"):
         if section not in tables:
             needed = "an experiment needs [model], [dataset] and [machine]."
-            raise SpecError(f"[{section}] is missing; {needed}")
+            usual = " MODEL@MACHINE adds the usual data set." if section != "model" else ""
+            raise SpecError(f"[{section}] is missing; {needed}{usual}")
     return Experiment(**tables)
 
 

@@ -22,7 +22,9 @@ def parsed(source: str) -> dict[str, Any]:
     except RecursionError:
         raise SpecError("Tables or lists are nested too deeply for an experiment.") from None
     except ValueError as error:  # also raised for a number of thousands of digits
-        raise SpecError(f"Not valid TOML: {error}.") from None
+        json = " It looks like JSON: `dlhpc import model` reads a config.json."
+        hint = json if source.lstrip().startswith("{") else ""
+        raise SpecError(f"Not valid TOML: {error}.{hint}") from None
 
 
 def text_of(path: str | Path) -> str:

@@ -132,3 +132,12 @@ def test_a_program_in_a_network_has_no_json(capsys):
         "--json: applies to measurements"
         in printed(["network", "--json", "--", "program.py"], capsys, 2).err
     )
+
+
+def test_an_output_without_greek_letters_is_printed_all_the_same(monkeypatch):
+    """As in a pipe on Windows, whose encoding is that of the system."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert main(["predict", "goyal-2017", "--explain"]) == 0
+    stream.flush()
+    assert "? over layers of max" in stream.buffer.getvalue().decode("cp1252")

@@ -188,7 +188,10 @@ def test_parameter_servers_are_nodes_beside_those_that_train(base):
     ("lines", "expected"),
     [
         ("[storage]\ntier = 'nvm'", ["storage.tier = 'nvm'", "gpfs", "Did you mean 'nvme'?"]),
-        ("[run]\ncheckpoint_interval = '1 h'", ["run.checkpoint_interval", "storage.tier"]),
+        (
+            "[run]\ncheckpoint_interval = '1 h'",
+            ["run.checkpoint_interval", "storage.tier", "legal: "],
+        ),
     ],
 )
 def test_checkpoints_need_storage(lines, expected):
@@ -293,6 +296,13 @@ def test_a_model_on_a_machine_is_a_run_in_one_word(tmp_path, monkeypatch):
         load("own.toml@summit")
     dump(load("goyal-2017"), Path("resnet50@summit"))
     assert load("resnet50@summit") == load("goyal-2017")  # a file comes first
+
+
+def test_json_and_a_model_without_a_machine_say_what_to_do():
+    with pytest.raises(SpecError, match="looks like JSON: `dlhpc import model`"):
+        loads('{ "model_type": "qwen3" }')
+    with pytest.raises(SpecError, match="MODEL@MACHINE adds the usual data set"):
+        loads('[model]\nname = "resnet50"\n')
 
 
 def test_the_machine_after_an_at_may_be_a_file_of_ones_own(tmp_path, monkeypatch):
