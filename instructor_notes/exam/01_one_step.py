@@ -220,7 +220,7 @@ def fused_layers(draw: Draw) -> Question:
         f"{100 / left:.2f}",
         {
             f"{kernels:.2f}": "A step gains what its fused kernels gain.",
-            f"{100 / (100 - light):.2f}": "What is fused costs nothing.",
+            f"{100 / (100 - light):.2f}": "Fused layers cost nothing.",
             f"{1:.2f}": "Fusion removes no FLOP, so it removes no time.",
         },
         "Fused layers take a part of their time, by their bytes; the others take all of theirs.",

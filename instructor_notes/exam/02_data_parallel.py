@@ -220,7 +220,7 @@ def local_steps(draw: Draw) -> Question:
         f"{100 * each / (work + each):.1f}%",
         {
             f"{every:.1f}%": "Local steps change how well a network learns, not what it waits for.",
-            f"{every / alone:.1f}%": "With H local steps, the share that waits falls to 1/H.",
+            f"{every / alone:.1f}%": "With H local steps, the share of time spent waiting falls to 1/H.",
             f"{100 * each / work:.1f}%": "A share is relative to the work alone.",
         },
         "The cost of an exchange is spread over the local steps before it; the share is wait / (work + wait).",
