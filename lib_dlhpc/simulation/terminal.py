@@ -45,8 +45,8 @@ def simulate_here(
     """
     if messages is not None and not trace:
         raise SpecError("--messages: how many to write into a trace; it needs --trace FILE.")
-    if trace and not Path(trace).parent.is_dir():  # not to be found out when all is simulated
-        raise SpecError(f"--trace {trace}: {os.strerror(errno.ENOENT)}.")
+    if trace:
+        _check_name(trace)
     if messages is None:
         messages = MESSAGES if trace and fidelity == "events" else 0
     in_rounds = fidelity == "rounds" and experiment.strategy.update != "asynchronous"
@@ -76,6 +76,16 @@ def simulate_here(
                 file=sys.stderr,
             )
     return timeline
+
+
+def _check_name(trace: str) -> None:
+    """Raise SpecError, before anything is simulated, for a file that could not be written or read."""
+    if not Path(trace).parent.is_dir():
+        raise SpecError(f"--trace {trace}: {os.strerror(errno.ENOENT)}.")
+    if Path(trace).suffix in (".npz", ".otf2"):  # would hold JSON, which cannot be read
+        raise SpecError(
+            f"--trace {trace}: writes JSON; name a file that ends in .json, and `dlhpc trace convert` it."
+        )
 
 
 def terms_here(experiment: Experiment, seed: int | None, steps: int, heading: str = "") -> Measured:

@@ -141,3 +141,8 @@ def test_an_output_without_greek_letters_is_printed_all_the_same(monkeypatch):
     assert main(["predict", "goyal-2017", "--explain"]) == 0
     stream.flush()
     assert "? over layers of max" in stream.buffer.getvalue().decode("cp1252")
+
+
+def test_a_simulated_trace_is_not_written_under_the_name_of_another_format(tmp_path, capsys):
+    words = ["simulate", "laptop", "--trace", tmp_path / "out.npz"]
+    assert "ends in .json" in printed(words, capsys, 2).err and not list(tmp_path.iterdir())
