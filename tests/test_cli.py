@@ -210,13 +210,12 @@ def test_standard_input_that_is_no_text_is_an_error_in_one_line(monkeypatch, cap
 
 @pytest.mark.parametrize("option", ["predict goyal-2017 --save", "simulate goyal-2017 --trace"])
 def test_a_folder_in_place_of_a_file_is_refused_and_kept(option, tmp_path, capsys):
-    (tmp_path / "dear.npz").mkdir()
-    (tmp_path / "dear.npz" / "file").touch()
+    folder = tmp_path / ("dear.json" if option.endswith("--trace") else "dear.npz")
+    folder.mkdir()
+    (folder / "file").touch()
     few = ["--set", "strategy.nodes=1"]
-    assert main([*option.split(), str(tmp_path / "dear.npz"), *few]) == 2
-    assert (
-        "directory" in capsys.readouterr().err.lower() and (tmp_path / "dear.npz" / "file").exists()
-    )
+    assert main([*option.split(), str(folder), *few]) == 2
+    assert "directory" in capsys.readouterr().err.lower() and (folder / "file").exists()
 
 
 def test_a_batch_is_printed_alike_for_all_devices_and_for_one(capsys):

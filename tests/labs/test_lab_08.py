@@ -256,7 +256,7 @@ def test_an_illegal_choice_is_refused_with_a_reason(own, text, words):
 def test_what_is_too_large_or_too_slow_is_reported(own):
     (task,) = [t for t in map(own.own_of, LEARNERS) if t.room < 2e9][:1]
     copy = own.choice_findings(text_of("asynchronous", 4 * task.every), task)
-    assert "of which 1 GB are free" in found(copy, LIMITS).words
+    assert "but only 1 GB are free" in found(copy, LIMITS).words
     slow = own.choice_findings(text_of("synchronous", 4 * task.every), task)
     assert "which of the two is larger" in found(slow, GOODPUT).words
 
