@@ -71,7 +71,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("01", "fused layers"): {
         "A step gains what its fused kernels gain.": lambda n: n[1],
-        "What is fused costs nothing.": lambda n: 100 / (100 - n[0]),
+        "Fused layers cost nothing.": lambda n: 100 / (100 - n[0]),
         "Fusion removes no FLOP, so it removes no time.": lambda n: 1,
     },
     ("02", "twice the gpus"): {
@@ -123,7 +123,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "Local steps change how well a network learns, not what it waits for.": (
             lambda n: 100 * n[1] / (n[0] + n[1])
         ),
-        "With H local steps, the share that waits falls to 1/H.": (
+        "With H local steps, the share of time spent waiting falls to 1/H.": (
             lambda n: 100 * n[1] / (n[0] + n[1]) / n[2]
         ),
         "A share is relative to the work alone.": lambda n: 100 * n[1] / (n[2] * n[0]),
