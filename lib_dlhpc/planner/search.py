@@ -126,7 +126,7 @@ class _Search:
             expected = self.least[rows] * self.above[self.kinds[rows]]
             most = min(size, self.base.plan.predictions - self.predicted)
             rows = rows[least_of(expected, max(most, AHEAD))]
-            # Where so many have been tried without a limit, few are ruled out by a bound.
+            # Once this number has been tried without a limit, bounds rule out few more.
             if (size <= AHEAD or last < np.inf) and not self.refined[rows[:most]].all():
                 self._refine(rows[~self.refined[rows]], each)
                 continue
