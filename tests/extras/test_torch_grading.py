@@ -99,7 +99,7 @@ def marks(tmp_path_factory, repository):
             (folder / "zoe").mkdir()
             file = repository / "instructor_notes" / "solutions" / "torch_lab_01.py"
             (folder / "zoe" / "torch_step.py").write_text(file.read_text("utf-8"))
-        seconds = 2 if slow else int(PATIENCE)
+        seconds = 10 if slow else int(PATIENCE)  # importing torch takes some of them
         graded = grades(folder, FIRST, seconds=seconds, note=unheld.append, torch=True)
         found |= {mark.learner: mark for mark in graded}
     return found, unheld
