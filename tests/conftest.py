@@ -216,3 +216,15 @@ def _no_browser_loop(test: Path) -> Iterator[None]:
     asyncio._set_running_loop(None)
     yield
     asyncio._set_running_loop(None if loop.is_closed() else loop)
+
+
+@pytest.fixture
+def without_meeting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Price each exchange as if alone on its links, for runs that are described within the test."""
+    from lib_dlhpc.parallel import step
+    from lib_dlhpc.program import fold
+
+    monkeypatch.setattr(fold.Shape, "crossing", lambda *_: None)
+    step._blocks.cache_clear()
+    yield
+    step._blocks.cache_clear()

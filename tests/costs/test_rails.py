@@ -217,19 +217,36 @@ def test_groups_beside_each_other_take_as_long_as_all_of_their_messages_on_the_n
     ],
 )
 def test_a_step_on_few_nics_is_the_simulation_in_rounds_and_near_the_links(
-    topology, each, nics, split, low
+    topology, each, nics, split, low, without_meeting
 ):
+    run = on_few_nics(topology, each, nics, split)
+    step = float(predict(run).step_time)
+    in_rounds, events = (breakdown(simulate(run, f, 1)).step_time for f in ("rounds", "events"))
+    assert in_rounds == pytest.approx(step, rel=1e-9)
+    assert (1 - low - 1e-9) * events <= step <= (1 + 1e-9) * events
+
+
+@pytest.mark.parametrize(
+    ("topology", "each", "nics", "split"),
+    [
+        ("rails-pxn", 8, 4, {"tensor": 2, "zero": 3, "allreduce": "ring"}),
+        ("rails-pxn", 6, 4, {"tensor": 3, "allreduce": "rabenseifner"}),
+    ],
+)
+def test_exchanges_on_few_nics_are_taken_to_meet_evenly(topology, each, nics, split):
+    run = on_few_nics(topology, each, nics, split)
+    events = breakdown(simulate(run, "events", 1)).step_time
+    assert float(predict(run).step_time) == pytest.approx(events, rel=1e-4)
+
+
+def on_few_nics(topology, each, nics, split):
+    """Return a step of a small GPT on four nodes."""
     slow = {"inter_node": {"bandwidth": 2e9, "latency": 5e-6}, "topology": topology, "jitter": 0.0}
     own = {"name": "selene", "nics": nics, "devices_per_node": each, "nodes_per_switch": 64, **slow}
     run = {"nodes": 4, "batch": 8, "precision": "bf16", **split}
     few = {"family": "gpt", "layers": 4, "hidden": 1536, "heads": 16, "sequence": 2048}
     few |= {"vocabulary": 51200, "dropout": 0.1}  # gpt-1536x16 with a quarter of the layers
-    run = Experiment(model=few, dataset="webtext", machine=own, strategy=run)
-    step = float(predict(run).step_time)
-    in_rounds, events = (breakdown(simulate(run, f, 1)).step_time for f in ("rounds", "events"))
-    assert in_rounds == pytest.approx(step, rel=1e-9)
-    # Where gradients meet other exchanges, these are taken to meet evenly.
-    assert (1 - low - 1e-9) * events <= step <= (1 + 1e-4) * events
+    return Experiment(model=few, dataset="webtext", machine=own, strategy=run)
 
 
 def test_four_nics_of_eight_devices_halve_the_ring_of_groups_that_lie_beside_each_other():

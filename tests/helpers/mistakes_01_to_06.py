@@ -3,20 +3,10 @@
 Of each item: n are all numbers of its text, in SI units; each misconception with what it computes from them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from math import log2, sqrt
 
-Formula = Callable[[Sequence[float]], float]
-
-
-def crossing(f: Callable[[float], float]) -> float:
-    """Bisect where a rising function is 0."""
-    low, high = 1.0, 1e6
-    while high - low > 1e-3 * low:
-        middle = (low + high) / 2
-        low, high = (middle, high) if f(middle) < 0 else (low, middle)
-    return low
-
+from mistaken import Formula, crossing
 
 MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     ("01", "one sample"): {

@@ -6,9 +6,7 @@ Each rank has a node, or two share the NICs of one. The price without the meetin
 import pytest
 from split_runs import GPT, split
 
-from lib_dlhpc import parallel
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.program import fold
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
 
@@ -39,16 +37,11 @@ def test_exchanges_that_meet_take_as_long_as_with_events(ways):
 
 
 @pytest.mark.parametrize("ways", MEET.values(), ids=MEET)
-def test_without_meeting_the_price_is_too_fast(ways, monkeypatch):
-    run = split(LARGE, SLOW, precision="bf16", **{"batch": 32} | ways)
-    met = step(run)
-    monkeypatch.setattr(fold.Shape, "crossing", lambda *_: None)
-    alone = split(LARGE, SLOW, precision="bf16", **{"batch": 32} | ways)
-    parallel.step._blocks.cache_clear()
-    try:
-        assert step(alone) < 0.97 * met
-    finally:
-        parallel.step._blocks.cache_clear()
+def test_without_meeting_the_price_is_too_fast(ways, request):
+    met, alone = (split(LARGE, SLOW, precision="bf16", **{"batch": 32} | ways) for _ in range(2))
+    as_met = step(met)
+    request.getfixturevalue("without_meeting")
+    assert step(alone) < 0.97 * as_met
 
 
 def test_exchanges_that_meet_take_no_longer_than_one_after_the_other():
