@@ -17,13 +17,17 @@ def draw(of_course: bool) -> None:
             fork = multiprocessing.get_context("fork")
             drawing = fork.Process(target=_draw_while, args=(os.getpid(), of_course))
             drawing.start()
-            drawing.join()
+            try:
+                drawing.join()
+            finally:
+                drawing.kill()  # a signal has ended the wait
     _drawings(of_course)
 
 
 def _draw_while(owner: int, of_course: bool) -> None:
     """Draw while that process lives."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_DFL)
     end_with(owner)
     _drawings(of_course)
 
