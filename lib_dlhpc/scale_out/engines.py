@@ -83,12 +83,17 @@ def _now(function: Callable[..., Arrays], *arguments: Any) -> "Future[Arrays]":
 
 @contextmanager
 def _processes(workers: int) -> Iterator[ProcessPoolExecutor]:
-    context = multiprocessing.get_context("spawn")
+    context, others = multiprocessing.get_context("spawn"), multiprocessing.active_children()
     pool = ProcessPoolExecutor(workers, context, initializer=end_with_parent)
     try:
         yield pool
     except BrokenProcessPool:
         raise LostError("A worker process ended before its chunk was done; run it again.") from None
+    except BaseException:
+        for worker in set(multiprocessing.active_children()) - set(others):
+            worker.kill()  # what it writes to is removed next
+            worker.join()
+        raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

@@ -23,8 +23,10 @@ def check_format(format: str) -> None:
 
 
 def write_rows(folder: Path, number: int, columns: Arrays, format: str) -> None:
-    """Write the file of a chunk; numbers in CSV are as Python prints them, so that they are read back to the bit."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the file of a chunk; numbers in CSV are as Python prints them, so that they are read back to the bit.
+
+    Raises FileNotFoundError without the folder: who made it has removed it, as the sweep has ended.
+    """
     with replacing(folder / f"part-{number:06d}.{format}") as temporary:
         if format == "parquet":
             import pyarrow

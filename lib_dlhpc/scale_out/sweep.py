@@ -35,7 +35,7 @@ from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.scale_out.engines import results
 from lib_dlhpc.scale_out.places import HERE, Place
 from lib_dlhpc.scale_out.rows import FORMATS, check_format, write_rows
-from lib_dlhpc.scale_out.work import Arrays, Work, experiment_of, part
+from lib_dlhpc.scale_out.work import Arrays, Work, experiment_of, open_folder, part
 from lib_dlhpc.spec.experiment import Experiment, dumps
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -141,6 +141,10 @@ def sweep_points(
             "format": format,
         }
         work = Work("lib_dlhpc.scale_out.sweep:chunk", arguments, -(-points // SIZE))
+        if where.folder is not None:
+            open_folder(where.folder, work)
+        if unfinished is not None:
+            unfinished.mkdir(parents=True, exist_ok=True)
         found = None
         for each in results(work, where, at_end):
             found = each if found is None else _merged(found, each, by, best)

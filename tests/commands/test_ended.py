@@ -74,7 +74,7 @@ COMMANDS = {  # "DIGITS" and "COUPLED": experiments; what has ranks comes first
         "goyal-2017",
         "--over",
         "strategy.nodes=1-44",
-        "strategy.batch=1-64",
+        "strategy.batch=1-2048",
         "machine.inter_node.latency=1e-6,2e-6",
         "--rows",
         "rows",
