@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -124,13 +124,7 @@ def sweep_points(
     if rows is not None and rows.exists():
         raise SpecError(f"{rows}: exists already; name another folder for the rows.")
     with ExitStack() as stack:
-        unfinished: Path | None = None
-        at_end = None
-        if rows is not None and where.folder is not None:  # the same command goes on in it
-            unfinished = where.folder / "rows"
-            at_end = partial(_in_place, unfinished, rows)
-        elif rows is not None:
-            unfinished = Path(os.path.abspath(stack.enter_context(replacing(rows, guarded=True))))
+        unfinished, at_end = (None, None) if rows is None else _unfinished(rows, where, stack)
         arguments = {
             "experiment": dumps(experiment),
             "axes": {name: _plain(values) for name, values in axes.items()},
@@ -150,6 +144,16 @@ def sweep_points(
             found = each if found is None else _merged(found, each, by, best)
     assert found is not None
     return _points(experiment, axes, by, points, found)
+
+
+def _unfinished(
+    rows: Path, where: Place, stack: ExitStack
+) -> tuple[Path, Callable[[], None] | None]:
+    """Return the folder to write rows into until all are there, and what is to be called then."""
+    if where.folder is not None:  # the same command goes on in it
+        unfinished = where.folder / "rows"
+        return unfinished, partial(_in_place, unfinished, rows)
+    return Path(os.path.abspath(stack.enter_context(replacing(rows, guarded=True)))), None
 
 
 def _in_place(unfinished: Path, rows: Path) -> None:
