@@ -66,7 +66,7 @@ def test_walls_say_why_and_a_check_answers_the_mistake(page, eventually):
     page.slider(1, "Batch").press("End")
     eventually(lambda: "Wall. Memory" in page.wall(1))
     page.get_by_role("button", name="It is 8 times as fast").click()
-    has(page.get_by_text("one FLOP per byte: it is memory-bound."))
+    has(page.get_by_text("one FLOP per byte, so it is memory-bound."))
     page.get_by_role("button", name="It takes as long as before").click()
     has(page.get_by_text("its weights are read no faster."))
 

@@ -30,7 +30,7 @@ def fused(rate: float, launch: float, tokens: float, width: float) -> float:
 GPU = (
     "peak of {} in 16",
     "reach {}% of",
-    "that at {} MFLOP",
+    "matmul of {} MFLOP",
     "memory moves {},",
     "launch takes {}.",
     "has {} inputs",
@@ -92,13 +92,13 @@ BY_HAND: dict[str, dict[str, Hand]] = {
         "Read a data sheet": (
             lambda sparse, rate: sparse / 2 / rate,
             "about {} for tensor",
-            "get. Its memory moves {}. From",
+            "reach. Its memory moves {}. What",
         ),
         "Find the mistake: a faster GPU": (
             lambda n, old, new, launch: (
                 (launch + 2 * (n * n + 2 * n) / old) / (launch + 2 * (n * n + 2 * n) / new)
             ),
-            "layer of {} numbers in and out",
+            "layer with {} inputs and outputs",
             "FLOP/s and {}, an",
             "FLOP/s and {}; a launch",
             "launch takes {} on both",
@@ -108,7 +108,7 @@ BY_HAND: dict[str, dict[str, Hand]] = {
         "A ridge point": (
             lambda peak, rate: peak / rate,
             "A100 has a peak of {} in",
-            "bits and {}. At",
+            "bits and {}. What",
         ),
         "A message": (
             lambda latency, rate, size: latency + size / rate,

@@ -20,9 +20,9 @@ peak, bandwidth, launch = (
 )
 half, large = float(device.half_work), float(device.efficiency)
 V100 = (
-    f"A GPU has a peak of {show(peak, 'FLOP/s')} in 16 bits. Large matmuls reach {large:.0%} of it, and half of"
-    " that at"
-    f" {show(half, 'FLOP')}. Its memory moves {show(bandwidth, 'B/s')}, and a launch takes {show(launch, 's')}."
+    f"A GPU has a peak of {show(peak, 'FLOP/s')} in 16 bits. Large matmuls reach {large:.0%} of it; a matmul of"
+    f" {show(half, 'FLOP')} reaches half of that. Its memory moves {show(bandwidth, 'B/s')}, and a launch takes"
+    f" {show(launch, 's')}."
 )
 N = draw.any([4096, 2048, 8192])
 
@@ -75,87 +75,97 @@ def single(gpu: Device) -> float:
 PROBLEMS = [
     Problem(
         "One sample",
-        f"{V100} A dense layer has {N:,} inputs and outputs. How long does it take with one sample?",
+        f"{V100} A dense layer has {N:,} inputs and outputs. How long does it take for one sample?",
         point(Setting(width=N), device).seconds,
         Step("FLOP: 2 b n²", work(1), "FLOP"),
         Step("Bytes: 2 (n² + 2 b n)", moved(1), "B"),
-        Step("Arithmetic: (w + w½) / (e P)", arithmetic(1), "s"),
-        Step("Memory: m / B, which is longer", moved(1) / bandwidth, "s"),
-        Step("The longer of both, plus the launch", moved(1) / bandwidth + launch, "s"),
+        Step("Time of the arithmetic: (w + w½) / (e P)", arithmetic(1), "s"),
+        Step("Time of the memory traffic: m / B, which is longer", moved(1) / bandwidth, "s"),
+        Step("The longer of the two, plus the launch", moved(1) / bandwidth + launch, "s"),
     ),
     Problem(
         "1,024 samples",
-        "The same layer on the same GPU, with 1,024 samples. How long does it take, and what bounds it?",
+        "The layer of problem 1 now computes 1,024 samples on the same GPU. How long does it take, and what bounds it?",
         point(Setting(width=N, batch=1024), device).seconds,
         Step("FLOP: 2 b n²", work(1024), "FLOP"),
         Step("Bytes: 2 (n² + 2 b n)", moved(1024), "B"),
-        Step("Memory: m / B", moved(1024) / bandwidth, "s"),
-        Step("Arithmetic: (w + w½) / (e P), which is longer: compute-bound", arithmetic(1024), "s"),
-        Step("The longer of both, plus the launch", arithmetic(1024) + launch, "s"),
+        Step("Time of the memory traffic: m / B", moved(1024) / bandwidth, "s"),
+        Step(
+            "Time of the arithmetic: (w + w½) / (e P), which is longer: compute-bound",
+            arithmetic(1024),
+            "s",
+        ),
+        Step("The longer of the two, plus the launch", arithmetic(1024) + launch, "s"),
     ),
     Problem(
         "A ridge point",
         f"An A100 has a peak of {show(float(a100.peak['fp16']), 'FLOP/s')} in 16 bits and"
         f" {show(float(a100.memory_bandwidth), 'B/s', 4)}."
-        " At what arithmetic intensity can a layer reach the peak?",
+        " What arithmetic intensity does a layer need at least to reach the peak?",
         roof(a100)[1],
-        Step("P / B", float(a100.peak["fp16"]) / float(a100.memory_bandwidth), "FLOP/B"),
+        Step(
+            "Peak over bandwidth: P / B",
+            float(a100.peak["fp16"]) / float(a100.memory_bandwidth),
+            "FLOP/B",
+        ),
     ),
     Problem(
         "A message",
         f"A link has a latency of {show(ALPHA, 's')} and a bandwidth of {show(1 / BETA, 'B/s')}. How long does a"
         f" message of {show(SIZE, 'B')} take?",
         float(ALGORITHMS["recursive_doubling"](SIZE, flat(2, ALPHA, BETA)).total),
-        Step("Its bytes: n β", SIZE * BETA, "s"),
-        Step("With the latency: α + n β", ALPHA + SIZE * BETA, "s"),
+        Step("Time to send its bytes: n β", SIZE * BETA, "s"),
+        Step("Plus the latency: α + n β", ALPHA + SIZE * BETA, "s"),
     ),
     Problem(
         "Fused neighbors",
-        f"An A100 moves {show(MEMORY, 'B/s', 4)} and starts a kernel in {show(STARTED, 's')}. Three layers without"
-        f" matmuls follow each other, on an activation of {TOKENS:,} tokens of {WIDTH:,} numbers in 16 bits; each"
-        " reads and writes all of it, and backward moves twice the bytes of forward with twice the kernels. A compiler"
-        " makes one kernel of them, in each direction. How much time does that save in a step?",
+        f"An A100 moves {show(MEMORY, 'B/s', 4)} and starts a kernel in {show(STARTED, 's')}. Three consecutive layers"
+        f" without matmuls process an activation of {TOKENS:,} tokens of {WIDTH:,} numbers in 16 bits. In the forward"
+        " pass each layer is one kernel, which reads and writes all of it; in the backward pass each layer has twice"
+        " as many kernels and moves twice the bytes. A compiler fuses the three layers into one, whose forward and"
+        " backward passes cost as much as those of a single layer. How much time does that save in a step?",
         chain_seconds(False) - chain_seconds(True),
-        Step("One layer, forward: 2 × tokens × width × 2 B", ONCE, "B"),
-        Step("Two layers fewer, forward and backward: 2 × 3 of these", 6 * ONCE, "B"),
-        Step("Over the bandwidth", 6 * ONCE / MEMORY, "s"),
-        Step("And 2 × 3 launches fewer", 6 * ONCE / MEMORY + 6 * STARTED, "s"),
+        Step("Bytes of one layer, forward: 2 × tokens × width × 2 B", ONCE, "B"),
+        Step("Saved, two layers forward and backward: 2 × 3 times as many", 6 * ONCE, "B"),
+        Step("These bytes over the bandwidth", 6 * ONCE / MEMORY, "s"),
+        Step("Plus the 2 × 3 launches saved", 6 * ONCE / MEMORY + 6 * STARTED, "s"),
     ),
     Problem(
         "Read a data sheet",
         f"An {NEWER[0]} is advertised with about {2 * top / 1e12:,.0f} TFLOP/s for tensor cores in 16 bits, *with"
-        f" sparsity*: twice of what dense matmuls get. Its memory moves {show(read_, 'B/s')}. From which arithmetic"
-        " intensity on can a dense matmul reach its peak?",
+        f" sparsity*: twice what dense matmuls can reach. Its memory moves {show(read_, 'B/s')}. What arithmetic"
+        " intensity does a dense matmul need at least to reach its peak?",
         roof(newer)[1],
-        Step("Dense peak: half of what is stated", top, "FLOP/s"),
-        Step("Over the bandwidth", top / read_, "FLOP/B"),
+        Step("Dense peak: half of the advertised one", top, "FLOP/s"),
+        Step("Dense peak over bandwidth", top / read_, "FLOP/B"),
         traps=[
             Trap(
                 2 * top / read_,
-                "That is with two of four weights zero. A dense matmul has half the peak.",
+                "That is for matrices in which two of every four weights are zero. A dense matmul has half that peak.",
             ),
             Trap(
                 top / read_ / 2,
-                "Intensity is in FLOP per byte here: the 2 bytes of a number are not divided out.",
+                "That is in FLOP per number of 2 bytes. Arithmetic intensity is in FLOP per byte.",
             ),
         ],
     ),
     Problem(
         "Find the mistake: a faster GPU",
-        f"A dense layer of {WIDE:,} numbers in and out, in 16 bits, computes one sample. An A100 has"
+        f"A dense layer with {WIDE:,} inputs and outputs, in 16 bits, computes one sample. An A100 has"
         f" {show(float(a100.peak['fp16']), 'FLOP/s')} and {show(float(a100.memory_bandwidth), 'B/s', 4)}, an {NEWER[0]}"
-        f" {show(top, 'FLOP/s')} and {show(read_, 'B/s')}; a launch takes {show(float(newer.launch), 's')} on both. A"
-        " plan divides the peaks. How many times as fast is the layer on the newer GPU?",
+        f" has {show(top, 'FLOP/s')} and {show(read_, 'B/s')}; a launch takes {show(float(newer.launch), 's')} on both."
+        " A plan takes the ratio of the peaks as the speedup. How many times as fast is the layer really on the newer"
+        " GPU?",
         point(Setting("a100-sxm-40gb", width=WIDE), a100).seconds
         / point(Setting(NEWER[1], width=WIDE), newer).seconds,
-        Step("Bytes, nearly all weights", 2 * (WIDE**2 + 2 * WIDE), "B"),
+        Step("Bytes, nearly all of them weights", 2 * (WIDE**2 + 2 * WIDE), "B"),
         Step("Time on the A100", single(a100), "s"),
         Step(f"Time on the {NEWER[0]}", single(newer), "s"),
-        Step("One over the other", single(a100) / single(newer)),
+        Step("The first over the second", single(a100) / single(newer)),
         traps=[
             Trap(
                 top / float(a100.peak["fp16"]),
-                "That is the plan. One sample reads all weights from memory: arithmetic is idle for most of the time.",
+                "That is the plan. One sample needs all weights from memory, and the ALUs are idle most of the time.",
             )
         ],
     ),
