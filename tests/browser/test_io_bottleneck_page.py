@@ -70,7 +70,7 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page, eventually):
     page.get_by_role("button", name="Twice the bandwidth").click()
     eventually(lambda: page.get_by_text("Bandwidth is not the limit").count() == 1)
     page.get_by_role("button", name="Packed files", exact=True).click()
-    eventually(lambda: page.get_by_text("an index in memory.").count() == 1)
+    eventually(lambda: page.get_by_text("its index is in memory.").count() == 1)
 
 
 def test_files_are_read_for_real_and_their_prediction_stands_beside_it(page, eventually):

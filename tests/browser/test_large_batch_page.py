@@ -30,7 +30,7 @@ def press(page: Any, index: int, name: str) -> None:
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
     before = "How far did others get?"
-    closed.a_guess_uncovers(GUESSES, 0, before, "chance level, 10%", "a factor of")
+    closed.a_guess_uncovers(GUESSES, 0, before, "close to chance, 10%", "a factor of")
 
 
 @pytest.mark.parametrize("index", SLIDERS)
@@ -92,7 +92,7 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page, eventually):
     page.get_by_role("button", name="always works, with a warm-up", exact=True).click()
     eventually(lambda: page.get_by_text("helps only at the start").count() == 1)
     page.get_by_role("button", name="They are right", exact=True).click()
-    eventually(lambda: page.get_by_text("All replicas can agree on a wrong one").count() == 1)
+    eventually(lambda: page.get_by_text("All replicas can agree on a wrong gradient").count() == 1)
 
 
 def test_a_real_run_is_drawn_live_and_shown_beside_its_prediction(page, eventually):

@@ -33,19 +33,18 @@ hits = float(least_recently_used(CACHED))
 PROBLEMS = [
     Problem(
         "Files per second",
-        f"A file system does {operations:,.0f} metadata operations per second and {show(bandwidth, 'B/s')}. A"
-        " sample is a file of"
-        f" {show(OWN.size, 'B')}, which is looked up, opened and closed. How many samples per second does"
-        " it deliver at most?",
+        f"A file system performs {operations:,.0f} metadata operations per second and reads {show(bandwidth, 'B/s')}."
+        f" A sample is a file of {show(OWN.size, 'B')}, which is looked up, opened and closed. How many samples per"
+        " second does the file system deliver at most?",
         float(found(OWN).rate),
-        Step("By metadata: operations / 3", operations / 3, "samples/s"),
-        Step("By bandwidth: B / size", bandwidth / OWN.size, "samples/s"),
-        Step("The lower of both", operations / 3, "samples/s"),
+        Step("Limit of the metadata servers: operations / 3", operations / 3, "samples/s"),
+        Step("Limit of the bandwidth: B / size", bandwidth / OWN.size, "samples/s"),
+        Step("The lower of the two", operations / 3, "samples/s"),
     ),
     Problem(
         "An LRU cache",
-        f"One reader reads all data once per epoch in a new random order, and a share r = {CACHED} of it is cached."
-        " With LRU the hit rate is r + (1 - r) ln(1 - r). How much is that?",
+        "One reader reads the whole data set once per epoch, in a new random order, and a share"
+        f" r = {CACHED} of it fits in the cache. With LRU the hit rate is r + (1 - r) ln(1 - r). How much is that?",
         100 * float(least_recently_used(CACHED)),
         Step("ln(1 - r)", log(1 - CACHED)),
         Step("(1 - r) ln(1 - r)", (1 - CACHED) * log(1 - CACHED)),
@@ -53,55 +52,60 @@ PROBLEMS = [
     ),
     Problem(
         "How much a node holds",
-        f"{show(SIZE, 'B')} of images are spread over 8 nodes, one copy, on SSDs of {show(SSD, 'B')}. How"
-        " much does a node hold?",
+        f"One copy of {show(SIZE, 'B')} of images is spread evenly over 8 nodes, each with an SSD of {show(SSD, 'B')}."
+        " How many bytes does a node hold?",
         float(nodes.held(nodes.Setting(data=IMAGES, ssd=SSD))[eight]),
-        Step("Size / nodes, which fits on the SSD", SIZE / 8, "B"),
+        Step("Size over nodes, which fits on the SSD", SIZE / 8, "B"),
     ),
     Problem(
         "Remote reads",
-        f"A data set is spread over {NODES} nodes, one copy. What share of a node's random reads is remote?",
+        f"One copy of a data set is spread evenly over {NODES} nodes. What share of a node's random reads is remote?",
         100 * nodes.remote(nodes.Setting(nodes=NODES)),
-        Step("Share that it holds: 1 / nodes", 100 / NODES, "%"),
-        Step("All others are remote", 100 * (1 - 1 / NODES), "%"),
+        Step("Share that the node itself holds: 1 / nodes", 100 / NODES, "%"),
+        Step("Remote share: all other reads", 100 * (1 - 1 / NODES), "%"),
     ),
     Problem(
         "A checkpoint in one file",
-        f"{RANKS:,} ranks write {show(writes.CHECKPOINT, 'B')} into one shared file over {STRIPES} of a file system's"
-        f" targets, each of {show(disks.bandwidth, 'B/s')}. A rank writes requests of {show(REQUEST, 'B')} one after"
-        f" another: each takes {show(disks.latency, 's')}, and its bytes at {show(disks.client, 'B/s')}. How long does"
-        " the checkpoint take?",
+        f"{RANKS:,} ranks write {show(writes.CHECKPOINT, 'B')} into one shared file, striped over {STRIPES} targets of"
+        f" {show(disks.bandwidth, 'B/s')} each. A rank writes requests of {show(REQUEST, 'B')} one after another: each"
+        f" has a latency of {show(disks.latency, 's')} and then moves its bytes at {show(disks.client, 'B/s')}. How"
+        " long does the checkpoint take?",
         writes.seconds(shared)[writes.WAYS[0]],
-        Step("A rank: a request over its time", own, "B/s"),
-        Step("All ranks, or the targets: the lower", lower, "B/s"),
-        Step("Bytes over that", writes.CHECKPOINT / lower, "s"),
+        Step("Rate of one rank: the size of a request over its time", own, "B/s"),
+        Step("The lower of two rates: all ranks together, all targets together", lower, "B/s"),
+        Step("Bytes of the checkpoint over that rate", writes.CHECKPOINT / lower, "s"),
     ),
     Problem(
         "Find the mistake: a cache of a share",
-        f"A plan for the reader of problem 2 expects the cache to hit the share r = {CACHED} of all reads. How many"
+        f"For the reader of problem 2, a plan expects a share r = {CACHED} of all reads to hit the cache. How many"
         " times as many reads go to the file system as planned?",
         (1 - hits) / (1 - CACHED),
-        Step("Hits: r + (1 - r) ln(1 - r)", 100 * hits, "%"),
-        Step("Misses over those of the plan", (1 - hits) / (1 - CACHED)),
+        Step("Hit rate: r + (1 - r) ln(1 - r)", 100 * hits, "%"),
+        Step("Misses over the misses that the plan expects", (1 - hits) / (1 - CACHED)),
         traps=[
             Trap(
-                CACHED / hits, "Those are hits of the plan over hits. Misses go to the file system."
+                CACHED / hits,
+                "That is planned hits over actual hits. The reads that go to the file system are the misses.",
             )
         ],
     ),
     Problem(
         "Read published numbers",
-        f"The slides of FanStore (Zhang et al. 2018) count {FILES / 1e6:g} million files of {MEAN:.0f} kB on average,"
-        f" opened in each of {EPOCHS} epochs, by 64 GPUs in about {HOURS:.0f} h. At which rate do they read?",
+        f"According to the FanStore slides (Zhang et al. 2018), 64 GPUs read {FILES / 1e6:g} million files of"
+        f" {MEAN:.0f} kB on average in each of {EPOCHS} epochs, in about {HOURS:.0f} h altogether. At which rate do"
+        " the 64 GPUs together read?",
         file_operations(FILES, EPOCHS) * 1e3 * MEAN / (3600 * HOURS),
-        Step("Files opened", FILES * EPOCHS),
+        Step("Files read in all epochs", FILES * EPOCHS),
         Step("Their bytes", FILES * EPOCHS * MEAN * 1e3, "B"),
-        Step("Over the time", FILES * EPOCHS * MEAN * 1e3 / (3600 * HOURS), "B/s"),
+        Step("Bytes over the time", FILES * EPOCHS * MEAN * 1e3 / (3600 * HOURS), "B/s"),
         traps=[
-            Trap(FILES * MEAN * 1e3 / (3600 * HOURS), "Each epoch reads all files again."),
+            Trap(
+                FILES * MEAN * 1e3 / (3600 * HOURS),
+                "That counts one epoch. Each epoch reads all files again.",
+            ),
             Trap(
                 FILES * EPOCHS * MEAN * 1e3 / (3600 * HOURS) / 64,
-                "That is for one GPU: all 64 read together.",
+                "That is the rate of one GPU. The question is about all 64 together.",
             ),
         ],
     ),

@@ -20,7 +20,7 @@ V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"
 def bound(**changes: Any) -> str:
     """Say how many samples per second input allows, and by which limit."""
     limit = found(Setting(**changes))
-    return f"{format_plain(float(limit.rate))} samples per second, by the {limit.limit}"
+    return f"{format_plain(float(limit.rate))} samples per second, limited by the {limit.limit}"
 
 
 def from_size() -> str:
@@ -33,7 +33,7 @@ def behind(**changes: Any) -> str:
     """Say how efficient 512 nodes are on the shared file system, and on FanStore."""
     lines = nodes.curves(nodes.Setting(**changes))
     ours, theirs = (lines[way][1][-1] for way in ("FanStore", "shared file system"))
-    return f"at 512 nodes {theirs:.0%} against {ours:.0%}"
+    return f"efficiency at 512 nodes is {theirs:.0%}, compared with {ours:.0%} with FanStore"
 
 
 def holding(copies: int) -> int:
@@ -58,7 +58,7 @@ def step(model: str) -> str:
 def written(way: int = 0, **changes: Any) -> str:
     """Say how long a checkpoint takes, and what limits it."""
     setting, name = writes.Setting(**changes), writes.WAYS[way]
-    return f"{show(writes.seconds(setting)[name], 's')}, by the {writes.limits_of(setting)[name]}"
+    return f"{show(writes.seconds(setting)[name], 's')}, limited by the {writes.limits_of(setting)[name]}"
 
 
 def crossing(draw: np.random.Generator) -> Drawn:

@@ -34,17 +34,19 @@ def over_least(batch: float) -> float:
 PROBLEMS = [
     Problem(
         "A first step of LARS",
-        f"A layer has |w| = {WEIGHTS} and |g| = {GRADIENT}. LARS uses rate {RATE} and trust {TRUST}, with no decay"
-        " and no momentum yet. How long is its step?",
+        f"A layer has |w| = {WEIGHTS} and |g| = {GRADIENT}. LARS uses learning rate {RATE} and trust coefficient"
+        f" {TRUST}, without weight decay, and momentum is still zero. How large is the first step, |Δw|?",
         lars_step(WEIGHTS, GRADIENT, RATE),
-        Step("Local rate: trust |w| / |g|", TRUST * WEIGHTS / GRADIENT),
-        Step("Times the rate", RATE * TRUST * WEIGHTS / GRADIENT),
-        Step("Times |g|, which cancels", RATE * TRUST * WEIGHTS),
+        Step("Trust ratio: trust coefficient times |w| / |g|", TRUST * WEIGHTS / GRADIENT),
+        Step(
+            "Local rate: the trust ratio times the learning rate", RATE * TRUST * WEIGHTS / GRADIENT
+        ),
+        Step("|Δw|: the local rate times |g|, which cancels", RATE * TRUST * WEIGHTS),
     ),
     Problem(
         "Beyond the critical batch",
-        f"The critical batch is {CRITICAL:,.0f}. You go from {CRITICAL * BEFORE:,.0f} samples per step to twice as"
-        " many. By how many percent does the number of steps fall?",
+        f"The critical batch is {CRITICAL:,.0f}. You double the batch from {CRITICAL * BEFORE:,.0f} samples. By how"
+        " many percent does the number of steps fall?",
         100
         * (
             1
@@ -53,78 +55,87 @@ PROBLEMS = [
                 / steps_to_accuracy(BEFORE * CRITICAL, CRITICAL)
             )
         ),
-        Step("Steps over the fewest, before: 1 + B_c / B", over_least(BEFORE * CRITICAL)),
-        Step("After", over_least(AFTER * CRITICAL)),
-        Step("Fall", 100 * (1 - over_least(AFTER * CRITICAL) / over_least(BEFORE * CRITICAL)), "%"),
+        Step("Steps before, relative to the minimum: 1 + B_c / B", over_least(BEFORE * CRITICAL)),
+        Step("Steps after, in the same way", over_least(AFTER * CRITICAL)),
+        Step(
+            "Reduction: 1 less after over before",
+            100 * (1 - over_least(AFTER * CRITICAL) / over_least(BEFORE * CRITICAL)),
+            "%",
+        ),
     ),
     Problem(
         "What the rate repairs",
-        f"At batch {LARGE:,} linear scaling reaches {linear:.2f}%, SGD with a tuned rate {tuned:.2f}%, LARS"
-        f" {lars:.2f}%. What share of"
-        " the gain of LARS comes from tuning the rate?",
+        f"At batch {LARGE:,} linear scaling reaches a test accuracy of {linear:.2f}%, SGD with a tuned rate"
+        f" {tuned:.2f}%, and LARS {lars:.2f}%. What share of the gain of LARS over linear scaling does tuning the rate"
+        " of SGD achieve?",
         100
         * (1 - 100 * paired(stored(), ("lars", LARGE), ("tuned", LARGE)).mean / (lars - linear)),
-        Step("LARS over linear scaling", lars - linear, "points"),
-        Step("Tuned SGD over linear scaling", tuned - linear, "points"),
+        Step("Gain of LARS over linear scaling", lars - linear, "points"),
+        Step("Gain of tuned SGD over linear scaling", tuned - linear, "points"),
         Step("The second over the first", 100 * (tuned - linear) / (lars - linear), "%"),
     ),
     Problem(
         "A sum for a mean",
-        f"{RANKS} ranks add the gradients of the layer of problem 1 and forget to divide. SGD has a rate of {STEP},"
-        " LARS that of problem 1. By how much does a step get longer with SGD, and by how much with LARS? Give the sum"
-        " of both.",
+        f"{RANKS} ranks sum their gradients of the layer of problem 1 and forget to divide by {RANKS}. SGD has a"
+        f" learning rate of {STEP}, LARS that of problem 1. By how much does |Δw| of a first step grow with SGD, and by"
+        " how much with LARS? Give the sum of the two.",
         (longer_step("sgd", RANKS) - 1) * STEP * GRADIENT
         + (longer_step("lars", RANKS) - 1) * lars_step(WEIGHTS, GRADIENT, RATE),
-        Step("A step of SGD: rate times |g|", STEP * GRADIENT),
-        Step("The step of the sum, less that", (RANKS - 1) * STEP * GRADIENT),
+        Step("A correct step of SGD: rate times |g|", STEP * GRADIENT),
+        Step("A step with the sum of the gradients, less that", (RANKS - 1) * STEP * GRADIENT),
         Step(
-            "LARS adds nothing: the length of the gradient cancels", (RANKS - 1) * STEP * GRADIENT
+            "LARS adds nothing, since the norm of the gradient cancels",
+            (RANKS - 1) * STEP * GRADIENT,
         ),
     ),
     Problem(
         "Find the mistake: as many GPUs as samples",
-        f"A run trains with {OWN:,.0f} samples per step; its critical batch is {CRITICAL:,.0f}. A plan takes {TIMES}"
-        f" times the samples on {TIMES} times the GPUs, finds that a step takes as long as before, and promises a run"
-        f" {TIMES} times as fast, at the best rate of each batch. How many times as fast is it?",
+        f"A run trains with {OWN:,.0f} samples per step; its critical batch is {CRITICAL:,.0f}. A plan uses {TIMES}"
+        f" times the samples per step on {TIMES} times the GPUs, each batch with its best learning rate. A step takes"
+        f" as long as before, so the plan promises a run {TIMES} times as fast. How many times as fast is it really?",
         gained,
-        Step("Steps over the fewest, before: 1 + B_c / B", over_least(OWN)),
-        Step("After", over_least(TIMES * OWN)),
+        Step("Steps before, relative to the minimum: 1 + B_c / B", over_least(OWN)),
+        Step("Steps after, in the same way", over_least(TIMES * OWN)),
         Step("Before over after", over_least(OWN) / over_least(TIMES * OWN)),
         traps=[
             Trap(
                 TIMES,
-                "That holds far below the critical batch. Here the steps do not fall in proportion.",
+                "That holds far below the critical batch. Here the number of steps does not fall in proportion.",
             ),
             Trap(
-                over_least(TIMES * OWN) / over_least(OWN), "That is the new time over the old one."
+                over_least(TIMES * OWN) / over_least(OWN),
+                "That is the new time over the old one. The speedup is the old time over the new one.",
             ),
         ],
     ),
     Problem(
         "What the plan costs",
-        "How many times the GPU-hours of the old run does the plan of problem 5 take?",
+        "How many times as many GPU-hours as the old run does the plan of problem 5 take?",
         TIMES / gained,
-        Step("Time of the plan, over that of the old run", 1 / gained),
-        Step("Times its GPUs", TIMES / gained),
+        Step("Duration of the plan's run over that of the old run", 1 / gained),
+        Step("Times the ratio of GPUs", TIMES / gained),
         traps=[
-            Trap(1, "Only if the run were as many times as fast as it has GPUs: it is not."),
+            Trap(
+                1,
+                "That would need a speedup in proportion to the number of GPUs, which the run does not reach.",
+            ),
             Trap(TIMES, "The run also gets shorter: GPU-hours are GPUs times hours."),
         ],
     ),
     Problem(
         "Read a published table",
         f"Goyal et al. 2017 (figure 3) report a top-1 error of {few}% for a batch of {SMALL:,}, {flat}% for 8,192 and"
-        f" {steep}% for 65,536. How many times as many points does a doubling of the batch cost on average above 8,192"
-        " as below?",
+        f" {steep}% for 65,536. On average, how many times as many points of error does a doubling of the batch add"
+        " above 8,192 as below it?",
         beyond / below,
-        Step("Doublings below 8,192", log2(8192 / SMALL)),
-        Step("Points of one of them", below, "points"),
-        Step("Points of one of the three above", beyond, "points"),
+        Step(f"Doublings from {SMALL:,} to 8,192", log2(8192 / SMALL)),
+        Step("Points of error that each of them adds", below, "points"),
+        Step("Points of error that each of the three doublings above 8,192 adds", beyond, "points"),
         Step("Above over below", beyond / below),
         traps=[
             Trap(
                 (steep - flat) / (flat - few),
-                "That compares all points above with all below: divide each by its number of doublings.",
+                "That compares all points above 8,192 with all below: divide each by its number of doublings.",
             )
         ],
     ),
