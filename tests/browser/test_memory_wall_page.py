@@ -67,8 +67,10 @@ def test_a_search_lists_what_fits(page, eventually):
 def test_a_check_answers_the_mistake_behind_a_wrong_answer(page, eventually):
     page.get_by_role("button", name="As many", exact=True).click()
     eventually(lambda: page.get_by_text("ZeRO 3 also all-gathers the weights").count() == 1)
-    page.get_by_role("button", name="No, for memory: it costs time").click()
-    eventually(lambda: page.get_by_text("Yes: an allreduce in each layer").count() == 1)
+    page.get_by_role("button", name="No, it saves memory and costs time").click()
+    eventually(
+        lambda: page.get_by_text("Yes: the price is an allreduce in each layer").count() == 1
+    )
 
 
 @pytest.mark.skipif(not available(), reason="this system reports no peak")

@@ -39,85 +39,88 @@ def pool(spares: int) -> Pool:
 PROBLEMS = [
     Problem(
         "Young's interval",
-        f"{NODES:,} nodes, each of which fails once in {DAYS} days; a checkpoint takes {show(COST, 's')}. Which"
-        " interval loses the least, to first order?",
+        f"A machine has {NODES:,} nodes, each of which fails once in {DAYS} days; a checkpoint takes {show(COST, 's')}."
+        " Which checkpoint interval loses the least time, to first order?",
         float(young(COST, system_mtbf(DAYS * DAY, NODES))),
-        Step("MTBF of all nodes together: that of one node over their number", mtbf, "s"),
+        Step("M, the MTBF of all nodes together: that of one node over their number", mtbf, "s"),
         Step("2 C M, in s²", 2 * COST * mtbf),
-        Step("Its root", sqrt(2 * COST * mtbf), "s"),
+        Step("Its square root", sqrt(2 * COST * mtbf), "s"),
     ),
     Problem(
         "Goodput",
-        f"M = {show(M, 's', 4)}, a checkpoint takes {show(C, 's')}, a restart {show(R, 's')}, training between two"
-        f" checkpoints τ = {show(TAU, 's')}. Daly's model:"
-        " the expected time for τ of training and its checkpoint is M e^(R/M) (e^((τ + C)/M) - 1). What is the"
-        " goodput?",
+        f"A machine has an MTBF M = {show(M, 's', 4)}. A checkpoint takes C = {show(C, 's')}, a restart"
+        f" R = {show(R, 's')}, and the training between two checkpoints τ = {show(TAU, 's')}. In Daly's model the"
+        " expected time for τ of training and its checkpoint is M e^(R/M) (e^((τ + C)/M) - 1). What is the goodput?",
         100 * float(run.goodput),
         Step("(τ + C) / M", (TAU + C) / M),
-        Step("e to that, less 1", exp((TAU + C) / M) - 1),
-        Step("Times M e^(R/M)", cycle, "s"),
-        Step("τ over that", 100 * TAU / cycle, "%"),
+        Step("e to the power of that, less 1", exp((TAU + C) / M) - 1),
+        Step("Expected time: that times M e^(R/M)", cycle, "s"),
+        Step("Goodput: τ over the expected time", 100 * TAU / cycle, "%"),
     ),
     Problem(
         "Four times the machine",
-        "The machine of problem 2 grows from 2,048 nodes to 8,192, each as reliable; a checkpoint still takes"
-        f" {show(C, 's')}. What is Young's interval?",
+        "The machine of problem 2 grows from 2,048 nodes to 8,192, each as reliable as before; a checkpoint still takes"
+        f" {show(C, 's')}. What is Young's interval now?",
         float(young(C, M)) / 2,
-        Step("M / 4", M / 4, "s"),
-        Step("Root of 2 C M: half of what it was", sqrt(2 * C * M / 4), "s"),
+        Step("The new MTBF: M / 4", M / 4, "s"),
+        Step("Square root of 2 C M / 4: half of what it was", sqrt(2 * C * M / 4), "s"),
     ),
     Problem(
         "A copy",
-        f"A node has {show(float(copy.host_copy), 'B', 4)} of state on its 8 GPUs, which copy at once, each over a"
-        " host link of its own; training stalls for"
+        f"A node has {show(float(copy.host_copy), 'B', 4)} of state on its 8 GPUs. All of them copy their part to the"
+        " host at the same time, each over a host link of its own, and training stalls for"
         f" {show(float(copy.blocked), 's', 4)}. How fast is a link?",
         link.bandwidth * link.efficiency,
-        Step("Bytes of a GPU", float(copy.host_copy) / 8, "B"),
-        Step("Bytes over seconds", float(copy.host_copy) / 8 / float(copy.blocked), "B/s"),
+        Step("Bytes that one GPU copies", float(copy.host_copy) / 8, "B"),
+        Step("These bytes over the stall", float(copy.host_copy) / 8 / float(copy.blocked), "B/s"),
     ),
     Problem(
         "One spare",
         f"A run needs all of its {TRAIN:,} nodes; each fails once in {OFTEN:,} days and is then in repair for"
-        f" {count(REPAIR, 'day')}. One"
-        " more node stands by. Failed nodes are in repair independently of each other, so a run waits"
-        " for the share a^(S+1) / (S+1)! over the sum of a^k / k!, k from 0 to S + 1 (Erlang's B), with a nodes in"
-        " repair on average, S spares. What share of the time does it wait?",
+        f" {count(REPAIR, 'day')}. There is one spare node. Failed nodes are repaired independently of each other, so"
+        " with S spares, and a nodes in repair on average, the run waits for a share of the time that is"
+        " a^(S+1) / (S+1)! over the sum of a^k / k! for k from 0 to S + 1 (Erlang's B formula). What share is that?",
         100 * waiting(pool(1)),
-        Step("a: nodes times repair over MTBF", LOAD),
-        Step("1 + a + a²/2", 1 + LOAD + LOAD**2 / 2),
-        Step("a²/2 over that", 100 * LOAD**2 / 2 / (1 + LOAD + LOAD**2 / 2), "%"),
+        Step("a: nodes times repair time over the MTBF of a node", LOAD),
+        Step("Sum: 1 + a + a²/2", 1 + LOAD + LOAD**2 / 2),
+        Step("Share: a²/2 over the sum", 100 * LOAD**2 / 2 / (1 + LOAD + LOAD**2 / 2), "%"),
         kind=WORKED,
     ),
     Problem(
         "Two spares",
-        "The same nodes, with two spares. What share of the time does the run wait now?",
+        "The run of problem 5 gets a second spare node. For what share of the time does it wait now?",
         100 * waiting(pool(2)),
-        Step("1 + a + a²/2 + a³/6", sum(terms)),
-        Step("a³/6", terms[3]),
-        Step("a³/6 over the sum", 100 * terms[3] / sum(terms), "%"),
+        Step("Sum: 1 + a + a²/2 + a³/6", sum(terms)),
+        Step("Last term: a³/6", terms[3]),
+        Step("Share: a³/6 over the sum", 100 * terms[3] / sum(terms), "%"),
         kind=FADED,
     ),
     Problem(
         "What spares cost",
-        f"The same {TRAIN:,} nodes and two spares. While the run does not wait, its goodput is {ALONE}%. What share of"
-        " the time of all nodes, spares included, becomes training?",
+        f"The run of problem 6, with {TRAIN:,} nodes and two spares, has a goodput of {ALONE}% while it does not wait."
+        " What share of the time of all nodes, spares included, becomes training?",
         100 * waiting_goodput(pool(2), ALONE / 100),
-        Step("Nodes that train, of all", 100 * TRAIN / (TRAIN + 2), "%"),
-        Step("Times the share without waits", 100 * TRAIN / (TRAIN + 2) * (1 - share), "%"),
+        Step(
+            "Share of nodes that train: nodes over nodes and spares", 100 * TRAIN / (TRAIN + 2), "%"
+        ),
+        Step(
+            "Times the share of time without waiting", 100 * TRAIN / (TRAIN + 2) * (1 - share), "%"
+        ),
         Step("Times the goodput", ALONE * TRAIN / (TRAIN + 2) * (1 - share), "%"),
     ),
     Problem(
         "When to check",
         f"All nodes together produce a silent error once in {WRONG} days. A check of"
         f" {show(CHECK, 's')} detects it; then all training since the last check is repeated. Which interval between"
-        " checks loses the least, to first order?",
+        " checks loses the least time, to first order?",
         float(first_order_check(CHECK, WRONG * DAY)),
         Step(
-            "Lost at interval D: V/D + D/M; least where both are equal, so V M, in s²",
+            "With V for a check and M between errors, an interval D loses the share V/D + D/M, which is least where"
+            " both terms are equal, at D² = V M; in s²",
             CHECK * WRONG * DAY,
         ),
         Step(
-            "Its root: Young's without the 2, as all of the interval is lost",
+            "Its square root: Young's formula without the 2, since an error costs the whole interval",
             sqrt(CHECK * WRONG * DAY),
             "s",
         ),
@@ -125,20 +128,29 @@ PROBLEMS = [
     ),
     Problem(
         "Goodput with checks",
-        f"The same errors and checks, one every {show(EVERY, 's')} of training; checkpoints, restarts and failures take"
-        " no time. An interval D is trained e^(D/M) times on average until it has no error. What is the goodput?",
+        f"The machine of problem 8 now runs one check every {show(EVERY, 's')} of training. Checkpoints, restarts and"
+        " failures take no time. An interval D has to be trained e^(D/M) times on average until it has no error, where"
+        " M is the mean time between errors. What is the goodput?",
         100 * float(checked_goodput(EVERY, FREE, inf, Checks(WRONG * DAY, EVERY, CHECK))),
-        Step("e^(D/M)", exp(EVERY / (WRONG * DAY))),
-        Step("Times training and check, D + V", exp(EVERY / (WRONG * DAY)) * (EVERY + CHECK), "s"),
-        Step("D over that", 100 * EVERY / (EVERY + CHECK) / exp(EVERY / (WRONG * DAY)), "%"),
+        Step("Mean number of attempts: e^(D/M)", exp(EVERY / (WRONG * DAY))),
+        Step(
+            "Expected time: that times training and check, D + V",
+            exp(EVERY / (WRONG * DAY)) * (EVERY + CHECK),
+            "s",
+        ),
+        Step(
+            "Goodput: D over the expected time",
+            100 * EVERY / (EVERY + CHECK) / exp(EVERY / (WRONG * DAY)),
+            "%",
+        ),
         kind=FADED,
     ),
     Problem(
         "A faster check",
-        f"A new check takes a quarter of {show(CHECK, 's')}, and the machine has four times as many nodes, each as"
-        " reliable. Which interval between checks is the best now, to first order?",
+        f"The machine of problem 8 gets a new check, which takes a quarter of {show(CHECK, 's')}, and four times as"
+        " many nodes, each as reliable as before. Which interval between checks is best now, to first order?",
         float(first_order_check(CHECK / 4, WRONG * DAY / 4)),
         Step("V / 4 times M / 4, in s²", CHECK * WRONG * DAY / 16),
-        Step("Its root: a quarter of what it was", sqrt(CHECK * WRONG * DAY) / 4, "s"),
+        Step("Its square root: a quarter of what it was", sqrt(CHECK * WRONG * DAY) / 4, "s"),
     ),
 ]

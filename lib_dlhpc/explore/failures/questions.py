@@ -121,7 +121,7 @@ def many_errors() -> str:
     huge = silent.Setting(131072)
     best = silent.found(huge).best
     lost = checked(best, gpus=131072)
-    return f"{silent.checks_wall(huge)} With a check every {show(best, 's')} {lost:.0%} is lost."
+    return f"{silent.checks_wall(huge)} With the best interval, {show(best, 's')}, {lost:.0%} of the time is lost."
 
 
 def slow_gpu(draw: np.random.Generator) -> Drawn:

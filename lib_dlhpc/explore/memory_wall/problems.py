@@ -39,81 +39,94 @@ quadratic = 5 * HEADS * SEQUENCE / HIDDEN
 PROBLEMS = [
     Problem(
         "Weights and their state",
-        f"GPT-2 has {parameters:,.0f} weights. Adam in mixed precision: weights and gradients in 16 bits, a"
-        " copy and two moments in 32. How much memory is that?",
+        f"GPT-2 has {parameters:,.0f} weights. Adam in mixed precision stores weights and gradients in 16 bits, and a"
+        " copy of the weights and two moments in 32 bits. How much memory do all of these take?",
         ledger.shares(ledger.Setting())[1],
         Step("Weights: 2 B each", 2 * parameters, "B"),
-        Step("Gradients: 2 B each", 2 * parameters, "B"),
-        Step("Copy and moments: 3 times 4 B each", 12 * parameters, "B"),
-        Step("Together: 16 B each", 16 * parameters, "B"),
+        Step("Gradients: 2 B per weight", 2 * parameters, "B"),
+        Step("Copy and two moments: 3 times 4 B per weight", 12 * parameters, "B"),
+        Step("All together: 16 B per weight", 16 * parameters, "B"),
     ),
     Problem(
         "Offloading, hidden",
-        f"A step of {NAME} takes {show(step, 's', 4)}, of which"
-        f" {outside.forward_share(MOVED):.2%} are forward; {show(need.moved, 'B', 4)} are moved, half of"
-        " them out during forward, half back. How fast must the host link be to hide it?",
+        f"A step of {NAME} takes {show(step, 's', 4)}, {outside.forward_share(MOVED):.2%} of it in the forward pass."
+        f" Offloading moves {show(need.moved, 'B', 4)}: half of the bytes leave during the forward pass, and half"
+        " return during the backward pass. How fast must the host link be to hide both transfers?",
         need.required,
-        Step("Seconds of forward, the shorter pass", forward, "s"),
-        Step("Bytes that leave in it", need.moved / 2, "B"),
-        Step("Bytes over seconds", need.moved / 2 / forward, "B/s"),
+        Step("Time of the forward pass, the shorter one", forward, "s"),
+        Step("Bytes that leave during it", need.moved / 2, "B"),
+        Step("These bytes over that time", need.moved / 2 / forward, "B/s"),
     ),
     Problem(
         "ZeRO 1",
-        f"The same weights on {GPUS} replicas with ZeRO 1. How much optimizer state does a GPU hold, if Adam's"
-        " copy and moments take 12 B per weight?",
+        f"The network of problem 1 trains on {GPUS} replicas with ZeRO 1. Adam's copy and moments take 12 B per"
+        " weight. How much optimizer state does a GPU hold?",
         float(sharded.memory["optimizer state"] + sharded.memory["master weights"]),
-        Step("State of all: 12 B each", 12 * parameters, "B"),
-        Step("Its shard: over the replicas", 12 * parameters / GPUS, "B"),
+        Step("State of all weights: 12 B each", 12 * parameters, "B"),
+        Step("Shard of one GPU: that over the number of replicas", 12 * parameters / GPUS, "B"),
     ),
     Problem(
         "Selective recomputation",
-        "A transformer layer stores s b h (34 + 5 a s / h) bytes; the second term is recomputed cheaply. With"
-        f" a = {HEADS} heads, s = {SEQUENCE:,}, h ="
-        f" {HIDDEN:,}: what share of the activations does selective recomputation free?",
+        "A transformer layer stores s b h (34 + 5 a s / h) bytes of activations. Selective recomputation recomputes the"
+        f" second term, which is cheap. There are a = {HEADS} heads, s = {SEQUENCE:,} tokens and h ="
+        f" {HIDDEN:,} features. What share of the activations does selective recomputation free?",
         100 * attention_activation_saved(HEADS, SEQUENCE, HIDDEN),
-        Step("5 a s / h", quadratic),
-        Step("Over 34 and itself", 100 * quadratic / (34 + quadratic), "%"),
+        Step("Second term: 5 a s / h", quadratic),
+        Step("Second term over the sum, 34 + 5 a s / h", 100 * quadratic / (34 + quadratic), "%"),
     ),
     Problem(
         "The state of adapters",
-        f"Llama 3 8B has {BLOCKS} blocks, {WIDE:,} features, queries of {WIDE:,} and values of {KEYS:,}. LoRA freezes"
-        f" its weights and trains, beside the products of queries and of values, two matrices of rank {RANK}: one reads"
-        " all features, one writes the output. Gradients in 16 bits; Adam's copy and two moments in 32. How much"
-        " memory do gradients and optimizer state take?",
+        f"Llama 3 8B has {BLOCKS} blocks; in each, matmuls turn {WIDE:,} features into {WIDE:,} numbers of queries"
+        f" and {KEYS:,} of values. LoRA freezes all weights. Beside each of these two matmuls it trains an adapter of"
+        f" rank {RANK}: one matrix from the features to the rank, and one from the rank to the outputs. Gradients are"
+        " in 16 bits, Adam's copy and two moments in 32 bits. How much memory do gradients and optimizer state take?",
         adapters.state(tuned),
-        Step("Adapter of queries: rank times (inputs + outputs)", RANK * (WIDE + WIDE)),
-        Step("Adapter of values", RANK * (WIDE + KEYS)),
-        Step("Both, in all blocks", trained),
-        Step("2 B of gradient and 12 B of state each", 14 * trained, "B"),
+        Step(
+            "Weights of the adapter for queries: rank times (inputs + outputs)",
+            RANK * (WIDE + WIDE),
+        ),
+        Step("Weights of the adapter for values, in the same way", RANK * (WIDE + KEYS)),
+        Step("Weights of both, in all blocks", trained),
+        Step("2 B of gradient and 12 B of state per weight", 14 * trained, "B"),
     ),
     Problem(
         "Muon",
-        f"{LLAMA[0]} has {every / 1e9:.3f} billion weights. Muon keeps one number of state for each, its momentum; the"
-        f" {tables / 1e9:.3f} billion in tables, norms and logits are updated by AdamW, which keeps two. Weights and"
-        " gradients have 16 bits; an fp32 copy and all state 32. How much memory do all of them take?",
+        f"{LLAMA[0]} has {every / 1e9:.3f} billion weights. AdamW updates {tables / 1e9:.3f} billion of them, in"
+        " embedding tables, norms and the output layer, and stores two moments for each. Muon updates all others and"
+        " stores one number for each, its momentum. Weights and gradients take 16 bits; a copy of the weights and all"
+        " optimizer state take 32 bits. How much memory do all of these take?",
         sum(float(muon.memory[each]) for each in ledger.STATE),
-        Step("Weights, gradients and copy: 8 B each", 8 * every, "B"),
-        Step("One number of state for each", 4 * every, "B"),
-        Step("With another for tables, norms and logits", 12 * every + 4 * tables, "B"),
+        Step("Weights, gradients and copy: 8 B per weight", 8 * every, "B"),
+        Step("One number of optimizer state for every weight", 4 * every, "B"),
+        Step("All, with a second number for AdamW's weights", 12 * every + 4 * tables, "B"),
         traps=[
             Trap(
                 16 * every,
-                "That is Adam for all. Muon keeps one number for each weight of a matrix.",
+                "That is Adam for all weights. Muon stores only one number for each of its weights.",
             )
         ],
     ),
     Problem(
         "Find the mistake: a share of everything",
         f"A plan trains with Adam in mixed precision, 16 B of weights, gradients and optimizer state per parameter, and"
-        f" ZeRO 1 over {SHARDS} replicas. It divides all 16 B by {SHARDS}. How many times as much as the plan allows"
-        " does a GPU need for them?",
+        f" ZeRO 1 over {SHARDS} replicas. To estimate the memory of a GPU, it divides all 16 B by {SHARDS}. How many"
+        " times as much as planned does a GPU really need?",
         sum(float(zero.memory[each]) for each in ledger.STATE) / (16 * parameters / SHARDS),
-        Step("The plan, bytes per parameter", 16 / SHARDS),
-        Step("Weights and gradients whole, the state sharded", 4 + 12 / SHARDS),
-        Step("One over the other", (4 + 12 / SHARDS) * SHARDS / 16),
+        Step("Planned bytes per parameter", 16 / SHARDS),
+        Step(
+            "Bytes per parameter: weights and gradients whole, optimizer state sharded",
+            4 + 12 / SHARDS,
+        ),
+        Step("Needed over planned", (4 + 12 / SHARDS) * SHARDS / 16),
         traps=[
-            Trap((2 + 14 / SHARDS) * SHARDS / 16, "That is ZeRO 2, which shards gradients, too."),
-            Trap(SHARDS, "The optimizer state is sharded: 12 of the 16 bytes."),
+            Trap(
+                (2 + 14 / SHARDS) * SHARDS / 16,
+                "That holds for ZeRO 2, which shards gradients, too.",
+            ),
+            Trap(
+                SHARDS,
+                "That shards nothing. ZeRO 1 shards the optimizer state, 12 of the 16 bytes.",
+            ),
         ],
     ),
 ]
