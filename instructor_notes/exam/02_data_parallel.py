@@ -32,18 +32,18 @@ def twice_the_gpus(draw: Draw) -> Question:
     left = float(then.compute) + longer
     return Question(
         "twice the gpus",
-        f"{gpus * images:,} images per step, {images} on each of {gpus} GPUs, gradients allreduced after backward: a"
-        f" GPU computes for {show(float(now.compute), 's')}, and the allreduce takes"
-        f" {show(ring, 's')}; on twice the GPUs {show(longer, 's')}. For half of the images a GPU computes for"
-        f" {show(float(then.compute), 's')}. What share of its former time does a step take on twice the"
-        " GPUs with half of the images each?",
+        f"A step has {gpus * images:,} images, {images} on each of {gpus} GPUs, and allreduces gradients after"
+        f" backward. A GPU computes for {show(float(now.compute), 's')}, and the allreduce takes {show(ring, 's')}; on"
+        f" twice the GPUs {show(longer, 's')}. For half of the images, a GPU computes for"
+        f" {show(float(then.compute), 's')}. What share of its former time does a step take on twice the GPUs with"
+        " half of the images each?",
         f"{100 * float(then.step_time / now.step_time):.1f}%",
         {
             f"{100 / 2:.1f}%": "Twice the GPUs, half the time.",
             f"{100 * (left + longer) / float(now.step_time):.1f}%": "Twice the GPUs send twice as much each.",
             f"{100 * (1 + 1 / 2) / 2:.1f}%": "Half of a step is communication.",
         },
-        "Computation nearly halves; the allreduce does not, since each GPU still has all gradients.",
+        "Computation nearly halves; the allreduce does not, since each GPU still has a gradient for every weight.",
         [
             Step("Half of the images and the allreduce", left, "s"),
             Step("Over the step", 100 * left / float(now.step_time), "%"),
@@ -66,12 +66,12 @@ def exposed(draw: Draw) -> Question:
         {
             show(
                 backward / buckets / 1e3, "s"
-            ): "What is exposed is the time in which the last bucket is filled.",
+            ): "The time in which the last bucket fills is what is exposed.",
             show(whole, "s"): "Backward and allreduce cannot overlap, since one needs the other.",
             show(whole / 2, "s"): "Half of the gradients are ready too late.",
         },
-        "The last bucket is full when backward ends, with nothing left to overlap with it; on a slow network the"
-        " buckets before it are waiting as well.",
+        "The last bucket is full when backward ends, so nothing is left to overlap with it; on a slow network,"
+        " buckets before it are still queued as well.",
         [
             Step("A bucket is full every", backward / buckets / 1e3, "s"),
             Step("The last allreduce ends after", backward / 1e3 + left, "s"),
@@ -88,9 +88,8 @@ def small_buckets(draw: Draw) -> Question:
     count = bucket_count(small.experiment)
     return Question(
         "small buckets",
-        f"A ring on {gpus} GPUs. With {bucket_count(large.experiment)} buckets of up to 25 MB, latency takes"
-        f" {show(few, 's')} of a step. How much does it take in {count} buckets of"
-        f" {show(size, 'B')} or more?",
+        f"A ring on {gpus} GPUs sums gradients. With {bucket_count(large.experiment)} buckets of up to 25 MB, latency"
+        f" takes {show(few, 's')} of a step. How much does it take in {count} buckets of {show(size, 'B')} or more?",
         show(many, "s"),
         {
             show(few, "s"): "The same bytes wait for the same latency.",
@@ -103,7 +102,7 @@ def small_buckets(draw: Draw) -> Question:
         [
             Step("Buckets over buckets", count / bucket_count(large.experiment)),
             Step(
-                "Times the latency of a step before",
+                "Times the former latency of a step",
                 few * count / bucket_count(large.experiment),
                 "s",
             ),
@@ -117,15 +116,15 @@ def jitter(draw: Draw) -> Question:
     above = NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25))
     return Question(
         "jitter",
-        f"{gpus} GPUs whose steps vary by {percent}% (one standard deviation). By how many percent is a synchronous"
-        " step longer than the mean?",
+        f"{gpus} GPUs whose steps vary by {percent}% (one standard deviation) train synchronously. By what percentage"
+        " is a step longer than the mean?",
         f"{waiting.expected_wait(gpus, percent / 100):.1f}%",
         {
             f"{percent:.1f}%": "Three percent of jitter costs three percent.",
-            f"{percent * gpus**0.5:.1f}%": "Deviations of all GPUs add up.",
+            f"{percent * gpus**0.5:.1f}%": "The deviations of all GPUs add up.",
             f"{2 * percent:.1f}%": "The slowest is two standard deviations above the mean.",
         },
-        "The slowest of them lies more than two standard deviations above the mean, and all wait for it.",
+        "The slowest GPU is more than two standard deviations above the mean, and all others wait for it.",
         [
             Step("The slowest is above the mean by, in σ: Φ⁻¹((p - 0.375) / (p + 0.25))", above),
             Step("Times σ", above * percent, "%"),
@@ -139,7 +138,7 @@ def one_slow_gpu(draw: Draw) -> Question:
     idle = waiting.waiting_share(Ranks(ranks=gpus, jitter=0.0, slow=1 + slower / 100))
     return Question(
         "one slow gpu",
-        f"One of {gpus} GPUs takes {slower}% longer than each of the others; all update synchronously. For what share"
+        f"One of {gpus} GPUs takes {slower}% longer than each of the others; updates are synchronous. For what share"
         " of the time is the average GPU idle?",
         f"{100 * idle:.1f}%",
         {
@@ -148,7 +147,7 @@ def one_slow_gpu(draw: Draw) -> Question:
                 "The others take over half of its delay."
             ),
             f"{100 * slower / (100 + slower) / gpus:.1f}%": (
-                "One GPU's wait is what the average GPU waits."
+                "Only one GPU waits for the slow one."
             ),
         },
         "All others wait for it in every step.",
@@ -169,15 +168,15 @@ def staleness(draw: Draw) -> Question:
     others = workers - 1
     return Question(
         "staleness",
-        f"{workers} asynchronous workers are equally fast, but for one that takes {slower} times as long for a"
-        " gradient. About how many updates old is its gradient when it is applied?",
+        f"{workers} asynchronous workers are equally fast, except for one that takes {slower} times as long for a"
+        " gradient. About how many updates old is that worker's gradient when it is applied?",
         f"{slower * others:.1f}",
         {
             f"{others:.1f}": "All gradients of a run are equally old.",
             f"{others / slower:.1f}": "A slow worker misses fewer updates.",
             f"{slower * others / 2:.1f}": "Half of the others push before.",
         },
-        "While it computes, each of the others pushes an update for each gradient of its own.",
+        "While the slow worker computes, each of the others pushes an update for each of its own gradients.",
         [Step("The others", others), Step("Times the gradients of each", slower * others)],
     )
 
@@ -189,18 +188,21 @@ def stale_rate(draw: Draw) -> Question:
     one = 2 * sin(pi / (4 * workers - 2)) / curvature
     return Question(
         "stale rate",
-        f"Alone, a worker converges on a quadratic loss of curvature {curvature} up to a learning rate of {alone:.3f}."
-        f" {workers} equally fast workers have gradients that are {workers - 1} updates old. Up to which sum of all"
-        " workers' learning rates do they converge?",
+        f"A single worker converges on a quadratic loss of curvature {curvature} up to a learning rate of {alone:.3f}."
+        f" With {workers} equally fast asynchronous workers, gradients are {workers - 1} updates old. Up to which sum"
+        " of all workers' learning rates do they converge?",
         f"{together:.3f}",
         {
             f"{workers**0.5 * alone:.3f}": "The noise of the workers averages out, so rates grow with its root.",
             f"{workers * alone:.3f}": "Workers add up, and so do their rates.",
-            f"{alone:.3f}": "Age does not matter, the direction is right on average.",
+            f"{alone:.3f}": "Age does not matter, since the direction is right on average.",
         },
-        "The sum is lower than one worker's rate alone; Levin and May's condition says how much lower.",
+        "The sum is lower than the rate of a single worker; Levin and May's condition says how much lower.",
         [
-            Step("Of each, with k updates of age: 2 sin(π / (4 k + 2)) over the curvature", one),
+            Step(
+                "Rate of each, with gradients k updates old: 2 sin(π / (4 k + 2)) over the curvature",
+                one,
+            ),
             Step("Summed over the workers", workers * one),
         ],
     )
@@ -215,8 +217,8 @@ def local_steps(draw: Draw) -> Question:
     return Question(
         "local steps",
         f"Workers at sites far apart compute a step in {work} ms. An exchange of all weights takes {exchange:.1f} s,"
-        f" and nothing overlaps with it. Each worker takes {alone} local steps, then all exchange once (DiLoCo). What"
-        " share of the time is spent on exchanges?",
+        f" and nothing overlaps with it. Each worker takes {alone} local steps, and then all exchange once (DiLoCo)."
+        " What share of the time is spent on exchanges?",
         f"{100 * each / (work + each):.1f}%",
         {
             f"{every:.1f}%": "Local steps change how well a network learns, not what it waits for.",
@@ -226,7 +228,7 @@ def local_steps(draw: Draw) -> Question:
         "The cost of an exchange is spread over the local steps before it; the share is wait / (work + wait).",
         [
             Step("The exchange over the local steps", each / 1e3, "s"),
-            Step("Over itself and the work of a step", 100 * each / (work + each), "%"),
+            Step("Over the sum of this and the work of a step", 100 * each / (work + each), "%"),
         ],
     )
 
@@ -241,20 +243,19 @@ def end_of_strong_scaling(draw: Draw) -> Question:
     fitting = int(scaling.strong(scaling.Scaling(batch=batch)).gpus[0])
     return Question(
         "end of strong scaling",
-        f"{batch:,} images per step on any number of GPUs, each a node of its own. One GPU would compute for"
-        f" {show(alone, 's')}. A ring sums the gradients in 4 buckets, with a latency of {latency} µs per"
-        " message; nothing overlaps, and bandwidth is ample. From about how many GPUs on do more GPUs make"
-        " the run slower?",
+        f"A step has {batch:,} images on any number of GPUs, each in its own node. One GPU would compute for"
+        f" {show(alone, 's')}. A ring sums the gradients in 4 buckets, with a latency of {latency} µs per message;"
+        " nothing overlaps, and bandwidth is ample. Beyond about how many GPUs do more GPUs make the run slower?",
         f"{slows:,}",
         {
             f"{batch:,}": "More GPUs never hurt.",
             f"{PUBLISHED}": "The published run ends where scaling ends.",
-            f"{fitting:,}": "Any GPU beyond those that memory requires costs more than it gains.",
+            f"{fitting:,}": "Any GPU beyond those that memory requires costs more time than it saves.",
         },
-        "There another rank lengthens the ring by as much as it shortens the computation.",
+        "At that number, another rank lengthens the ring by as much as it shortens the computation.",
         [
-            Step("A rank lengthens four rings by, 8 latencies", 8e-6 * latency, "s"),
-            Step("Root of the computation over that", sqrt(alone / (8e-6 * latency))),
+            Step("One more rank lengthens the four rings by 8 latencies", 8e-6 * latency, "s"),
+            Step("Square root of the computation over that", sqrt(alone / (8e-6 * latency))),
         ],
     )
 
@@ -271,7 +272,7 @@ def efficiency(draw: Draw) -> Question:
     return Question(
         "efficiency",
         f"A step computes for {compute} ms, its allreduce takes {exchange} ms, of which {hidden}% are hidden, and the"
-        f" slowest rank is {wait} ms behind the mean. What is the efficiency?",
+        f" slowest rank is {wait} ms behind the mean. What is the parallel efficiency?",
         share(left, wait),
         {
             share(exchange, wait): (
@@ -280,7 +281,7 @@ def efficiency(draw: Draw) -> Question:
             share(wait): "Overlap hides all communication.",
             share(left): "Waiting for the slowest is not a loss.",
         },
-        "Computation over computation, waiting and exposed communication.",
+        "Computation over the sum of computation, waiting and exposed communication.",
         [
             Step("Exposed communication", left, "ms"),
             Step("The step", compute + left + wait, "ms"),
@@ -291,14 +292,14 @@ def efficiency(draw: Draw) -> Question:
 
 OPEN = Open(
     "A team trains on 64 GPUs with an efficiency of 90%. It moves to 512 GPUs with the same global batch and asks you"
-    " for a forecast before it has run anything. Which terms of a step do you estimate, how does each change, and which"
-    " number do you ask for first?",
-    "Computation per GPU falls to an eighth; the bytes of the gradients stay, a ring pays eight times the latencies,"
-    " less of it hides behind a shorter backward, and the slowest of more GPUs is slower. Ask for the time of backward"
-    " and of the allreduce on 64 GPUs, which decide how much is still hidden.",
+    " for a forecast before it has run anything. Which terms of a step do you estimate, how does each change, and"
+    " which number do you ask for first?",
+    "Computation per GPU falls to an eighth; the bytes of the gradients stay the same, a ring pays eight times as"
+    " many latencies, less of it hides behind the shorter backward, and the slowest of more GPUs is slower. Ask for"
+    " the times of backward and of the allreduce on 64 GPUs, which decide how much is still hidden.",
     {
         "names computation, exchange, overlap and the wait for the slowest": 2,
-        "says of each how it changes with eight times the GPUs, and why": 3,
+        "says how each changes with eight times the GPUs, and why": 3,
         "asks for a number that decides the forecast": 1,
     },
 )
@@ -311,16 +312,17 @@ QUESTIONS = [
     one_slow_gpu,
     Question(
         "asynchronous",
-        "8 equally fast workers, 2 servers. Asynchronous training computes"
-        f" {runs['asynchronous'].gradients:.1f} gradients per second, synchronous"
+        "With 8 equally fast workers and 2 servers, asynchronous training computes"
+        f" {runs['asynchronous'].gradients:.1f} gradients per second, synchronous training"
         f" {runs['synchronous'].gradients:.1f}. What decides which of them reaches a given loss first?",
         "How far the loss falls with each of these gradients",
         {
-            "The waits, of which asynchronous workers have fewest": "Asynchronous is faster, so it is better.",
+            "The waits, since asynchronous workers have the fewest": "Asynchronous is faster, so it is better.",
             "The age of the gradients: old ones do not converge": "Stale gradients do not converge.",
             "The count: the same loss takes as many gradients": "More gradients are more learning.",
         },
-        "Gradients per second and loss per second differ: asynchronous pays where waiting is expensive.",
+        "More gradients per second do not mean that the loss falls faster; asynchronous training pays off where"
+        " waiting is expensive.",
     ),
     staleness,
     stale_rate,

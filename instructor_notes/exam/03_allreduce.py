@@ -50,8 +50,8 @@ def short_message(draw: Draw) -> Question:
             show(halving, "s"): "The fewest bytes win at any size.",
             show((ranks - 1) * latency * 1e-6, "s"): "Ranks add their numbers one after another.",
         },
-        "With so few bytes the number of rounds decides: recursive doubling has the fewest, lg p, each of the whole"
-        f" buffer. A binomial tree takes {show(tree, 's')}.",
+        "With so few bytes, the number of rounds decides: recursive doubling has the fewest, lg p, each with the"
+        f" whole buffer. A binomial tree takes {show(tree, 's')}.",
         [
             Step("Rounds, lg p", log2(ranks)),
             Step("Times the latency", log2(ranks) * latency * 1e-6, "s"),
@@ -64,14 +64,14 @@ def rounds_of_a_ring(draw: Draw) -> Question:
     ranks = draw.between(9, 400, 1)
     return Question(
         "rounds of a ring",
-        f"A ring of {ranks} ranks. After how many rounds does every rank have the sum?",
+        f"An allreduce runs on a ring of {ranks} ranks. After how many rounds does every rank have the sum?",
         f"{rounds('ring', ranks, ranks)}",
         {
             f"{rounds('ring', ranks, ranks) // 2}": "The all-gather comes for free.",
-            f"{3 * (ranks - 1)}": "Sending and adding are rounds of their own.",
+            f"{3 * (ranks - 1)}": "Sending and adding take separate rounds.",
             f"{4 * (ranks - 1)}": "A rank sends in one round and receives in the next.",
         },
-        "p - 1 rounds of reduce-scatter and p - 1 of all-gather.",
+        "There are p - 1 rounds of reduce-scatter and p - 1 of all-gather.",
         [Step("Rounds of each half, p - 1", ranks - 1), Step("Both", 2 * (ranks - 1))],
     )
 
@@ -84,15 +84,15 @@ def twice_the_bandwidth(draw: Draw) -> Question:
     wire = kilobytes * 1e3 / ranks / 6.25e9
     return Question(
         "twice the bandwidth",
-        f"A ring allreduces buckets of {kilobytes} kB on {ranks:,} ranks, {latency} µs, 50 Gb/s, free reduction. You"
-        " double the bandwidth. By how many percent does the exchange get shorter?",
+        f"A ring allreduces buckets of {kilobytes} kB on {ranks:,} ranks, with a latency of {latency} µs, 50 Gb/s and"
+        " free reduction. You double the bandwidth. By how many percent does the exchange get shorter?",
         f"{100 * (1 - fast / slow):.2f}%",
         {
             f"{100 * (1 - 50 / 100):.1f}%": "Bandwidth is what matters.",
             f"{100 * (1 - (50 / 100) ** 0.5):.1f}%": "Time falls with the root of the bandwidth.",
-            f"{100 * (1 - 50 / 100) / 2:.1f}%": "Latency and bandwidth have equal parts.",
+            f"{100 * (1 - 50 / 100) / 2:.1f}%": "Latency and bandwidth take equal shares of the time.",
         },
-        f"2 (p - 1) rounds pay the latency; {kilobytes} kB are a small part of that.",
+        f"The latency of 2 (p - 1) rounds is most of the time; sending {kilobytes} kB takes little.",
         [
             Step("Bytes of a round, n / p", kilobytes * 1e3 / ranks, "B"),
             Step("On the wire", wire, "s"),
@@ -109,7 +109,7 @@ def latency_alone(draw: Draw) -> Question:
     one, levels = latency * 1e-6, log2(ranks)
     return Question(
         "latency alone",
-        f"{ranks:,} ranks, messages so short that only the latency counts, {latency} µs. How much longer than"
+        f"On {ranks:,} ranks, messages are so short that only the latency of {latency} µs counts. How much longer than"
         " Rabenseifner does a ring take?",
         show(ring - halving, "s"),
         {
@@ -117,9 +117,9 @@ def latency_alone(draw: Draw) -> Question:
             show((ring - halving) / 2, "s"): "The all-gather comes for free.",
             show(2 * levels * (levels - 1) * one, "s"): "A ring takes lg p times as many rounds.",
         },
-        "2 (p - 1) rounds less 2 lg p.",
+        "A ring has 2 (p - 1) rounds, Rabenseifner 2 lg p.",
         [
-            Step("More rounds", 2 * (ranks - 1) - 2 * levels),
+            Step("Additional rounds", 2 * (ranks - 1) - 2 * levels),
             Step("Times the latency", (2 * (ranks - 1) - 2 * levels) * one, "s"),
         ],
     )
@@ -133,8 +133,8 @@ def long_message_down_a_tree(draw: Draw) -> Question:
     longer = log2(ranks) * ranks / (ranks - 1)
     return Question(
         "long message down a tree",
-        "Reduce to a root along a binomial tree, broadcast along it: lg p rounds each way, as Rabenseifner."
-        f" {ranks} ranks, {megabytes} MB, 100 Gb/s, free reduction: Rabenseifner takes {show(halving, 's')}. How long"
+        f"A binomial tree reduces to its root, then broadcasts: lg p rounds each way, like Rabenseifner. On {ranks}"
+        f" ranks, with {megabytes} MB, 100 Gb/s and free reduction, Rabenseifner takes {show(halving, 's')}. How long"
         " does the tree take?",
         show(tree, "s"),
         {
@@ -142,12 +142,15 @@ def long_message_down_a_tree(draw: Draw) -> Question:
             show(halving * (1 + longer) / 2, "s"): (
                 "Only the broadcast sends whole buffers; the reduction sends halves."
             ),
-            show(2 * log2(ranks) * halving, "s"): "Rabenseifner sends the buffer once in all.",
+            show(2 * log2(ranks) * halving, "s"): "Rabenseifner sends the buffer only once in all.",
         },
-        "Each round of the tree sends the whole buffer; Rabenseifner's halves add up to less than one buffer"
-        " each way.",
+        "Each round of the tree sends the whole buffer; Rabenseifner's shrinking halves add up to less than one"
+        " buffer each way.",
         [
-            Step("Buffers of the tree over those of Rabenseifner, lg p over (p - 1) / p", longer),
+            Step(
+                "Buffers sent by the tree over those sent by Rabenseifner: lg p over (p - 1) / p",
+                longer,
+            ),
             Step("Times its time", longer * halving, "s"),
         ],
     )
@@ -163,8 +166,8 @@ def shared_nic(draw: Draw) -> Question:
     return Question(
         "shared NIC",
         f"{machines} nodes of {devices} devices that share a NIC sum a buffer of {show(size, 'B')}. With recursive"
-        f" doubling {show(doubling * size, 'B')} leave each node. Rabenseifner has the same partners. How much leaves"
-        " with it?",
+        f" doubling, {show(doubling * size, 'B')} leave each node. Rabenseifner has the same partners. How much leaves"
+        " each node with Rabenseifner?",
         show(halving * size, "B"),
         {
             show(doubling * size, "B"): "Same partners, same cost.",
@@ -173,9 +176,9 @@ def shared_nic(draw: Draw) -> Question:
                 doubling / 2 * size, "B"
             ): "Rabenseifner sends half the bytes of recursive doubling.",
         },
-        "When it leaves the node, each device has only its shard of the buffer left to send.",
+        "By the time messages leave the node, each device has only its shard of the buffer left to send.",
         [
-            Step("Buffers that leave a node, 2 (m - 1) / m of m nodes", halving),
+            Step("Buffers that leave each of m nodes: 2 (m - 1) / m", halving),
             Step("Times the buffer", halving * size, "B"),
         ],
     )
@@ -191,11 +194,12 @@ def few_elements(draw: Draw) -> Question:
         {
             f"{2 * (elements - 1)}": "More elements than needed are the only waste.",
             f"{rounds('ring', ranks, elements) // 2}": "The all-gather sends nothing if blocks are empty.",
-            f"{ranks + elements - 2}": "The all-gather only circulates blocks that are not empty.",
+            f"{ranks + elements - 2}": "The all-gather circulates only blocks that are not empty.",
         },
-        "Some blocks are empty, and their messages still go round: a schedule is for ranks, not for elements.",
+        "Some blocks are empty, but their messages are still sent: the schedule depends on the ranks, not on the"
+        " elements.",
         [
-            Step("Rounds of each half, p - 1, whatever the elements", ranks - 1),
+            Step("Rounds of each half: p - 1, for any number of elements", ranks - 1),
             Step("Both", 2 * (ranks - 1)),
         ],
     )
@@ -215,15 +219,16 @@ def overtaking(draw: Draw) -> Question:
     levels = log2(ranks)
     return Question(
         "crossover",
-        f"{ranks} ranks, {latency} µs, {gigabits} Gb/s, free reduction. From which message size on does Rabenseifner"
-        " overtake recursive doubling?",
+        f"On {ranks} ranks, with a latency of {latency} µs, {gigabits} Gb/s and free reduction, from which message"
+        " size on is Rabenseifner faster than recursive doubling?",
         show(size, "B"),
         {
             show(product, "B"): "The crossover is latency times bandwidth.",
             show(product * levels, "B"): "Each of the lg p rounds adds latency times bandwidth.",
-            show(size * 8, "B"): "Bits are bytes.",
+            show(size * 8, "B"): "Bits and bytes are the same.",
         },
-        "Latency times lg p over the difference of the two slopes, (lg p - 2 (p - 1) / p) times the time of a byte.",
+        "It is the difference in latency, lg p latencies, over the difference of the slopes, (lg p - 2 (p - 1) / p)"
+        " times the time per byte.",
         [
             Step("Latency times bandwidth", product, "B"),
             Step(
@@ -244,8 +249,8 @@ def two_ranks(draw: Draw) -> Question:
     doubling = log2(many) * (latency * 1e-6 + 1e3 / 1.25e9)
     return Question(
         "two ranks",
-        f"On 2 ranks a ring takes {few:.2f} times as long as recursive doubling for 1 kB ({latency} µs, 10 Gb/s, free"
-        f" reduction). And on {many} ranks?",
+        f"On 2 ranks, a ring takes {few:.2f} times as long as recursive doubling for 1 kB ({latency} µs, 10 Gb/s, free"
+        f" reduction). How many times as long does it take on {many} ranks?",
         f"{all_:.2f} times",
         {
             f"{few:.2f} times": "Two ranks can tell me about a cluster.",
@@ -264,12 +269,12 @@ def two_ranks(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "A library chooses one algorithm for all allreduces of a training run: ring. The run sums many buffers of a few"
-    " kilobytes and one of 500 MB in each step, on 256 ranks. What do you tell its authors, and how do you find where"
-    " the choice should change?",
-    "Short buffers pay 2 (p - 1) latencies on a ring where lg p would do; the long one is fine, since bytes decide"
-    " there. Set the two prices equal to find the size where the choice changes, with measured latency and bandwidth;"
-    " or gather the small buffers into one.",
+    "A library uses the ring algorithm for all allreduces of a training run. In each step, the run sums many buffers"
+    " of a few kilobytes and one of 500 MB, on 256 ranks. What do you tell the library's authors, and how do you find"
+    " the size at which the choice should change?",
+    "Short buffers pay 2 (p - 1) latencies on a ring where lg p would do; the ring is fine for the long one, where"
+    " bytes decide. Set the two prices equal to find the size where the choice changes, with measured latency and"
+    " bandwidth; or gather the small buffers into one.",
     {
         "compares rounds for short buffers and bytes for the long one, with formulas": 3,
         "finds the size where two algorithms take equally long, and says what it depends on": 2,
@@ -287,15 +292,15 @@ QUESTIONS = [
     few_elements,
     Question(
         "agreement",
-        "After an allreduce of your own all ranks hold the same numbers. What do you know?",
+        "After an allreduce that you wrote, all ranks hold the same numbers. What do you know?",
         "That they agree; the sum itself needs a proof",
         {
             "That the sum is right": "If all replicas agree, the sum is right.",
             "That each contribution arrived exactly once": "A contribution that arrives twice shows as a disagreement.",
             "That no message was lost on its way to another rank": "A lost message leaves one rank behind.",
         },
-        "All ranks can agree on a sum in which a contribution is missing or counted twice: prove it, or compare with"
-        " one rank.",
+        "All ranks can agree on a sum in which a contribution is missing or counted twice. Prove the schedule, or"
+        " compare with one rank.",
     ),
     overtaking,
     two_ranks,

@@ -20,8 +20,8 @@ def stages(draw: Draw) -> Question:
     faster = ranks * microbatches / (microbatches + ranks - 1)
     return Question(
         "stages",
-        f"A network in {ranks} equal stages on {ranks} GPUs, GPipe, {microbatches} microbatches, free messages. How"
-        " many times as fast as one GPU with memory enough?",
+        f"A network runs in {ranks} equal stages on {ranks} GPUs with GPipe, {microbatches} microbatches and free"
+        " messages. How many times as fast is it as on one GPU with enough memory?",
         f"{faster:.2f}",
         {
             f"{ranks:.2f}": "A pipeline with P stages is P times faster.",
@@ -32,7 +32,7 @@ def stages(draw: Draw) -> Question:
         },
         "While the pipeline fills and drains, stages are idle.",
         [
-            Step("Time over that of one GPU, (m + p - 1) / (m p)", 1 / faster),
+            Step("Time over that of one GPU: (m + p - 1) / (m p)", 1 / faster),
             Step("Its inverse", faster),
         ],
     )
@@ -44,8 +44,8 @@ def bubble(draw: Draw) -> Question:
     over = (ranks - 1) / microbatches
     return Question(
         "bubble",
-        f"{ranks} equal stages, {microbatches} microbatches, 1F1B, free messages. For what share of the step is a GPU"
-        " idle?",
+        f"A pipeline has {ranks} equal stages, {microbatches} microbatches, 1F1B and free messages. For what share of"
+        " the step is a GPU idle?",
         f"{100 * over / (1 + over):.1f}%",
         {
             f"{100 * over:.1f}%": "The bubble over the work is its share of the step.",
@@ -54,7 +54,7 @@ def bubble(draw: Draw) -> Question:
                 "P microbatches are lost to fill P stages."
             ),
         },
-        "(p - 1) / m of the work; of the step that over one more than that.",
+        "The bubble is (p - 1) / m of the work; as a share of the step, that is x / (1 + x) with x = (p - 1) / m.",
         [
             Step("Bubble over work, (p - 1) / m", 100 * over, "%"),
             Step("Over one more than that", 100 * over / (1 + over), "%"),
@@ -69,19 +69,19 @@ def across_nodes(draw: Draw) -> Question:
     faster = (computing + near) / (computing / times + far)
     return Question(
         "across nodes",
-        "Two large matmuls are split over the 8 GPUs of a node by tensor parallelism: they compute for"
-        f" {computing} ms, and their messages take {near} ms. On {8 * times} GPUs in {times} nodes, which share a NIC"
-        f" each, the messages take {far} ms. How many times as fast are the matmuls there?",
+        f"Two large matmuls are split over the 8 GPUs of a node by tensor parallelism: they compute for {computing}"
+        f" ms, and their messages take {near} ms. On {8 * times} GPUs in {times} nodes with one NIC each, the messages"
+        f" take {far} ms. How many times as fast are the matmuls there?",
         f"{faster:.2f}",
         {
             f"{times:.2f}": "Model parallelism is for speed.",
-            f"{times**0.5:.2f}": "More GPUs gain the root of their number.",
+            f"{times**0.5:.2f}": "The gain is the root of the number of GPUs.",
             f"{(computing + near) / (computing / times + near):.2f}": "Messages take as long between nodes as in one.",
         },
-        "The allreduce of every layer now crosses nodes: it is slower, not faster.",
+        "The allreduce of every layer now crosses nodes, which makes the matmuls slower, not faster.",
         [
             Step("Before", computing + near, "ms"),
-            Step("Over the nodes", computing / times + far, "ms"),
+            Step("On all nodes", computing / times + far, "ms"),
             Step("One over the other", faster),
         ],
     )
@@ -94,15 +94,15 @@ def what_a_gpu_sends(draw: Draw) -> Question:
     sent = [2 * (gpus - 1) / gpus * buffer for gpus in (few, many)]
     return Question(
         "what a gpu sends",
-        f"Two large matmuls are split by tensor parallelism, their results allreduced by a ring. On {few} GPUs"
-        f" each one sends {show(sent[0], 'B')} of a result. How much does it send on {many} GPUs?",
+        f"Two large matmuls are split by tensor parallelism, and their results allreduced by a ring. On {few} GPUs"
+        f" each one sends {show(sent[0], 'B')} of a result. How much does each send on {many} GPUs?",
         show(sent[1], "B"),
         {
             show(sent[0] * few / many, "B"): "With more GPUs, each one sends less.",
-            show(sent[0] * (many - 1) / (few - 1), "B"): "Each GPU sends to every other.",
+            show(sent[0] * (many - 1) / (few - 1), "B"): "Each GPU sends to every other GPU.",
             show(sent[1] / 2, "B"): "The all-gather comes for free.",
         },
-        "An allreduce sends 2 (p - 1) / p of the buffer from each rank, whatever p.",
+        "In an allreduce, each of p ranks sends 2 (p - 1) / p of the buffer, which hardly depends on p.",
         [
             Step("The buffer: what is sent over 2 (p - 1) / p", buffer, "B"),
             Step(f"Times 2 (p - 1) / p of {many}", sent[1], "B"),
@@ -117,12 +117,12 @@ def more_rows(draw: Draw) -> Question:
     rows, wide = few._replace(tokens=2 * tokens), few._replace(width=2 * width)
     return Question(
         "more rows",
-        f"Two matmuls of {width:,} columns are split over 16 GPUs in two nodes. With {tokens:,} rows messages take"
-        f" {share(few):.1f}% of the time. With {2 * tokens:,} rows? About",
+        f"Two matmuls of {width:,} columns are split over 16 GPUs in two nodes. With {tokens:,} rows, messages take"
+        f" {share(few):.1f}% of the time. With {2 * tokens:,} rows, they take about",
         f"{share(rows):.1f}%",
         {
             f"{share(few) / 2:.1f}%": "A bigger batch makes messages matter less.",
-            f"{share(wide):.1f}%": "Rows act as width does.",
+            f"{share(wide):.1f}%": "More rows have the same effect as more width.",
             f"{200 * share(few) / (100 + share(few)):.1f}%": "Only messages grow with the rows.",
         },
         "Rows raise arithmetic and messages alike. Width raises arithmetic more.",
@@ -136,16 +136,16 @@ def schedules(draw: Draw) -> Question:
     over = 100 * (ranks - 1) / microbatches
     return Question(
         "1f1b",
-        f"{ranks} stages, {microbatches} microbatches: GPipe has a bubble of {over:.1f}% of the computation. With"
-        " 1F1B, the same stages and microbatches?",
+        f"With {ranks} stages and {microbatches} microbatches, GPipe has a bubble of {over:.1f}% of the computation."
+        " How large is the bubble of 1F1B, with the same stages and microbatches?",
         f"{over:.1f}%",
         {
             f"{over / 2:.1f}%": "1F1B has a smaller bubble than GPipe.",
             f"{over / 3:.1f}%": "1F1B fills its bubble with weight gradients.",
-            f"{100 * over / (100 + over):.1f}%": "With 1F1B a bubble is a share of the step.",
+            f"{100 * over / (100 + over):.1f}%": "With 1F1B, a bubble is a share of the step.",
         },
-        "The same bubble; 1F1B has less memory, and so room for more microbatches.",
-        [Step("Both: (p - 1) / m", over, "%")],
+        "The bubble is the same; 1F1B needs less memory, and so has room for more microbatches.",
+        [Step("For both schedules: (p - 1) / m", over, "%")],
     )
 
 
@@ -154,17 +154,17 @@ def stored_microbatches(draw: Draw) -> Question:
     ranks, times = draw.between(5, 36, 1), draw.between(2, 8, 1)
     return Question(
         "stored microbatches",
-        f"{ranks} stages, {times * ranks} microbatches, 1F1B. For how many microbatches do all stages together store"
-        " activations at most, each at its own peak?",
+        f"A pipeline has {ranks} stages, {times * ranks} microbatches and 1F1B. Add up the microbatches whose"
+        " activations each stage stores at its own peak. What is the sum over all stages?",
         f"{sum(range(1, ranks + 1))}",
         {
-            f"{times * ranks * ranks}": "Each stage stores all that has entered the pipeline.",
+            f"{times * ranks * ranks}": "Each stage stores all microbatches that have entered the pipeline.",
             f"{ranks * ranks}": "Each stage stores as many as there are stages.",
-            f"{ranks}": "One forward, one backward: one is stored.",
+            f"{ranks}": "One forward, one backward: each stage stores one.",
         },
         "Rank r of p, counted from 0, stores p - r.",
         [
-            Step("Mean of p, p - 1, ... and 1", (ranks + 1) / 2),
+            Step("Mean of p, p - 1, ..., 1", (ranks + 1) / 2),
             Step("Times the stages", ranks * (ranks + 1) / 2),
         ],
     )
@@ -179,8 +179,8 @@ def equal_layers(draw: Draw) -> Question:
     listed = ", ".join(f"{each}" for each in passes[:-1])
     return Question(
         "equal layers",
-        "A network is cut into four stages of equally many layers, whose forward passes of a microbatch take"
-        f" {listed} and {passes[-1]} ms. When has the last of {microbatches} microbatches left the last stage, if"
+        f"A network is cut into four stages of equally many layers. Their forward passes of a microbatch take {listed}"
+        f" and {passes[-1]} ms. After what time has the last of {microbatches} microbatches left the last stage, if"
         " messages are free?",
         show(taken / 1e3, "s"),
         {
@@ -192,7 +192,8 @@ def equal_layers(draw: Draw) -> Question:
                 microbatches * slowest / 1e3, "s"
             ): "The other stages are hidden behind the slowest.",
         },
-        "The first microbatch passes all stages; then one leaves whenever the slowest stage is done.",
+        "The first microbatch passes through all stages; after that, one leaves each time the slowest stage finishes"
+        " one.",
         [
             Step("The first has left after", whole, "ms"),
             Step("The others follow every", slowest, "ms"),
@@ -202,14 +203,14 @@ def equal_layers(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "A network fits one GPU. Its owner has 8 GPUs in one node, a batch that is past the critical one, and a colleague"
-    " who says that model parallelism is only for memory. Advise the owner: which split, why, and what would change"
-    " your mind?",
-    "Past the critical batch more samples save few steps, so replicas gain little; a tensor split shortens each"
-    " sample's work where links are fast. A pipeline needs microbatches, and so the batch. With slow links, small"
-    " layers or a batch below the critical one the advice turns around.",
+    "A network fits on one GPU. Its owner has 8 GPUs in one node, a batch beyond the critical batch, and a colleague"
+    " who says that model parallelism is only for memory. Advise the owner: which split would you choose, why, and"
+    " what would change your mind?",
+    "Beyond the critical batch, more samples save few steps, so replicas gain little; a tensor split shortens the"
+    " work on each sample where links are fast. A pipeline needs microbatches, and hence a larger batch. With slow"
+    " links, small layers or a batch below the critical one, the advice is reversed.",
     {
-        "says what past the critical batch means for data parallelism": 2,
+        "says what it means for data parallelism to be beyond the critical batch": 2,
         "chooses a split and names its cost: messages per layer, or a bubble": 2,
         "says which change of network, link or batch would reverse the choice": 2,
     },
@@ -221,21 +222,21 @@ QUESTIONS = [
     across_nodes,
     Question(
         "past the critical batch",
-        "The batch is past the critical one: more samples per step save hardly any steps. Each GPU has one sample"
-        " already. A node has 8 GPUs, the network fits one. How do you shorten the run?",
+        "The batch is beyond the critical batch: more samples per step save hardly any steps. Each GPU already has"
+        " just one sample. A node has 8 GPUs, and the network fits on one. How do you shorten the run?",
         "Split each sample's work over the GPUs of a node",
         {
             "Not at all: splits are for memory": "Model parallelism is never for speed.",
             "With eight replicas, each with twice the batch": "Data parallelism is always first.",
             "With eight stages and one microbatch": "A pipeline with P stages is P times faster.",
         },
-        "Replicas buy nothing there; inside a node a split is several times as fast as one GPU.",
+        "Replicas gain nothing beyond the critical batch; within a node, a split is several times as fast as one GPU.",
     ),
     what_a_gpu_sends,
     more_rows,
     Question(
         "more microbatches",
-        "GPipe with stored activations; the same batch is cut into twice as many microbatches. The memory of the"
+        "With GPipe and stored activations, the same batch is cut into twice as many microbatches. The memory of the"
         " fullest GPU",
         "hardly changes",
         {
@@ -243,7 +244,7 @@ QUESTIONS = [
             "doubles": "Each microbatch needs its own memory.",
             "falls by a quarter": "Half of the memory is activations, and they halve.",
         },
-        "Each is half as large and twice as many are in flight: the whole batch is stored.",
+        "Each microbatch is half as large, and twice as many are in flight: the whole batch is stored either way.",
     ),
     schedules,
     stored_microbatches,

@@ -28,23 +28,23 @@ def linear_scaling(draw: Draw) -> Question:
     return Question(
         "linear scaling",
         f"Batch {batch} trains at a rate of {rate:g} with momentum {momentum:g}; the largest curvature of the loss is"
-        f" {curvature:g}. The rate grows in proportion to the batch, warmed up. Up to about which batch is a step"
+        f" {curvature:g}. The rate grows in proportion to the batch, with a warm-up. Up to about which batch is a step"
         " stable?",
         last(2 * (1 + momentum)),
         {
             "Any batch": "Linear scaling of the rate always works.",
-            last(2): "Momentum does not change what is stable.",
+            last(2): "Momentum does not change the stable rate.",
             last(
                 2 * (1 - momentum)
-            ): "Momentum multiplies each step, so the rate must be divided by as much.",
+            ): "Momentum multiplies each step, so the rate must be divided by the same factor.",
         },
-        "A step of SGD with momentum m is stable while rate times curvature is below 2 (1 + m); beyond, the run"
+        "A step of SGD with momentum m is stable while rate times curvature is below 2 (1 + m); beyond that, the run"
         " diverges, however long its warm-up.",
         [
             Step("Rate times curvature, at this batch", rate * curvature),
             Step("Bound, 2 (1 + m)", 2 * (1 + momentum)),
             Step(
-                "Batch times bound over that",
+                "Batch times bound, over rate times curvature",
                 round(batch * 2 * (1 + momentum) / (rate * curvature)),
             ),
         ],
@@ -60,16 +60,16 @@ def what_closes_the_gap(draw: Draw) -> Question:
     closed = 100 * (again - scaled) / gap
     return Question(
         "what closes the gap",
-        f"At a large batch linear scaling reaches {scaled:.1f}%, plain SGD with its rate tuned again {again:.1f}%,"
-        f" LARS {own:.1f}%; the small batch had {small:.1f}%. How much of the gap between linear scaling and the"
-        " small batch does the tuned rate alone close?",
+        f"At a large batch, linear scaling reaches {scaled:.1f}%, plain SGD with its rate tuned again {again:.1f}%,"
+        f" LARS {own:.1f}%; the small batch had {small:.1f}%. How much of the gap between linear scaling and the small"
+        " batch does the tuned rate alone close?",
         f"{closed:.1f}%",
         {
             f"{100 * (own - scaled) / gap:.1f}%": "LARS is what saved it.",
-            f"{50 * (own - scaled) / gap:.1f}%": "Half of what LARS gains is the rate.",
-            f"{100 - closed:.1f}%": "What is left of the gap is what the rate was worth.",
+            f"{50 * (own - scaled) / gap:.1f}%": "Half of what LARS gains comes from the rate.",
+            f"{100 - closed:.1f}%": "The part of the gap that remains is what the rate was worth.",
         },
-        "Most of it is the learning rate; LARS has an end, too.",
+        "Most of the gap is due to the learning rate; LARS has its limits, too.",
         [
             Step("The gap, in points", gap),
             Step("What the tuned rate gains, over that", closed, "%"),
@@ -84,18 +84,19 @@ def steps(draw: Draw) -> Question:
     few, many = (float(steps_to_accuracy(each, critical)) for each in (small, large))
     return Question(
         "steps",
-        f"A task has a critical batch of {critical:,}. Batch {small} needs {few:,.0f} steps to the target, with the"
-        f" best rate. How many does batch {large:,} need, with its best rate?",
+        f"A task has a critical batch of {critical:,}. With its best rate, batch {small} needs {few:,.0f} steps to the"
+        f" target. How many steps does batch {large:,} need, with its own best rate?",
         f"{many:,.0f}",
         {
             f"{few * small / large:,.0f}": "A larger batch gives a better gradient, so steps fall in proportion.",
             f"{few:,.0f}": "The number of steps does not depend on the batch.",
             f"{few * (small / large) ** 0.5:,.0f}": "Steps fall with the root of the batch without end.",
         },
-        "Steps are fewest times 1 + critical / batch: beyond the critical batch they fall by less than half.",
+        "The number of steps is the minimum times (1 + critical / batch): beyond the critical batch, even an infinite"
+        " batch would not halve it.",
         [
-            Step("1 + critical / batch, of the small batch", 1 + critical / small),
-            Step("And of the large one", 1 + critical / large),
+            Step("1 + critical / batch, for the small batch", 1 + critical / small),
+            Step("And for the large one", 1 + critical / large),
             Step("Steps times the second over the first", round(many)),
         ],
     )
@@ -109,14 +110,14 @@ def sum_for_mean(draw: Draw) -> Question:
     return Question(
         "sum for mean",
         f"{ranks} ranks add their gradients where they should take the mean, which has a length of {gradient}. All"
-        f" replicas stay equal. How long is a step of SGD at a rate of {rate}?",
+        f" replicas stay identical. How long is a step of SGD at a rate of {rate}?",
         f"{longer_step('sgd', ranks) * one:.3g}",
         {
             f"{one:.3g}": "If the replicas agree, the gradients are right.",
             f"{ranks**0.5 * one:.3g}": "Gradients of different samples add like noise.",
             f"{(ranks - 1) * one:.3g}": "Each rank adds the gradients of the others.",
         },
-        "The update is the rate times the sum. Under LARS the length cancels, and the bug is hidden.",
+        "The update is the rate times the sum. With LARS, the length of the gradient cancels, and the bug is hidden.",
         [Step("Length of the sum", ranks * gradient), Step("Times the rate", ranks * one)],
     )
 
@@ -127,15 +128,15 @@ def first_step(draw: Draw) -> Question:
     rate, trust = draw.between(4, 16, 1), draw.any([0.001, 0.002, 0.003])
     return Question(
         "first step",
-        f"A layer with |w| = {weights} and |g| = {gradient:g}. LARS with rate {rate}, trust {trust:g}, no decay, no"
-        " momentum yet. How long is the step?",
+        f"A layer has |w| = {weights} and |g| = {gradient:g}. LARS runs with rate {rate}, trust {trust:g}, no decay,"
+        " and no momentum yet. How long is the step?",
         f"{lars_step(weights, gradient, rate, trust):.3g}",
         {
             f"{rate * trust * weights / gradient:.3g}": "The step is the local rate times the rate.",
             f"{rate * trust * gradient:.3g}": "Trust scales the gradient.",
             f"{rate * trust * weights * gradient:.3g}": "The local rate is trust times the weights.",
         },
-        "The length of the gradient cancels: rate times trust times |w|.",
+        "The length of the gradient cancels: the step is rate times trust times |w|.",
         [
             Step("Local rate: trust |w| / |g|", trust * weights / gradient),
             Step("Rate times local rate times |g|", rate * trust * weights),
@@ -144,16 +145,16 @@ def first_step(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "A vendor shows that its optimizer reaches 0.4 points more than SGD at batch 32,768: one run of each, the best rate"
-    " of a list for its own, linear scaling for SGD, accuracy on the test samples. List what is wrong with the"
-    " comparison, by its weight, and design one that would convince you.",
-    "SGD's rate was not tuned; the vendor's was chosen on the test samples; one seed each says nothing about half a"
-    " point. Tune both over lists of equal length on a validation split, run the same several seeds for both, and"
-    " report the difference with an interval, at more than one batch.",
+    "A vendor shows that its optimizer reaches 0.4 points more than SGD at batch 32,768, with one run of each, the"
+    " best rate of a list for its own optimizer, linear scaling for SGD, and accuracy on the test samples. List what"
+    " is wrong with the comparison, the most serious first, and design one that would convince you.",
+    "SGD's rate was not tuned; the vendor's was chosen on the test samples; one seed for each shows nothing about"
+    " half a point. Tune both over lists of equal length on a validation split, run the same several seeds for both,"
+    " and report the difference with an interval, at more than one batch.",
     {
         "finds that only one rate was tuned, and on the test samples": 2,
         "finds that one seed cannot show the difference": 1,
-        "designs: equal tuning on a validation split, paired seeds, an interval": 3,
+        "designs a comparison: equal tuning on a validation split, paired seeds, an interval": 3,
     },
 )
 
@@ -161,21 +162,20 @@ QUESTIONS = [
     linear_scaling,
     Question(
         "warm-up",
-        "The run diverges at 32 times the batch and rate. You lengthen the warm-up from 5 to 16 epochs. What"
-        " happens?",
+        "A run diverges at 32 times the batch and rate. You lengthen its warm-up from 5 to 16 epochs. What happens?",
         "It gets further at the start, and fails at the peak",
         {
             "It reaches what the small batch reached": "A long enough warm-up repairs it.",
             "Nothing changes, not even the start": "Warm-up has no effect.",
             "It converges more slowly to the same accuracy": "Too high a rate costs time, not accuracy.",
         },
-        "Warm-up helps while the weights change fast; the peak rate comes all the same.",
+        "A warm-up helps while the weights change fast; the run still reaches the peak rate afterwards.",
     ),
     what_closes_the_gap,
     Question(
         "beyond",
-        f"A network recognizes digits. At batch {LARGE:,} LARS is {lars - tuned:.0f} points ahead of SGD with a tuned"
-        f" rate. At batch {BEYOND:,}, a run of {sgd_beyond.steps} steps, SGD reaches {spread(sgd_beyond)} over ten"
+        f"A network recognizes digits. At batch {LARGE:,}, LARS is {lars - tuned:.0f} points ahead of SGD with a tuned"
+        f" rate. At batch {BEYOND:,}, in a run of {sgd_beyond.steps} steps, SGD reaches {spread(sgd_beyond)} over ten"
         f" seeds, LARS {spread(lars_beyond)}, and the small batch {base().mean:.1%}. What follows?",
         "LARS has a largest batch, too, and this one is beyond it",
         {
@@ -183,7 +183,7 @@ QUESTIONS = [
             "SGD has no largest batch if its rate is tuned": "A tuned rate works at any batch.",
             "Neither has learned, so it is a draw at this batch": "Beyond a batch no rule learns anything.",
         },
-        "So few steps are left that neither rule gets far; SGD is the better of two bad ones.",
+        "So few steps are left that neither rule gets far; SGD is the better of two bad choices.",
     ),
     steps,
     Question(
@@ -192,35 +192,35 @@ QUESTIONS = [
         "Nothing yet: seeds differ by about a percent",
         {
             "A is better, by half a point": "The best of a few runs is the result.",
-            "A is better, if its learning rate was higher": "A rule that tolerates a higher rate is the better rule.",
-            "They are equal": "A difference that is not shown is a difference of zero.",
+            "A is better, if its learning rate was higher": "The rule that tolerates a higher rate is the better one.",
+            "They are equal": "A difference that has not been shown is zero.",
         },
-        "Compare over the same seeds, and give the interval of the difference.",
+        "Compare both rules over the same seeds, and give an interval for the difference.",
     ),
     Question(
         "test samples",
-        "Both rules had their rate chosen on the test samples. Is the comparison fair?",
+        "Two rules are compared, and the rates of both were chosen on the test samples. Is the comparison fair?",
         "No: both are too good, one more than the other",
         {
             "Yes, both had the same chance": "Choosing the rate on the test samples does no harm.",
-            "Yes, if the rates were chosen from the same list": "The same list makes the same bias.",
-            "No, but only the better rule gained": "A bias helps the winner alone.",
+            "Yes, if the rates were chosen from the same list": "The same list gives both the same bias.",
+            "No, but only the better rule gained": "A bias helps only the winner.",
         },
-        "The best of many noisy values is too high, most for the rule that varies most from rate to rate. A validation"
-        " split keeps the test samples out of the choice.",
+        "The best of many noisy values is too high, and most so for the rule that varies most from rate to rate. A"
+        " validation split keeps the test samples out of the choice.",
     ),
     sum_for_mean,
     Question(
         "other accuracy",
-        "In float32, one rank and four ranks end a percent apart on the same global batch. What comes first?",
+        "In float32, one rank and four ranks end a percent apart on the same global batch. What do you do first?",
         "Run both in float64, and compare the curves",
         {
             "Look for a bug in the exchange first": "Four ranks reached a different accuracy, so something is wrong.",
-            "Lower the learning rate until they agree": "What agrees is right.",
+            "Lower the learning rate until they agree": "Two results that agree are right.",
             "Nothing, a percent is always noise": "Every difference is rounding.",
         },
-        "If they coincide there, it was the order of summation, which changes the last digit; a high rate amplifies"
-        " it.",
+        "If the curves coincide in float64, the cause was the order of summation, which changes the last digit; a"
+        " high rate amplifies such differences.",
     ),
     first_step,
 ]

@@ -20,20 +20,20 @@ def activations(draw: Draw) -> Question:
     stored = batch * layers * block
     return Question(
         "activations",
-        f"You train {layers} blocks of width {hidden:,} with {heads} heads: {show(weights, 'B')} of weights in 16 bits."
-        f" The batch is {batch} samples of {tokens:,} tokens; attention is not fused. About how much do the activations"
-        " of the blocks take at the peak?",
+        f"You train {layers} blocks of width {hidden:,} with {heads} heads: {show(weights, 'B')} of weights in 16"
+        f" bits. The batch is {batch} samples of {tokens:,} tokens; attention is not fused. About how much memory do"
+        " the activations of the blocks take at the peak?",
         show(stored, "B"),
         {
             show(weights, "B"): "Activations are small.",
             show(batch * layers * linear, "B"): "Attention stores nothing of its own.",
             show(stored / layers, "B"): "Only the activations of one layer are stored.",
         },
-        "Backward needs the outputs of every layer, for every sample: s h (34 + 5 a s / h) bytes of a block.",
+        "Backward needs the outputs of every layer, for every sample: s h (34 + 5 a s / h) bytes per block.",
         [
-            Step("Of a block, for a sample", block, "B"),
-            Step("Of all blocks", layers * block, "B"),
-            Step("For all samples", stored, "B"),
+            Step("One block, one sample", block, "B"),
+            Step("All blocks", layers * block, "B"),
+            Step("All samples", stored, "B"),
         ],
     )
 
@@ -46,17 +46,18 @@ def adapters(draw: Draw) -> Question:
     left = stored * (1 - inputs / 100) * 1e9
     return Question(
         "adapters",
-        f"{billions} billion parameters in bf16, trained with Adam in mixed precision; the activations take {stored}"
-        f" GB, of which {inputs}% are inputs of matmuls that only their weight gradients need. Now the weights are"
-        " frozen, and adapters with a thousandth of them are trained; their own memory is negligible. How much do"
-        " weights, gradients, optimizer state and activations take?",
+        f"A model of {billions} billion parameters in bf16 is trained with Adam in mixed precision; the activations"
+        f" take {stored} GB, of which {inputs}% are inputs of matmuls that are needed only for weight gradients. Now"
+        " the weights are frozen, and adapters a thousandth of their size are trained, whose own memory is"
+        " negligible. How much do weights, gradients, optimizer state and activations take?",
         show(weights + left, "B"),
         {
             show(weights, "B"): "Frozen layers store no activations.",
             show(weights + stored * 1e9, "B"): "Frozen weights change nothing about activations.",
             show(weights + state + left, "B"): "Frozen weights still have gradients and moments.",
         },
-        "Gradients pass through frozen layers, so most activations stay; gradients and optimizer state go.",
+        "Gradients pass through frozen layers, so most activations are still needed; weight gradients and optimizer"
+        " state are not.",
         [
             Step("Frozen weights, 2 B each", weights, "B"),
             Step("Activations without those inputs", left, "B"),
@@ -70,15 +71,15 @@ def whole_state(draw: Draw) -> Question:
     weights = 2e9 * draw.between(0.6, 40.0, 0.2)
     return Question(
         "whole state",
-        f"The weights of a network take {show(weights, 'B')} in 16 bits. With Adam in mixed precision, how much"
-        " do weights, gradients and optimizer state take?",
+        f"The weights of a network take {show(weights, 'B')} in 16 bits. With Adam in mixed precision, how much do"
+        " weights, gradients and optimizer state take together?",
         show(8 * weights, "B"),
         {
             show(weights, "B"): "A model of 3 GB needs 3 GB.",
-            show(2 * weights, "B"): "Training adds a gradient for each weight, no more.",
+            show(2 * weights, "B"): "Training adds only a gradient for each weight.",
             show(6 * weights, "B"): "Adam's moments have 16 bits, like the weights.",
         },
-        "2 B of weight and 2 B of gradient, 12 B of fp32 copy and moments.",
+        "Each weight takes 2 B, its gradient 2 B, and its fp32 copy and moments 12 B.",
         [
             Step("Weights and gradients", 2 * weights, "B"),
             Step("Copy and two moments in fp32", 6 * weights, "B"),
@@ -100,9 +101,9 @@ def zero_3(draw: Draw) -> Question:
             show(1.5 * sent, "B"): "Weights are gathered once per step.",
             show(microbatches * sent, "B"): "Each microbatch allreduces once.",
         },
-        "In each microbatch two all-gathers and a reduce-scatter, 3 n for 2 n once per step.",
+        "Each microbatch has two all-gathers and a reduce-scatter: 3 n per microbatch instead of 2 n once per step.",
         [
-            Step("In a microbatch, 3 n for 2 n", 1.5 * sent, "B"),
+            Step("In a microbatch: 3 n for 2 n", 1.5 * sent, "B"),
             Step("In all of them", 1.5 * microbatches * sent, "B"),
         ],
     )
@@ -115,19 +116,20 @@ def recomputation_on_a_slow_network(draw: Draw) -> Question:
     step, longer = forward + exchange, 3 * forward - exchange
     return Question(
         "recomputation on a slow network",
-        f"Forward takes {forward} ms, backward {2 * forward} ms. Gradients are exchanged from the start of backward on,"
-        f" which takes {exchange} ms: a step of {step} ms. Full recomputation repeats forward within backward. By how"
+        f"Forward takes {forward} ms, backward {2 * forward} ms. The exchange of gradients starts with backward and"
+        f" takes {exchange} ms, so a step takes {step} ms. Full recomputation repeats forward within backward. By how"
         " much does a step get longer?",
         f"{100 * longer / step:.1f}%",
         {
             f"{100 / 3:.1f}%": "Recomputation costs a third.",
             f"{100 / 2:.1f}%": "Forward is half of the computation.",
-            f"{100 * forward / step:.1f}%": "What is computed twice is waited for twice.",
+            f"{100 * forward / step:.1f}%": "All that is computed twice takes twice the time.",
         },
-        "A third of the compute; but the exchange is the bottleneck here, and it overlaps.",
+        "It adds a third of the computation; but here the exchange is the bottleneck, and it overlaps with part of"
+        " that.",
         [
             Step("Backward with recomputation", 3 * forward, "ms"),
-            Step("More than the exchange by", longer, "ms"),
+            Step("Minus the exchange", longer, "ms"),
             Step("Over the step", 100 * longer / step, "%"),
         ],
     )
@@ -139,16 +141,16 @@ def offload_hidden(draw: Draw) -> Question:
     return Question(
         "offload hidden",
         f"A forward pass takes {show(forward, 's')}, backward twice as long, and {gigabytes} GB of activations are"
-        " offloaded. How fast must the host link be to hide it?",
+        " offloaded. How fast must the host link be to hide the offload?",
         show(gigabytes * 1e9 / forward, "B/s"),
         {
-            show(gigabytes * 1e9 / (3 * forward), "B/s"): "The whole step is there to hide it.",
+            show(gigabytes * 1e9 / (3 * forward), "B/s"): "The whole step can hide the transfers.",
             show(
                 gigabytes * 1e9 / (2 * forward), "B/s"
-            ): "The way back, in the longer pass, decides.",
-            show(2 * gigabytes * 1e9 / forward, "B/s"): "Both directions share forward.",
+            ): "The transfer back, in the longer pass, decides.",
+            show(2 * gigabytes * 1e9 / forward, "B/s"): "Both directions have to fit into forward.",
         },
-        "They leave during forward, which is the shorter pass.",
+        "Activations are offloaded during forward, which is the shorter pass.",
         [Step("Bytes over the forward pass", gigabytes * 1e9 / forward, "B/s")],
     )
 
@@ -158,15 +160,15 @@ def larger_batch(draw: Draw) -> Question:
     few, batch = draw.between(6.2, 40.0, 0.2) * 1e9, draw.between(2, 8, 1)
     return Question(
         "larger batch",
-        f"Hiding the offload of a network's activations takes {show(few, 'B/s')} with {batch} samples. And"
-        f" with {2 * batch}? About",
+        f"Hiding the offload of a network's activations takes {show(few, 'B/s')} with {batch} samples. With"
+        f" {2 * batch} samples, it takes about",
         show(few, "B/s"),
         {
             show(2 * few, "B/s"): "A larger batch needs a faster link.",
             show(few / 2, "B/s"): "A longer step hides more.",
-            show(few * 2**0.5, "B/s"): "Bytes grow faster than the time.",
+            show(few * 2**0.5, "B/s"): "Bytes grow faster than time.",
         },
-        "Bytes and seconds grow alike.",
+        "Bytes and seconds grow by the same factor.",
         [Step("Twice the bytes in twice the time: as before", few, "B/s")],
     )
 
@@ -180,16 +182,16 @@ def too_slow(draw: Draw) -> Question:
     longer = way + max(1 - share / 100, way)
     return Question(
         "too slow",
-        f"Hiding the offload of a network's activations takes {needed} GB/s; the host link has {link} GB/s."
-        f" Forward is {share}% of a step in core, and all is prefetched. How many times as long as in core does a step"
+        f"Hiding the offload of a network's activations takes {needed} GB/s; the host link has {link} GB/s. Forward is"
+        f" {share}% of a step in core, and everything is prefetched. How many times as long as in core does a step"
         " take?",
         f"{longer:.2f}",
         {
             f"{1 + 2 * way:.2f}": "Out of core is hopelessly slow.",
-            f"{needed / link:.2f}": "The step is as much slower as the link.",
-            f"{1:.2f}": "What is prefetched is hidden, however slow the link is.",
+            f"{needed / link:.2f}": "The step slows down by the same factor as the link.",
+            f"{1:.2f}": "Whatever is prefetched is hidden, however slow the link is.",
         },
-        "Forward takes as long as its transfers; backward, which is longer, still hides most or all of its own.",
+        "Forward takes as long as its transfers; backward, which is longer, still hides most or all of its transfers.",
         [
             Step("Transfers one way, over the step in core", way),
             Step("Backward: the longer of itself and its transfers", max(1 - share / 100, way)),
@@ -199,12 +201,13 @@ def too_slow(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "A training run is out of memory by 30%. Its owner lists ZeRO 1, recomputation, smaller microbatches and"
-    " offloading, and asks which to take. What do you want to know first, how does the answer decide, and what does"
-    " each cost?",
-    "First which term is large: state, activations or both, at the peak. ZeRO helps state only, at little cost;"
-    " recomputation and smaller microbatches help activations, for a third more computing or a worse rate; offloading"
-    " helps what leaves early, as long as the host link hides it. Check the next peak afterwards.",
+    "A training run needs 30% more memory than there is. Its owner lists ZeRO 1, recomputation, smaller microbatches"
+    " and offloading, and asks which to choose. What do you want to know first, how does the answer decide, and what"
+    " does each cost?",
+    "First, which term is large at the peak: state, activations or both. ZeRO shrinks only state, at little cost;"
+    " recomputation and smaller microbatches shrink activations, for a third more computation or a lower rate;"
+    " offloading helps for data not needed for a while, as long as the host link hides it. Check the new peak"
+    " afterwards.",
     {
         "asks for the terms at the peak before any technique": 2,
         "matches each technique to the term that it shrinks": 2,
@@ -225,12 +228,12 @@ QUESTIONS = [
             "At the update, when the optimizer state is read": "The optimizer state is there only at the update.",
             "At the end of backward, when all gradients exist": "Gradients outweigh activations.",
         },
-        f"All activations are stored then, in OPT 1.3B in {course.what[place]} of {course.layer[place]}; from there on"
-        " each layer frees its own.",
+        f"At that point, all activations are stored (in OPT 1.3B, in {course.what[place]} of {course.layer[place]});"
+        " from then on, each layer frees its own.",
     ),
     Question(
         "split for speed",
-        "A replica does not fit on one of 8 GPUs; split over all 8 it does. The batch may still grow. Is the"
+        "A replica does not fit on one of 8 GPUs, but does if split over all 8. The batch may still grow. Is the"
         " split for speed?",
         "No, for memory: it costs time",
         {
@@ -238,8 +241,8 @@ QUESTIONS = [
             "Yes, smaller layers run at a higher rate": "Small kernels fill a GPU better.",
             "No, nor past the critical batch": "Model parallelism is never for speed.",
         },
-        "Eight replicas with eight times the samples would do the same work without an allreduce in each"
-        " layer, if they fitted.",
+        "Eight replicas with eight times the samples would do the same work without an allreduce in each layer, if"
+        " they fit.",
     ),
     zero_3,
     recomputation_on_a_slow_network,
@@ -252,7 +255,7 @@ QUESTIONS = [
             "Smaller microbatches": "The batch decides, not the microbatch.",
             "Offloading activations to the host": "Out of core is hopelessly slow.",
         },
-        "It shards the optimizer state. Ask which term is too large before you name a technique.",
+        "ZeRO 1 shards only the optimizer state. Ask which term is too large before you name a technique.",
     ),
     offload_hidden,
     larger_batch,

@@ -20,7 +20,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("01", "faster arithmetic"): {
         "Faster arithmetic makes every step faster.": lambda n: n[4],
-        "Thousands of samples behave as one does.": lambda n: 1,
+        "A layer gains as little with thousands of samples as with one.": lambda n: 1,
         "Half of any layer's time is arithmetic.": lambda n: 1 / (1 / 2 + 1 / 2 / n[4]),
     },
     ("01", "newer gpu"): {
@@ -32,12 +32,14 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("01", "twice the batch"): {
         "Twice the batch takes twice as long.": lambda n: 2,
-        "What does not grow is what doubles.": lambda n: 2 * n[1] / 100 + 1 - n[1] / 100,
-        "A step that is launch-bound in part does not grow at all.": lambda n: 1,
+        "The part that does not grow is the part that doubles.": lambda n: (
+            2 * n[1] / 100 + 1 - n[1] / 100
+        ),
+        "A step that is partly launch-bound does not grow at all.": lambda n: 1,
     },
     ("01", "ridge point"): {
         "A multiplication and an addition are one FLOP.": lambda n: n[0] / 2 / n[1],
-        "Intensity is counted per number of 16 bits.": lambda n: n[0] / (n[1] / 2),
+        "Intensity is counted per 16-bit number.": lambda n: n[0] / (n[1] / 2),
         "Bandwidth is counted in bits.": lambda n: n[0] / (8 * n[1]),
     },
     ("01", "attainable"): {
@@ -51,7 +53,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "Latency is all that a message pays.": lambda n: 1,
     },
     ("01", "turning point"): {
-        "A number of 16 bits has one byte.": (
+        "A 16-bit number takes one byte.": (
             lambda n: crossing(lambda b: 2 * b * n[0] / (n[0] + 2 * b) - n[2])
         ),
         "A multiplication and an addition are one FLOP.": (
@@ -72,7 +74,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "Half of a step is communication.": lambda n: 100 * (1 / 2 + 1 / 2 / 2),
     },
     ("02", "exposed"): {
-        "What is exposed is the time in which the last bucket is filled.": lambda n: n[0] / n[1],
+        "The time in which the last bucket fills is what is exposed.": lambda n: n[0] / n[1],
         "Backward and allreduce cannot overlap, since one needs the other.": lambda n: n[1] * n[2],
         "Half of the gradients are ready too late.": lambda n: n[1] * n[2] / 2,
     },
@@ -85,7 +87,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("02", "jitter"): {
         "Three percent of jitter costs three percent.": lambda n: n[1],
-        "Deviations of all GPUs add up.": lambda n: sqrt(n[0] * n[1] ** 2),
+        "The deviations of all GPUs add up.": lambda n: sqrt(n[0] * n[1] ** 2),
         "The slowest is two standard deviations above the mean.": lambda n: 2 * n[1],
     },
     ("02", "one slow gpu"): {
@@ -93,9 +95,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "The others take over half of its delay.": (
             lambda n: 100 * (1 - 1 / n[0]) * (1 - 1 / (1 + n[1] / 200))
         ),
-        "One GPU's wait is what the average GPU waits.": (
-            lambda n: 100 * (1 - 1 / (1 + n[1] / 100)) / n[0]
-        ),
+        "Only one GPU waits for the slow one.": (lambda n: 100 * (1 - 1 / (1 + n[1] / 100)) / n[0]),
     },
     ("02", "staleness"): {
         "All gradients of a run are equally old.": lambda n: n[0] - 1,
@@ -107,7 +107,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
             lambda n: n[1] * sqrt(n[2])
         ),
         "Workers add up, and so do their rates.": lambda n: n[1] * n[2],
-        "Age does not matter, the direction is right on average.": lambda n: n[1],
+        "Age does not matter, since the direction is right on average.": lambda n: n[1],
     },
     ("02", "local steps"): {
         "Local steps change how well a network learns, not what it waits for.": (
@@ -134,13 +134,15 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("03", "rounds of a ring"): {
         "The all-gather comes for free.": lambda n: n[0] - 1,
-        "Sending and adding are rounds of their own.": lambda n: 2 * (n[0] - 1) + n[0] - 1,
+        "Sending and adding take separate rounds.": lambda n: 2 * (n[0] - 1) + n[0] - 1,
         "A rank sends in one round and receives in the next.": lambda n: 2 * 2 * (n[0] - 1),
     },
     ("03", "twice the bandwidth"): {
         "Bandwidth is what matters.": lambda n: 50,
         "Time falls with the root of the bandwidth.": lambda n: 100 * (1 - 1 / sqrt(2)),
-        "Latency and bandwidth have equal parts.": lambda n: 100 * (1 - (1 / 2 + 1 / 2 / 2)),
+        "Latency and bandwidth take equal shares of the time.": lambda n: (
+            100 * (1 - (1 / 2 + 1 / 2 / 2))
+        ),
     },
     ("03", "latency alone"): {
         "A ring takes twice as long as a tree.": lambda n: 2 * log2(n[0]) * n[1],
@@ -154,7 +156,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "Only the broadcast sends whole buffers; the reduction sends halves.": (
             lambda n: (log2(n[0]) + 1 - 1 / n[0]) * n[1] / 12.5e9
         ),
-        "Rabenseifner sends the buffer once in all.": lambda n: 2 * log2(n[0]) * n[3],
+        "Rabenseifner sends the buffer only once in all.": lambda n: 2 * log2(n[0]) * n[3],
     },
     ("03", "shared NIC"): {
         "Same partners, same cost.": lambda n: n[3],
@@ -164,14 +166,16 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     ("03", "few elements"): {
         "More elements than needed are the only waste.": lambda n: 2 * (n[1] - 1),
         "The all-gather sends nothing if blocks are empty.": lambda n: n[0] - 1,
-        "The all-gather only circulates blocks that are not empty.": lambda n: n[0] - 1 + n[1] - 1,
+        "The all-gather circulates only blocks that are not empty.": lambda n: n[0] - 1 + n[1] - 1,
     },
     ("03", "crossover"): {
         "The crossover is latency times bandwidth.": lambda n: n[1] * n[2] * 1e9 / 8,
         "Each of the lg p rounds adds latency times bandwidth.": (
             lambda n: log2(n[0]) * n[1] * n[2] * 1e9 / 8
         ),
-        "Bits are bytes.": lambda n: n[1] * n[2] * 1e9 / (1 - 2 * (1 - 1 / n[0]) / log2(n[0])),
+        "Bits and bytes are the same.": lambda n: (
+            n[1] * n[2] * 1e9 / (1 - 2 * (1 - 1 / n[0]) / log2(n[0]))
+        ),
     },
     ("03", "two ranks"): {
         "Two ranks can tell me about a cluster.": lambda n: n[1],
@@ -200,14 +204,14 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("04", "across nodes"): {
         "Model parallelism is for speed.": lambda n: n[4],
-        "More GPUs gain the root of their number.": lambda n: sqrt(n[4]),
+        "The gain is the root of the number of GPUs.": lambda n: sqrt(n[4]),
         "Messages take as long between nodes as in one.": (
             lambda n: (n[1] + n[2]) / (n[1] / n[4] + n[2])
         ),
     },
     ("04", "what a gpu sends"): {
         "With more GPUs, each one sends less.": lambda n: n[1] * n[0] / n[2],
-        "Each GPU sends to every other.": lambda n: n[1] * (n[2] - 1) / (n[0] - 1),
+        "Each GPU sends to every other GPU.": lambda n: n[1] * (n[2] - 1) / (n[0] - 1),
         "The all-gather comes for free.": lambda n: n[1] / (1 - 1 / n[0]) * (1 - 1 / n[2]) / 2,
     },
     ("04", "more rows"): {
@@ -217,14 +221,14 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     ("04", "1f1b"): {
         "1F1B has a smaller bubble than GPipe.": lambda n: n[2] / 2,
         "1F1B fills its bubble with weight gradients.": lambda n: n[2] / 3,
-        "With 1F1B a bubble is a share of the step.": (
+        "With 1F1B, a bubble is a share of the step.": (
             lambda n: 100 * (n[0] - 1) / (n[1] + n[0] - 1)
         ),
     },
     ("04", "stored microbatches"): {
-        "Each stage stores all that has entered the pipeline.": lambda n: n[0] * n[1],
+        "Each stage stores all microbatches that have entered the pipeline.": lambda n: n[0] * n[1],
         "Each stage stores as many as there are stages.": lambda n: n[0] ** 2,
-        "One forward, one backward: one is stored.": lambda n: n[0],
+        "One forward, one backward: each stage stores one.": lambda n: n[0],
     },
     ("04", "equal layers"): {
         "Equal stages have equal numbers of layers": (
@@ -237,7 +241,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("05", "finer"): {
         "Model parallelism is never for speed.": lambda n: 1,
-        "Half of a step is messages, which stay.": lambda n: 1 / 2 + 1 / 2 / 2,
+        "Half of a step is messages, which take as long as before.": lambda n: 1 / 2 + 1 / 2 / 2,
         "Twice the messages, twice the time.": lambda n: 2,
     },
     ("05", "more replicas"): {
@@ -247,10 +251,10 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("05", "halo"): {
         "A halo shrinks with the slab.": lambda n: n[3] * n[2] / n[4],
-        "Twice the slabs have twice the surfaces, and each rank pays for all.": (
+        "Twice the slabs have twice the surfaces, and each rank receives all of them.": (
             lambda n: n[3] * n[4] / n[2]
         ),
-        "A surface shrinks with the square.": lambda n: n[3] * (n[2] / n[4]) ** 2,
+        "A surface shrinks with the square of the thickness.": lambda n: n[3] * (n[2] / n[4]) ** 2,
     },
     ("05", "one domain"): {
         "An exchange speeds up by the ratio of the links.": lambda n: n[9] / n[7],
@@ -261,21 +265,23 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("05", "larger microbatch"): {
         "A larger microbatch computes better, so it is better.": lambda n: 1 / (1 + n[4] / 100),
-        "A pass takes as long, whatever its microbatch.": (
+        "A pass takes as long for any size of microbatch.": (
             lambda n: (n[1] / n[2] + n[0] - 1) / (n[1] + n[0] - 1)
         ),
         "A larger microbatch makes a step longer in proportion.": lambda n: n[2],
     },
     ("06", "linear scaling"): {
-        "Momentum does not change what is stable.": lambda n: 2 / (n[1] * n[3]) * n[0],
-        "Momentum multiplies each step, so the rate must be divided by as much.": (
+        "Momentum does not change the stable rate.": lambda n: 2 / (n[1] * n[3]) * n[0],
+        "Momentum multiplies each step, so the rate must be divided by the same factor.": (
             lambda n: 2 / (n[1] / (1 - n[2]) * n[3]) * n[0]
         ),
     },
     ("06", "what closes the gap"): {
         "LARS is what saved it.": lambda n: 100 * (n[2] - n[0]) / (n[3] - n[0]),
-        "Half of what LARS gains is the rate.": lambda n: 100 * (n[2] - n[0]) / 2 / (n[3] - n[0]),
-        "What is left of the gap is what the rate was worth.": (
+        "Half of what LARS gains comes from the rate.": lambda n: (
+            100 * (n[2] - n[0]) / 2 / (n[3] - n[0])
+        ),
+        "The part of the gap that remains is what the rate was worth.": (
             lambda n: 100 * (n[3] - n[1]) / (n[3] - n[0])
         ),
     },

@@ -11,13 +11,13 @@ from mistaken import Formula, crossing
 MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     ("07", "bytes per second"): {
         "I/O is bandwidth.": lambda n: n[2],
-        "GPUs get what they can compute.": lambda n: n[0] * n[1],
+        "GPUs get as many samples as they can train.": lambda n: n[0] * n[1],
         "A file is one operation.": lambda n: n[3] * 1e3 * n[1],
     },
     ("07", "more readers"): {
         "More readers always help.": lambda n: n[2] * n[3] / n[1],
-        "Readers help with their root.": lambda n: n[2] * sqrt(n[3] / n[1]),
-        "Readers disturb each other in proportion.": lambda n: n[2] * n[1] / n[3],
+        "The rate grows with the root of the readers.": lambda n: n[2] * sqrt(n[3] / n[1]),
+        "The rate falls in proportion to the readers.": lambda n: n[2] * n[1] / n[3],
     },
     ("07", "more nodes"): {
         "More nodes always help.": lambda n: n[2] / 2,
@@ -29,7 +29,9 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "LRU also hits half of what does not fit.": (
             lambda n: n[0] * (n[1] + (100 - n[1]) / 2) / 100
         ),
-        "What fits is there for that share of the time only.": lambda n: n[0] * (n[1] / 100) ** 2,
+        "The share that fits is in the cache for only that share of the time.": lambda n: (
+            n[0] * (n[1] / 100) ** 2
+        ),
     },
     ("07", "best policy"): {
         "A smarter cache helps random access more.": lambda n: n[0] * (1 - (1 - n[1] / 100) ** 2),
@@ -42,16 +44,16 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
             lambda n: 100 / (1 + (1 - 1 / n[0]) * n[1] / n[2])
         ),
         "All samples come from other nodes.": lambda n: 100 * n[2] / n[1],
-        "Only what a node holds itself is fast.": lambda n: 100 / n[0],
+        "Only the samples that a node holds itself are fast.": lambda n: 100 / n[0],
     },
     ("07", "compression"): {
         "Compression always helps.": lambda n: n[3] * n[2],
-        "Readers decompress at a rate of compressed bytes.": lambda n: n[5] * n[6] / (n[1] / n[3]),
+        "The rate of decompression counts compressed bytes.": lambda n: n[5] * n[6] / (n[1] / n[3]),
         "Compression saves room, not time.": lambda n: n[2],
     },
     ("07", "size of a file"): {
         "A file is one operation.": lambda n: n[1] / (n[0] * 1e3),
-        "Three operations make a file a third as large.": lambda n: n[1] / (n[0] * 1e3) / 3,
+        "Three operations divide the file size by three.": lambda n: n[1] / (n[0] * 1e3) / 3,
         "Each of three operations waits for the other two.": lambda n: n[1] / (n[0] * 1e3 / 3 / 3),
     },
     ("08", "activations"): {
@@ -63,7 +65,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("08", "whole state"): {
         "A model of 3 GB needs 3 GB.": lambda n: n[0],
-        "Training adds a gradient for each weight, no more.": lambda n: 2 * n[0],
+        "Training adds only a gradient for each weight.": lambda n: 2 * n[0],
         "Adam's moments have 16 bits, like the weights.": lambda n: n[0] / 2 * (2 + 2 + 4 + 2 + 2),
     },
     ("08", "adapters"): {
@@ -81,22 +83,22 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     ("08", "recomputation on a slow network"): {
         "Recomputation costs a third.": lambda n: 100 * n[0] / (n[0] + n[1]),
         "Forward is half of the computation.": lambda n: 50,
-        "What is computed twice is waited for twice.": lambda n: 100 * n[0] / n[3],
+        "All that is computed twice takes twice the time.": lambda n: 100 * n[0] / n[3],
     },
     ("08", "offload hidden"): {
-        "The whole step is there to hide it.": lambda n: n[1] / (3 * n[0]),
-        "The way back, in the longer pass, decides.": lambda n: n[1] / (2 * n[0]),
-        "Both directions share forward.": lambda n: 2 * n[1] / n[0],
+        "The whole step can hide the transfers.": lambda n: n[1] / (3 * n[0]),
+        "The transfer back, in the longer pass, decides.": lambda n: n[1] / (2 * n[0]),
+        "Both directions have to fit into forward.": lambda n: 2 * n[1] / n[0],
     },
     ("08", "larger batch"): {
         "A larger batch needs a faster link.": lambda n: 2 * n[0],
         "A longer step hides more.": lambda n: n[0] / 2,
-        "Bytes grow faster than the time.": lambda n: n[0] * 2**1.5 / 2,
+        "Bytes grow faster than time.": lambda n: n[0] * 2**1.5 / 2,
     },
     ("08", "too slow"): {
         "Out of core is hopelessly slow.": lambda n: 1 + 2 * n[2] / 100 * n[0] / n[1],
-        "The step is as much slower as the link.": lambda n: n[0] / n[1],
-        "What is prefetched is hidden, however slow the link is.": lambda n: 1,
+        "The step slows down by the same factor as the link.": lambda n: n[0] / n[1],
+        "Whatever is prefetched is hidden, however slow the link is.": lambda n: 1,
     },
     ("09", "which interval"): {
         "Save once for each failure that you expect.": lambda n: n[1] * 3600,

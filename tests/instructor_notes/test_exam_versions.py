@@ -68,7 +68,7 @@ def test_01_one_step(questions):
     is_right(
         questions, name, "faster arithmetic", lambda arithmetic, memory: arithmetic / memory, *times
     )
-    is_right(questions, name, "twice the batch", lambda same: 2 - same / 100, "takes {}% of it")
+    is_right(questions, name, "twice the batch", lambda same: 2 - same / 100, "take {}% of a step")
     parts = "arithmetic take {}%", "for memory {}%", "has {} times the p", "FLOP/s and {} times"
 
     def newer(a, m, peak, rate):
@@ -81,7 +81,7 @@ def test_01_one_step(questions):
     is_right(
         questions, name, "ridge point", lambda peak, rate: peak / rate, "of {} and", "reads {}."
     )
-    line = "latency of {} µs", "µs, {}. One", "One of {} takes"
+    line = "latency of {} µs", "a rate of {}. One", "One of {} takes"
 
     def times_as_long(us, rate, size):
         return (us / 1e6 + size / rate / 1e9) / (us / 1e6 + 1024 / rate / 1e9)
@@ -148,7 +148,7 @@ def test_02_data_parallel(questions):
     def best(batch, alone, us):
         return min(range(2, 9999), key=lambda p: alone / p + 4 * 2 * (p - 1) * us / 1e6)
 
-    strong = "{} images per step", "compute for {}.", "buckets, with a latency of {} µs"
+    strong = "{} images on any", "compute for {}.", "buckets, with a latency of {} µs"
     is_right(questions, name, "end of strong scaling", best, *strong)
     step = "for {} ms, its", "takes {} ms, of", "which {}% are", "is {} ms behind"
     is_right(
@@ -183,7 +183,7 @@ def test_03_allreduce(questions):
     is_right(questions, name, "short message", lambda p, us: log2(p) * us / 1e6, *cluster)
     is_right(questions, name, "rounds of a ring", lambda p: 2 * (p - 1), "ring of {} ranks")
     is_right(questions, name, "few elements", lambda p: 2 * (p - 1), "{} ranks")
-    short = "{} ranks", "counts, {} µs"
+    short = "{} ranks", "latency of {} µs"
     is_right(
         questions, name, "latency alone", lambda p, us: 2 * (p - 1 - log2(p)) * us / 1e6, *short
     )
@@ -192,7 +192,7 @@ def test_03_allreduce(questions):
         slow, fast = (us / 1e6 + size / p / rate for rate in (50e9 / 8, 100e9 / 8))
         return 100 * (1 - fast / slow)
 
-    ring = "on {} ranks", "buckets of {} kB", "ranks, {} µs"
+    ring = "on {} ranks", "buckets of {} kB", "latency of {} µs"
     is_right(
         questions, name, "twice the bandwidth", lambda p, kb, us: saved(p, 1e3 * kb, us), *ring
     )
@@ -200,7 +200,7 @@ def test_03_allreduce(questions):
     def overtaken(p, us, gigabits):
         return log2(p) * us / 1e6 * gigabits * 1e9 / 8 / (log2(p) - 2 * (p - 1) / p)
 
-    is_right(questions, name, "crossover", overtaken, "{} ranks", "ranks, {} µs", "{} Gb/s")
+    is_right(questions, name, "crossover", overtaken, "{} ranks", "latency of {} µs", "{} Gb/s")
     is_right(
         questions,
         name,
@@ -209,7 +209,7 @@ def test_03_allreduce(questions):
         "{} nodes",
         "a buffer of {}.",
     )
-    tree = "Rabenseifner. {} ranks", "Rabenseifner takes {}."
+    tree = "On {} ranks", "Rabenseifner takes {}."
     is_right(
         questions, name, "long message down a tree", lambda p, s: s * log2(p) * p / (p - 1), *tree
     )
@@ -337,7 +337,7 @@ def test_06_large_batch_lars(questions):
         lambda scaled, again, small: 100 * (again - scaled) / (small - scaled),
         *reached,
     )
-    law = "critical batch of {}.", "Batch {} needs", "needs {} steps", "does batch {} need"
+    law = "critical batch of {}.", "batch {} needs", "needs {} steps", "does batch {} need"
     is_right(
         questions,
         name,
@@ -393,7 +393,7 @@ def test_07_io_bottlenecks(questions):
     is_right(questions, name, "more nodes", lambda hours: hours, "epochs take {}", within=0.01)
     servers = "does {} thousand", "second and {}."
     is_right(questions, name, "size of a file", lambda ops, rate: 3 * rate / ops / 1e3, *servers)
-    unpacked = "has {} MB", "each of {} readers", "decompresses {} of"
+    unpacked = "has {} MB", "each of {} readers", "produces {} of"
     is_right(
         questions,
         name,
@@ -417,7 +417,7 @@ def test_08_memory_and_out_of_core(questions):
     is_right(questions, name, "adapters", lambda n, a, part: 2e9 * n + a * (1 - part / 100), *tuned)
     gathered = "over {} microbatches", "sends {}."
     is_right(questions, name, "zero 3", lambda m, sent: 3 * m / 2 * sent, *gathered)
-    passes = "Forward takes {} ms", "backward {} ms", "which takes {} ms"
+    passes = "Forward takes {} ms", "backward {} ms", "and takes {} ms"
 
     def longer(forward, backward, exchange):
         plain = forward + max(backward, exchange)
