@@ -17,14 +17,15 @@ def which_interval(draw: Draw) -> Question:
     near = root * draw.any([0.97, 1.04, 1.03])
     return Question(
         "which interval",
-        f"A checkpoint takes {save} s, the machine fails once in {hours} hours. Which of these intervals loses least?",
+        f"A checkpoint takes {save} s, and the machine fails once in {hours} hours. Which of these checkpoint"
+        " intervals loses the least time?",
         show(near, "s"),
         {
             show(near / 8, "s"): "Checkpoint as often as you can.",
-            show(hours * HOUR, "s"): "Save once for each failure that you expect.",
+            show(hours * HOUR, "s"): "Save once for each expected failure.",
             show(2 * hours * HOUR, "s"): "Failures are rare, so ignore them.",
         },
-        f"Young's root lies near it: {show(root, 's')}.",
+        f"Young's root is close to it: {show(root, 's')}.",
         [Step("Young's root of 2 C M", root, "s")],
     )
 
@@ -40,12 +41,12 @@ def as_often_as_you_can(draw: Draw) -> Question:
         f"{share:.2f}%",
         {
             f"{100 * save / HOUR:.2f}%": "A checkpoint is saved once per hour.",
-            f"{100 * save / (60 * minutes):.2f}%": "The share is of the training between two checkpoints.",
+            f"{100 * save / (60 * minutes):.2f}%": "The share is relative to the training between two checkpoints.",
             f"{100 * 2 * save / (2 * save + 60 * minutes):.2f}%": (
                 "Each checkpoint is also read back."
             ),
         },
-        "Its time over that of training and checkpoint together.",
+        "The share is the checkpoint's time over the time of training and checkpoint together.",
         [
             Step("From one checkpoint to the next", save + 60 * minutes, "s"),
             Step("The checkpoint over that", share, "%"),
@@ -62,7 +63,7 @@ def stall(draw: Draw) -> Question:
     return Question(
         "stall",
         f"{weights} billion parameters with 14 B of state each are sharded over {nodes} nodes of 8 GPUs. Each GPU"
-        f" copies its shard to the host, at {link} GB/s; then a node writes what it has in the background, at {rate}"
+        f" copies its shard to the host at {link} GB/s; then each node writes its shards in the background at {rate}"
         " GB/s. For how long does training stall?",
         show(copied, "s"),
         {
@@ -70,8 +71,8 @@ def stall(draw: Draw) -> Question:
             show(8 * copied, "s"): "The eight GPUs of a node copy one after another.",
             show(copied / 7, "s"): "Only the weights in 16 bits are copied.",
         },
-        "Only the copy must see an unchanged state.",
-        [Step("State of a GPU", shard / 8, "B"), Step("Over its link to the host", copied, "s")],
+        "Training has to wait only for the copy, which needs an unchanged state.",
+        [Step("State on a GPU", shard / 8, "B"), Step("Over its link to the host", copied, "s")],
     )
 
 
@@ -85,17 +86,18 @@ def asynchronous_loss(draw: Draw) -> Question:
         "asynchronous loss",
         f"Synchronous checkpoints after every {minutes} minutes of training take {blocked} s each; with them a run"
         f" loses {whole:.1f}% of its time, of which {restarts:.1f}% are restarts. About how much does it lose with"
-        " asynchronous ones after the same interval?",
+        " asynchronous checkpoints at the same interval?",
         f"{work + restarts:.1f}%",
         {
             f"{restarts:.1f}%": "Then asynchronous saving removes the loss.",
-            f"{whole:.1f}%": "Written is written, no matter who waits.",
-            f"{whole - restarts:.1f}%": "A state in memory needs no restart.",
+            f"{whole:.1f}%": "Writing costs the same, no matter who waits.",
+            f"{whole - restarts:.1f}%": "With the state in memory, there are no restarts.",
         },
-        "The stall disappears; lost work and restarts stay. It makes a shorter interval affordable.",
+        "The stall disappears; lost work and restarts remain. Asynchronous saving makes a shorter interval"
+        " affordable.",
         [
-            Step("The stall, of checkpoint and interval", stalled, "%"),
-            Step("What was lost, less that", whole - stalled, "%"),
+            Step("The stall, as a share of checkpoint and interval", stalled, "%"),
+            Step("The former loss minus the stall", whole - stalled, "%"),
         ],
     )
 
@@ -106,16 +108,16 @@ def mtbf_of_a_machine(draw: Draw) -> Question:
     hours = 24 * days / nodes
     return Question(
         "mtbf of a machine",
-        f"A node of 8 GPUs fails once in {days} days. How often does one of {nodes:,} nodes fail?",
+        f"A node of 8 GPUs fails once in {days} days. How often does any of {nodes:,} nodes fail?",
         f"once in {hours:.2f} h",
         {
             f"once in {hours * nodes**0.5:.2f} h": "Failures add like noise.",
             f"once in {hours / 8:.2f} h": (
                 "Each of the 8 GPUs of a node fails as often as the node."
             ),
-            f"once in {log(2) * hours:.2f} h": "The mean is the time by which half have failed.",
+            f"once in {log(2) * hours:.2f} h": "The mean is the time by which half of them have failed.",
         },
-        "Rates add up: the MTBF of a node over the number of nodes.",
+        "Failure rates add up: the MTBF is that of a node over the number of nodes.",
         [Step("MTBF of a node", 24 * days, "h"), Step("Over the nodes", hours, "h")],
     )
 
@@ -127,20 +129,25 @@ def off_the_optimum(draw: Draw) -> Question:
     twice = restarts + 1.25 * (at_best - restarts)
     return Question(
         "off the optimum",
-        f"The best interval loses {at_best:.1f}% of the time, of which {restarts:.1f}% are restarts. You save half as"
-        " often. About how much do you lose?",
+        f"The best checkpoint interval loses {at_best:.1f}% of the time, of which {restarts:.1f}% are restarts. You"
+        " save half as often. About how much do you lose?",
         f"{twice:.1f}%",
         {
             f"{2 * at_best:.1f}%": "You must hit the optimum.",
             f"{4 * at_best:.1f}%": "The loss grows with the square of the interval.",
-            f"{at_best / 2:.1f}%": "Half as many checkpoints cost half.",
+            f"{at_best / 2:.1f}%": "Half as many checkpoints lose half as much.",
         },
-        "The optimum is flat, since half of what is not restarts falls when the other half rises. Being right within"
-        " a factor of two is enough; a factor of three costs two thirds more.",
+        "The optimum is flat: apart from restarts, saving and lost work each cause half of the loss, and one falls"
+        " when the other rises. Being right within a factor of two is enough; a factor of three costs two thirds"
+        " more.",
         [
-            Step("Saving and lost work, in equal parts", at_best - restarts, "%"),
-            Step("Half of one, and twice the other", 1.25 * (at_best - restarts), "%"),
-            Step("With the restarts", twice, "%"),
+            Step(
+                "Saving and lost work, which are equal at the best interval",
+                at_best - restarts,
+                "%",
+            ),
+            Step("Half of the one plus twice the other", 1.25 * (at_best - restarts), "%"),
+            Step("Plus the restarts", twice, "%"),
         ],
     )
 
@@ -156,13 +163,12 @@ def young_s_interval(draw: Draw) -> Question:
     own = float(young(save, mtbf))
     return Question(
         "young",
-        f"{nodes:,} nodes, each of which fails once in {days} days; a checkpoint takes {save} s. What is Young's"
-        " interval?",
+        f"Each of {nodes:,} nodes fails once in {days} days; a checkpoint takes {save} s. What is Young's interval?",
         show(own, "s"),
         {
             show(float(young(save, days * DAY)), "s"): "All nodes fail as often as one.",
-            show(own / sqrt(2), "s"): "The root of cost times MTBF.",
-            show(mtbf / 2, "s"): "Save in the middle between two failures.",
+            show(own / sqrt(2), "s"): "The interval is the root of cost times MTBF.",
+            show(mtbf / 2, "s"): "Save halfway between two failures.",
         },
         "The root of 2 C M, with the MTBF of all nodes together.",
         [Step("MTBF of all nodes", mtbf, "s"), Step("Root of 2 C M", own, "s")],
@@ -176,15 +182,15 @@ def bytes_of_a_version(draw: Draw) -> Question:
     layer = 4 * (inputs + 1) * classes
     return Question(
         "bytes of a version",
-        f"A network of {thousands} thousand weights in fp32 has {versions} versions. You train only its last layer"
-        f" ({inputs:,} inputs, {classes} outputs) and save. With deduplication, how much is written?",
+        f"A network of {thousands} thousand weights in fp32 has {versions} versions in a store with deduplication. You"
+        f" train only its last layer ({inputs:,} inputs, {classes} outputs) and save. How much is written?",
         show(layer, "B"),
         {
             show(thousands * 4e3, "B"): "A version is a copy of everything.",
-            show(thousands * 4e3 / versions, "B"): "A version shares equally with all others.",
-            show(layer * versions, "B"): "Each version has the layer written anew.",
+            show(thousands * 4e3 / versions, "B"): "The versions share the storage equally.",
+            show(layer * versions, "B"): "The layer is written again for each version.",
         },
-        "Its weights and biases; all other tensors are stored already.",
+        "Only the layer's weights and biases are written; all other tensors are stored already.",
         [
             Step("Weights and biases of the layer", (inputs + 1) * classes),
             Step("Times 4 B", layer, "B"),
@@ -205,17 +211,17 @@ def _lost(interval: float) -> float:
 
 
 OPEN = Open(
-    "A run on 1,000 nodes saves its state every six hours, because a checkpoint takes eight minutes, and loses a day of"
-    " work to failures each week. Its owner asks for a faster file system. What do you compute, what do you change"
-    " first, and what do you still not know?",
+    "A run on 1,000 nodes saves its state only every six hours, because a checkpoint takes eight minutes, and loses a"
+    " day of work to failures each week. Its owner asks for a faster file system. What do you compute, what do you"
+    " change first, and what do you still not know?",
     f"A failure loses three hours on average, so a day a week is eight failures: an MTBF of {MTBF / 3600:.0f} h."
     f" Young's root of 2 C M is then {BEST / 3600:.1f} h, and loses {_lost(BEST):.0%} of the time, not"
-    f" {_lost(EVERY):.0%}."
-    " Change that at once; then make the stall shorter with asynchronous or sharded checkpoints, before buying."
-    " Unknown: how failures are spread in time, how long restarts take, and whether the saved state is good.",
+    f" {_lost(EVERY):.0%}. Change the interval at once; then shorten the stall with asynchronous or sharded"
+    " checkpoints before you buy anything. Unknown: how failures are spread in time, how long restarts take, and"
+    " whether the saved state is good.",
     {
         f"computes the MTBF from the lost day, about {MTBF / 3600:.0f} h, and the interval that follows": 2,
-        "changes the interval before the hardware, and says by a number what is gained": 2,
+        "changes the interval before the hardware, and quantifies the gain": 2,
         "shortens the stall by another way to save": 1,
         "names what the model leaves out": 1,
     },
@@ -230,28 +236,28 @@ QUESTIONS = [
     off_the_optimum,
     Question(
         "bad state",
-        "A run diverged an hour ago, with a checkpoint every ten minutes, of which the newest is stored. What"
-        " would have helped?",
+        "A run diverged an hour ago. It saves a checkpoint every ten minutes and keeps only the newest. What would"
+        " have helped?",
         "Keeping versions to go back to",
         {
             "Checkpoints every minute": "Checkpoint as often as you can.",
             "A second copy of the newest checkpoint": "A checkpoint is a backup.",
-            "Saving synchronously": "A state that is saved at rest is a good state.",
+            "Saving synchronously": "A state that is saved while training waits is a good state.",
         },
-        "If the state itself is bad, the newest spare is bad as well.",
+        "If the state itself is bad, its newest copy is bad as well.",
     ),
     Question(
         "same bits",
-        "A run is killed three times and resumes from its newest checkpoint each time. Its final weights,"
-        " compared with an undisturbed run?",
+        "A run is killed three times and resumes from its newest checkpoint each time. How do its final weights"
+        " compare with those of an undisturbed run?",
         "Bitwise identical, if all state was restored",
         {
             "Different, since steps were computed twice": "Recomputed steps change the result.",
             "Equal on average over seeds": "A restart draws new random numbers.",
             "Better, since it saw more samples": "Repeated steps are more training.",
         },
-        "The same weights, optimizer state, data order and seeds on as many ranks give the same steps, if kernels are"
-        " deterministic.",
+        "The same weights, optimizer state, data order and seeds on the same number of ranks give the same steps, if"
+        " kernels are deterministic.",
     ),
     young_s_interval,
     bytes_of_a_version,

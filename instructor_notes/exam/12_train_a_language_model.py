@@ -15,21 +15,22 @@ def fsdp_alone(draw: Draw) -> Question:
     rounds = blocks * (nodes - 1) * latency * 1e-6
     return Question(
         "fsdp alone",
-        f"{billions} billion parameters in {blocks} blocks on {8 * nodes:,} H100. With a pipeline, and the optimizer"
-        f" state sharded, a step takes {step:.1f} s. With no pipeline, {nodes:,} replicas of 8 GPUs shard everything"
-        f" (ZeRO 3, in bf16), with blocks gathered in rings. A GPU's NIC carries {rate} GB/s, and a message takes"
-        f" {latency} us more. Computation is hidden behind the exchange. About how long does a step take?",
+        f"A model of {billions} billion parameters in {blocks} blocks trains on {8 * nodes:,} H100s. With a pipeline,"
+        f" and the optimizer state sharded, a step takes {step:.1f} s. With no pipeline, {nodes:,} replicas of 8 GPUs"
+        f" shard everything (ZeRO 3, in bf16), and blocks are gathered in rings. A GPU's NIC carries {rate} GB/s, and"
+        f" a message takes {latency} us of latency. Computation is hidden behind the exchange. About how long does a"
+        " step take?",
         f"{3 * (rounds + wire):.1f} s",
         {
             f"{step:.1f} s": "FSDP alone is enough if it fits.",
-            f"{3 * wire:.1f} s": "Only bytes count, since there are many.",
-            f"{3 * (4 * rounds + wire):.1f} s": "FSDP gathers each matrix of weights by itself.",
+            f"{3 * wire:.1f} s": "Only bytes count, since messages are large.",
+            f"{3 * (4 * rounds + wire):.1f} s": "FSDP gathers each weight matrix separately.",
         },
-        f"A ring over {nodes:,} nodes pays {nodes - 1:,} latencies for each block, gathered twice and reduced once;"
-        " PAT would have lg p rounds.",
+        f"A ring over {nodes:,} nodes pays {nodes - 1:,} latencies for each block, which is gathered twice and reduced"
+        " once; NCCL's PAT would need lg p rounds.",
         [
-            Step("Latencies, once: blocks times (nodes - 1)", rounds, "s"),
-            Step("Bytes, once: an eighth of the weights over the NIC", wire, "s"),
+            Step("Latencies of one pass over all blocks: blocks times (nodes - 1)", rounds, "s"),
+            Step("Bytes of one pass: an eighth of the weights, over the NIC", wire, "s"),
             Step("Gathered twice, reduced once", 3 * (rounds + wire), "s"),
         ],
     )
@@ -49,8 +50,8 @@ def four_bits(draw: Draw) -> Question:
 
     return Question(
         "four bits",
-        f"A step in MXFP8 spends {matmuls}% of its time in matmuls. In NVFP4, matmuls that take {moved}% of this"
-        f" time run twice as fast; the others keep their format, or the run would not converge. Casts, scales and"
+        f"A step in MXFP8 spends {matmuls}% of its time in matmuls. In NVFP4, matmuls that take {moved}% of this time"
+        " run twice as fast; the others keep their format, or the run would not converge. Casts, scales and"
         f" transforms add {casts}% of the old step. How many times as fast is a step?",
         gain(100 - saved + casts),
         {
@@ -58,11 +59,11 @@ def four_bits(draw: Draw) -> Question:
             gain(100 - matmuls / 2 + casts): "All matmuls of a step move to 4 bits.",
             gain(100 - saved): "Casts and transforms are free.",
         },
-        "Only what moves gets faster, and preparing its operands takes time.",
+        "Only the matmuls that move to NVFP4 get faster, and preparing their operands takes time.",
         [
-            Step("Saved by the matmuls that move, of the old step", saved, "%"),
-            Step("The new step, of the old one", 100 - saved + casts, "%"),
-            Step("Times as fast", 100 / (100 - saved + casts)),
+            Step("Saved by the matmuls that move, as a share of the old step", saved, "%"),
+            Step("The new step, as a share of the old one", 100 - saved + casts, "%"),
+            Step("Speedup", 100 / (100 - saved + casts)),
         ],
     )
 
@@ -82,16 +83,19 @@ def zero_bubble(draw: Draw) -> Question:
 
     return Question(
         "zero bubble",
-        f"{stages} stages, {microbatches} microbatches, each {forward} ms forward, {inputs} ms for gradients of inputs"
-        f" and {weights} ms for those of weights. How long does a step take with ZB-H1?",
+        f"In a pipeline of {stages} stages and {microbatches} microbatches, each microbatch takes a stage {forward} ms"
+        f" forward, {inputs} ms for gradients of inputs and {weights} ms for those of weights. How long does a step"
+        " take with ZB-H1?",
         seconds(apart),
         {
             seconds(0): "A zero-bubble pipeline has no bubble.",
             seconds(one): "The order of passes does not change the bubble.",
-            seconds(one / 3): "All three passes take equally long, so a third is left.",
+            seconds(
+                one / 3
+            ): "All three passes take equally long, so a third of the bubble is left.",
         },
-        "Weight gradients fill some idle time; the pipeline still has to fill and drain: (p - 1) times a forward pass"
-        " and its input gradients, less the weight gradients.",
+        "Weight gradients fill some idle time, but the pipeline still has to fill and drain: the bubble is (p - 1)"
+        " times a forward pass plus its input gradients minus its weight gradients.",
         [
             Step("Work of a stage", work, "ms"),
             Step("Bubble: (p - 1) (forward + inputs - weights)", left, "ms"),
@@ -107,12 +111,12 @@ def half_the_stages(draw: Draw) -> Question:
     over = 100 * (stages // 2 - 1) / microbatches
     return Question(
         "half the stages",
-        f"{stages} stages and {microbatches} microbatches with 1F1B have a bubble of {one:.1f}% of a step. And"
-        f" {stages // 2} stages?",
+        f"{stages} stages and {microbatches} microbatches with 1F1B have a bubble of {one:.1f}% of a step. How large"
+        f" is it with {stages // 2} stages?",
         f"{fewer:.1f}%",
         {
             f"{one / 2:.1f}%": "The share of the bubble is proportional to the stages.",
-            f"{one:.1f}%": "Only the microbatches decide the bubble.",
+            f"{one:.1f}%": "Only the number of microbatches determines the bubble.",
             f"{over:.1f}%": "The bubble over the work is its share of the step.",
         },
         "Bubble over work is (p - 1) / m; of the whole step it is (p - 1) / (m + p - 1).",
@@ -129,21 +133,21 @@ def far_ring(draw: Draw) -> Question:
     there, wire = computing / 16, 2 * sending
     return Question(
         "far ring",
-        f"Attention in a ring of 8 H100 in a node: in each round a GPU computes for {computing} ms and sends a block in"
-        f" {sending} ms, over 360 GB/s of its own; the two overlap. Now the ring has 32 GPUs, in rank order, on four"
-        " nodes, each with one NIC of 45 GB/s. How long does a round take for the same sequence?",
+        f"Ring attention runs on the 8 H100s of a node. In each round, a GPU computes for {computing} ms and sends a"
+        f" block in {sending} ms, over its own link of 360 GB/s; the two overlap. Now the ring has 32 GPUs, in rank"
+        " order, on four nodes, each with one NIC of 45 GB/s. How long does a round take for the same sequence?",
         show(wire / 1e3, "s"),
         {
             show(there / 1e3, "s"): "Overlap hides a ring, whatever its length.",
             show((there + wire) / 1e3, "s"): "Computing and sending take turns.",
             show(8 * wire / 1e3, "s"): "All 8 GPUs of a node send through its NIC at once.",
         },
-        "A block has a sixteenth of the arithmetic and a quarter of the bytes. In rank order one GPU of a node sends to"
-        " the next node, with the whole NIC, and every round waits for this slowest link.",
+        "A round has a sixteenth of the arithmetic, and a block a quarter of the bytes. In rank order, one GPU of"
+        " each node sends to the next node and has the whole NIC; every round waits for this slowest link.",
         [
             Step("Computing, a sixteenth", there, "ms"),
             Step("Rate of the NIC over that of a link in the node", 45 / 360),
-            Step("A quarter of the bytes at that rate, which is the longer", wire / 1e3, "s"),
+            Step("A quarter of the bytes at that rate, which takes longer", wire / 1e3, "s"),
         ],
     )
 
@@ -155,15 +159,15 @@ def small_replicas(draw: Draw) -> Question:
     gpus = (sequences + idle) * replica
     return Question(
         "small replicas",
-        f"{gpus:,} GPUs, {sequences:,} sequences in a step. Why not replicas of {replica} GPUs?",
+        f"A run has {gpus:,} GPUs and {sequences:,} sequences per step. Why not use replicas of {replica} GPUs?",
         f"{idle:,} of the replicas would have no sequence",
         {
             f"Nothing forbids them, with a batch of {sequences + idle:,}": "The batch may grow with the machine.",
             f"The weights would not fit on {replica} GPUs, even sharded": "Memory is the only limit.",
-            "Each sequence would be split over two replicas": "Data parallelism splits sequences too.",
+            "Each sequence would be split over two replicas": "Data parallelism splits sequences, too.",
         },
-        "The batch is fixed by what learns well, and ends data parallelism at one sequence per replica.",
-        [Step("Replicas", gpus // replica), Step("Less the sequences", idle)],
+        "The batch is fixed by what trains well, which limits data parallelism to one sequence per replica.",
+        [Step("Replicas", gpus // replica), Step("Minus the sequences", idle)],
     )
 
 
@@ -174,20 +178,20 @@ def fp8(draw: Draw) -> Question:
     saved = arithmetic * linear / 200
     return Question(
         "fp8",
-        f"No exchange of a step is hidden. Arithmetic is {arithmetic}% of the step, and linear layers are {linear}%"
-        " of the arithmetic. If they compute in fp8, at twice the rate of bf16, the bubble falls by"
-        f" {idle:.1f}% of a step, too. By what percentage does the step time drop?",
+        f"No exchange of a step is hidden. Arithmetic is {arithmetic}% of the step, and linear layers are {linear}% of"
+        " the arithmetic. If linear layers compute in fp8, at twice the rate of bf16, the bubble also shrinks by"
+        f" {idle:.1f}% of the step. By what percentage does the step time drop?",
         f"{saved + idle:.1f}%",
         {
             f"{100 / 2:.1f}%": "fp8 halves the step.",
             f"{arithmetic:.1f}%": "Arithmetic in fp8 is free.",
-            f"{saved:.1f}%": "A bubble does not depend on the arithmetic.",
+            f"{saved:.1f}%": "The bubble does not depend on the arithmetic.",
         },
-        "Half of the arithmetic of linear layers, and of its bubble, is saved; exchanges stay.",
+        "Half of the arithmetic of linear layers, and part of the bubble, is saved; exchanges take as long as before.",
         [
-            Step("Linear layers, of the step", arithmetic * linear / 100, "%"),
+            Step("Linear layers, as a share of the step", arithmetic * linear / 100, "%"),
             Step("Half of that", saved, "%"),
-            Step("And the bubble", saved + idle, "%"),
+            Step("Plus the bubble", saved + idle, "%"),
         ],
     )
 
@@ -197,29 +201,30 @@ def recomputed(draw: Draw) -> Question:
     once, nodes = draw.between(31.0, 56.0, 0.2), draw.between(4, 64, 4)
     return Question(
         "recomputed",
-        f"Tensor parallelism in {nodes} nodes of 8 H100, nearly all of a step is computing: an MFU of"
-        f" {once:.1f}% if nothing is recomputed. About what is it with full recomputation?",
+        f"With tensor parallelism in each of {nodes} nodes of 8 H100s, nearly all of a step is computing, and MFU is"
+        f" {once:.1f}% if nothing is recomputed. About what is MFU with full recomputation?",
         f"{once * 3 / 4:.1f}%",
         {
             f"{once:.1f}%": "MFU counts all arithmetic.",
             f"{once * 4 / 3:.1f}%": "A GPU that computes more is used better.",
             f"{once / 2:.1f}%": "Recomputation doubles the step.",
         },
-        "MFU counts what the network needs; recomputation is what hardware utilization (HFU) counts.",
+        "MFU counts only the FLOP that the network needs; hardware utilization (HFU) also counts recomputation.",
         [
-            Step("Passes of a step: forward twice, backward as long as two", 4),
-            Step("Three of them are needed: times 3 / 4", once * 3 / 4, "%"),
+            Step("Forward passes' worth of time: forward twice, backward two", 4),
+            Step("Three of them would be needed: times 3 / 4", once * 3 / 4, "%"),
         ],
     )
 
 
 OPEN = Open(
-    "You are to train a dense model of 100 billion parameters on 512 GPUs in nodes of 8 with fast links inside and slow"
-    " ones between. Propose a layout, defend it against one alternative, and say which two numbers you would compute"
-    " before anything runs.",
-    "Tensor parallelism of 8 in the node, a pipeline of a few stages between nodes until state and activations fit,"
-    " data parallelism with sharded optimizer state for the rest, as far as the batch has sequences. Compute memory per"
-    " GPU at the peak and the bubble, (p - 1) / m. FSDP over all 64 nodes would pay its gathers in every block.",
+    "You are to train a dense model of 100 billion parameters on 512 GPUs in nodes of 8, with fast links within nodes"
+    " and slow ones between them. Propose a layout, defend it against one alternative, and say which two numbers you"
+    " would compute before anything runs.",
+    "Tensor parallelism of 8 within a node, a pipeline of a few stages between nodes until state and activations fit,"
+    " and data parallelism with sharded optimizer state for the rest, as far as the batch has sequences. Compute"
+    " memory per GPU at the peak and the bubble, (p - 1) / m. FSDP over all 64 nodes would pay its gathers in every"
+    " block.",
     {
         "puts tensor parallelism inside the node, with the reason": 1,
         "chooses stages and replicas by memory and by the sequences of the batch": 2,
@@ -242,32 +247,32 @@ QUESTIONS = [
             "Pipeline: all stages wait for a message": "A late message stops the whole pipeline.",
             "Context: keys and values of all tokens travel": "A ring waits for each of its messages.",
         },
-        "What has little to hide behind sits closest.",
+        "The parallelism with the least computation to hide its exchange behind needs the fastest link.",
     ),
     small_replicas,
     Question(
         "twice the experts",
-        "A layer gets twice as many experts; a token is sent to as many as before. The arithmetic of a token ...",
+        "A layer gets twice as many experts; each token is sent to as many as before. The arithmetic per token ...",
         "stays the same",
         {
             "doubles": "More experts cost more arithmetic.",
             "halves": "Each expert has half the tokens, so it computes half for each.",
             "grows with the root": "Routing costs as much as the experts.",
         },
-        "Weights and memory double; a token meets as many experts as before, in as many messages.",
+        "Weights and memory double; a token is processed by as many experts as before, with as many messages.",
     ),
     Question(
         "experts in a node",
-        "DeepSeek-V3's experts over the 8 GPUs of a node would exchange over NVLink. With 16 stages, and optimizer"
-        " state that is not sharded, why are they spread over eight nodes?",
+        "If DeepSeek-V3's experts were spread over the 8 GPUs of one node, they would exchange over NVLink. With 16"
+        " stages and unsharded optimizer state, why are the experts spread over eight nodes?",
         "Their weights and optimizer state would not fit",
         {
             "NVLink would be slower": "NVLink is shared, so it is slower than NICs.",
             "The router would be unbalanced": "More ranks balance a router.",
             "There would be more arithmetic for each token": "Fewer ranks compute more for each token.",
         },
-        "Eight times the experts' weights and state on each GPU. It is a choice: with 32 stages, or ZeRO 1 over the"
-        " replicas of an expert, they would fit.",
+        "In one node, each GPU would hold eight times the experts' weights and state. Eight nodes are a choice: with"
+        " 32 stages, or with ZeRO 1 over the replicas of an expert, one node would do.",
     ),
     fp8,
     four_bits,

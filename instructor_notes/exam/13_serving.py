@@ -49,8 +49,8 @@ def one_user(draw: Draw) -> Question:
     return Question(
         "one user",
         f"{NETWORKS[network]} in bf16 on one {GPUS[machine]} decodes one sequence: {show(step, 's')} per token after a"
-        f" prompt of {tokens:,}. Another"
-        f" GPU has {faster} times the FLOP/s and the same memory bandwidth. A token takes about",
+        f" prompt of {tokens:,} tokens. Another GPU has {faster} times the FLOP/s and the same memory bandwidth. On"
+        " that GPU, a token takes about",
         show(step, "s"),
         {
             show(step / faster, "s"): "Peak FLOP/s predicts time.",
@@ -71,19 +71,19 @@ def which_phase(draw: Draw) -> Question:
     step = own.decode(1, prompt).total
     return Question(
         "which phase",
-        f"{NETWORKS[network]} on one {GPUS[machine]}: a step of decoding reads {show(bytes_read(own.shard), 'B')} of"
-        f" weights, and with launches and the cache of a prompt of {prompt:,} tokens it takes {show(step, 's')}. The"
-        f" prompt itself takes {show(first, 's')}. How long does it take to decode the {answer}"
-        " tokens of the answer, after the prompt?",
+        f"{NETWORKS[network]} runs on one {GPUS[machine]}. A decode step reads {show(bytes_read(own.shard), 'B')} of"
+        f" weights; with launches and the cache of a prompt of {prompt:,} tokens it takes {show(step, 's')}. Prefill"
+        f" of the prompt takes {show(first, 's')}. How long does it take to decode the {answer} tokens of the answer,"
+        " after the prompt?",
         show(rest, "s"),
         {
             show(first, "s"): "The prompt is the long part of an answer.",
-            show(first + rest, "s"): "The prompt is read once more for the answer.",
+            show(first + rest, "s"): "The prompt is processed once more for the answer.",
             show(
                 (prompt + answer) * step, "s"
             ): "The tokens of a prompt are decoded one by one, too.",
         },
-        "Each token is a pass of its own, and reads all weights; the cache has what the prompt left.",
+        "Each token takes its own pass, which reads all weights; the prompt is in the cache.",
         [Step("Tokens of the answer times a step", answer * step, "s")],
     )
 
@@ -95,15 +95,15 @@ def a_batch(draw: Draw) -> Question:
     longer = (weights + batch * cache_) / (weights + cache_)
     return Question(
         "a batch",
-        f"A step of decoding waits for memory only: it reads {weights} GB of weights, and a cache of {cache_} GB for"
-        f" each sequence. How many times as long does it take for {batch} sequences as for one?",
+        f"A decode step waits only for memory: it reads {weights} GB of weights, and a cache of {cache_} GB for each"
+        f" sequence. How many times as long does a step take for {batch} sequences as for one?",
         f"{longer:.2f}",
         {
             f"{batch:.2f}": "A larger batch makes every token slower in proportion.",
             f"{batch**0.5:.2f}": "Cost grows with the root of the batch.",
             f"{(1 + batch) / 2:.2f}": "Half of a step reads weights, and half the caches.",
         },
-        "The weights are read once for all of them; only the caches are added.",
+        "The weights are read once for all sequences; only the caches add up.",
         [
             Step("Read for one", weights + cache_, "GB"),
             Step("Read for all", weights + batch * cache_, "GB"),
@@ -123,16 +123,16 @@ def what_fills_it(draw: Draw) -> Question:
     fitting = int(left // each)
     return Question(
         "what fills it",
-        f"{NETWORKS[network]} in bf16 on one H200, {show(weights, 'B')} of weights, {heads} heads of keys and values,"
-        f" sequences of {tokens:,} tokens. {show(left, 'B')} are left for caches, a token takes"
-        f" {show(each / tokens, 'B')}. About how many fit?",
+        f"{NETWORKS[network]} in bf16 runs on one H200, with {show(weights, 'B')} of weights, {heads} heads of keys"
+        f" and values, and sequences of {tokens:,} tokens. {show(left, 'B')} are left for caches, and a token takes"
+        f" {show(each / tokens, 'B')}. About how many sequences fit?",
         f"{fitting}",
         {
             f"{int((left + weights) // each)}": "Weights and caches take turns in memory.",
             f"{2 * fitting}": "Keys are stored, values are not.",
             "As many as the service allows": "The weights fill the memory.",
         },
-        "Cache of a sequence: its tokens times the bytes of a token. It is the wall of a batch.",
+        "The cache of a sequence is its tokens times the bytes per token. Its size limits the batch.",
         [Step("Cache of a sequence", each, "B"), Step("What is left, over that", left / each)],
     )
 
@@ -151,15 +151,16 @@ def twice_the_ranks(draw: Draw) -> Question:
     return Question(
         "twice the ranks",
         f"{NETWORKS[network]} in bf16 on 4 {GPUS[machine]} leaves {show(left, 'B')} of each GPU for caches, beside"
-        f" {show(weights, 'B')} of weights: {few} sequences of {tokens:,} tokens, {show(each, 'B')} per GPU for each."
-        " About how many fit on 8?",
+        f" {show(weights, 'B')} of weights: room for {few} sequences of {tokens:,} tokens, {show(each, 'B')} per GPU"
+        " for each. About how many sequences fit on 8?",
         f"{many}",
         {
             f"{2 * few}": "Twice the GPUs hold twice the sequences.",
             f"{few}": "Each GPU has the caches of all sequences.",
             f"{4 * few}": "Memory grows with the square of the ranks.",
         },
-        "The weights take the same bytes in all, so what is left for caches grows faster than the GPUs.",
+        "The weights take the same total of bytes, so the memory left for caches grows faster than the number of"
+        " GPUs.",
         [
             Step("Left beside half of the weights", left + weights / 2, "B"),
             Step("Over half of the cache", (left + weights / 2) / (each / 2)),
@@ -173,16 +174,17 @@ def more_requests(draw: Draw) -> Question:
     longer = (1 - before) / (1 - after)
     return Question(
         "more requests",
-        f"One server takes one request at a time, at random times (M/M/1), and is busy for {100 * before:.0f}% of the"
-        f" time. Requests rise until it is busy for {100 * after:.0f}%. By which factor does the mean time of a"
-        " request, wait and service, grow?",
+        "One server handles one request at a time (M/M/1: random arrivals and service times), and is busy for"
+        f" {100 * before:.0f}% of the time. The request rate rises until it is busy for {100 * after:.0f}%. By which"
+        " factor does the mean time of a request, wait and service, grow?",
         f"{longer:.2f}",
         {
             f"{after / before:.2f}": "Time grows with the requests.",
             f"{1.0:.2f}": "A busy service is a good service.",
             f"{(after / before) ** 2:.2f}": "Time grows with the square of the requests.",
         },
-        f"It is the service time over 1 - utilization, which shrinks from {1 - before:.2f} to {1 - after:.2f}.",
+        f"The mean time is the service time over (1 - utilization), which shrinks from {1 - before:.2f} to"
+        f" {1 - after:.2f}.",
         [
             Step("1 - utilization, before", 1 - before),
             Step("And after", 1 - after),
@@ -199,15 +201,17 @@ def chunks(draw: Draw) -> Question:
     )
     return Question(
         "chunks",
-        f"At {rate} requests/s with prompts of {prompt:,} tokens the pause of an answer is {show(whole.pause, 's')}"
-        " (90% are shorter). What does chunked prefill change?",
+        f"At {rate} requests/s with prompts of {prompt:,} tokens, answers pause for {show(whole.pause, 's')} (90% of"
+        " pauses are shorter). What does chunked prefill change?",
         f"The pause, to {show(pieces.pause, 's')}; a first token comes later",
         {
             "Both the pause and the time to the first token get shorter": "Chunked prefill makes everything faster.",
             "Nothing, the same work is done": "Order does not matter if the work is the same.",
-            "The first token comes sooner, the pause stays": "A piece of a prompt is done sooner than a whole.",
+            "The first token comes sooner, the pause stays": (
+                "A chunk of a prompt is done sooner than the whole prompt."
+            ),
         },
-        "A step has a piece of a prompt beside one token of each answer: nobody stops for a whole prompt.",
+        "Each step processes a chunk of a prompt and one token of each answer, so no answer stops for a whole prompt.",
     )
 
 
@@ -217,16 +221,16 @@ def few_users(draw: Draw) -> Question:
     alone, ranks = (chosen(Eight(network=network, batch=8, ranks=g)) for g in (1, 8))
     return Question(
         "few users",
-        f"Eight H100, {NETWORKS[network]}, eight users in all. One replica of eight GPUs, or eight replicas of one?"
-        " The one replica is",
+        f"{NETWORKS[network]} serves eight users in all on eight H100s, either as one replica on eight GPUs or as"
+        " eight replicas on one GPU each. The single replica is",
         "faster and cheaper per token",
         {
             "faster and more expensive per token": "The fastest answer is the most expensive.",
             "slower and cheaper per token": "Exchanges take longer than reading weights.",
             "as fast and as cheap": "The same GPUs do the same work.",
         },
-        f"One copy of the weights is read: {show(ranks.tpot, 's')} and ${ranks.cost:.2g} a million tokens against"
-        f" {show(alone.tpot, 's')} and ${alone.cost:.2g}. At large batches the order is reversed.",
+        f"Only one copy of the weights is read: {show(ranks.tpot, 's')} per token and ${ranks.cost:.2g} per million"
+        f" tokens, against {show(alone.tpot, 's')} and ${alone.cost:.2g}. At large batches the order is reversed.",
     )
 
 
@@ -236,9 +240,9 @@ def twice_the_split(draw: Draw) -> Question:
     stays = token * share / 100
     return Question(
         "twice the split",
-        f"One sequence at a time on {ranks} tensor-parallel ranks: a token takes {token} ms, of which launches and two"
-        f" allreduces per layer take {share}%, and reading weights the rest. The replica gets {2 * ranks} ranks;"
-        " launches and allreduces take as long as before. How long does a token take?",
+        f"A replica decodes one sequence at a time on {ranks} tensor-parallel ranks. A token takes {token} ms, of"
+        f" which launches and two allreduces per layer take {share}%, and reading weights the rest. The replica gets"
+        f" {2 * ranks} ranks; launches and allreduces take as long as before. How long does a token take?",
         show((token + stays) / 2e3, "s"),
         {
             show(token / 2e3, "s"): "Twice the GPUs halve the time of a token.",
@@ -247,9 +251,9 @@ def twice_the_split(draw: Draw) -> Question:
                 (token - stays / 2) / 1e3, "s"
             ): "Ranks divide launches, and all read the weights.",
         },
-        "Each rank reads half of the weights, but launches and two allreduces per layer stay.",
+        "Each rank reads half as many weights, but launches and allreduces take as long as before.",
         [
-            Step("What stays", stays, "ms"),
+            Step("Launches and allreduces, as before", stays, "ms"),
             Step("Half of the rest", (token - stays) / 2, "ms"),
             Step("Both", (token + stays) / 2e3, "s"),
         ],
@@ -264,16 +268,16 @@ def windows(draw: Draw) -> Question:
     share = full + (100 - full) * seen / 100
     return Question(
         "windows",
-        f"In a language model one layer in {every} sees all tokens, and the others see the last {window:,}; all layers"
-        f" are alike otherwise. After {tokens:,} tokens, how large is the cache of a sequence, compared with the same"
-        " model in which all layers see all tokens?",
+        f"In a language model, one layer in {every} attends to all tokens, and the others to the last {window:,};"
+        f" otherwise, all layers are alike. After {tokens:,} tokens, how large is the cache of a sequence, compared"
+        " with the same model in which all layers attend to all tokens?",
         f"{share:.1f}%",
         {
-            f"{full:.1f}%": "Windows are free.",
-            f"{seen:.1f}%": "All layers have the cache of a window.",
+            f"{full:.1f}%": "Windowed layers need no cache.",
+            f"{seen:.1f}%": "All layers store only a window.",
             f"{100 - full:.1f}%": "One full layer in a few means that few layers have a window.",
         },
-        "Full layers store all tokens, the others a window each.",
+        "Full layers store all tokens; each of the others stores one window.",
         [
             Step("Full layers", full, "%"),
             Step("The others", share - full, "%"),
@@ -283,17 +287,18 @@ def windows(draw: Draw) -> Question:
 
 
 OPEN = Open(
-    "A service of one model on eight GPUs meets its target for the first token, but users complain that answers pause."
-    " Somebody proposes larger batches to be cheaper, somebody else twice as many GPUs per replica. Explain the pauses,"
-    " judge both proposals, and say what you would try first.",
-    "A step that reads a whole prompt stops all answers: chunked prefill, or replicas that only read prompts, remove"
-    " the pause at no cost in hardware. Larger batches raise the time of a step and fill the caches. More ranks read"
-    " weights faster, but launches and allreduces stay, and half as many replicas wait longer at load.",
+    "A service of one model on eight GPUs meets its target for the first token, but users complain that answers"
+    " pause. One colleague proposes larger batches to save cost, another twice as many GPUs per replica. Explain the"
+    " pauses, judge both proposals, and say what you would try first.",
+    "A step that prefills a whole prompt stops all answers. Chunked prefill, or dedicating some replicas to prefill,"
+    " removes the pause without more hardware. Larger batches lengthen a step and fill the cache memory. More ranks"
+    " read weights faster, but launches and allreduces take as long as before, and with half as many replicas"
+    " requests wait longer under load.",
     {
-        "explains the pause by prompts that share a step with answers": 2,
+        "explains the pause by prompts that are prefilled between the steps of answers": 2,
         "judges the larger batch: time of a step, room for caches": 1,
-        "judges more ranks per replica: what is halved, what stays, fewer replicas": 2,
-        "tries first what needs no hardware": 1,
+        "judges more ranks per replica: what is halved, what stays the same, fewer replicas": 2,
+        "first tries what needs no hardware": 1,
     },
 )
 
@@ -305,15 +310,17 @@ QUESTIONS = [
     twice_the_ranks,
     Question(
         "empty places",
-        "With static batching 1 of 10 users waits a second for a first token, though the GPU decodes a quarter of the"
-        " largest batch on average. Why?",
+        "With static batching, 1 of 10 users waits a second for a first token, although the GPU on average decodes"
+        " only a quarter of the largest batch. Why?",
         "Slots of finished answers stay empty until the longest ends",
         {
             "The batch was full when it began, so all were served": "A full batch means that nobody waits.",
-            "The GPU is too slow for the rate": "A request that waits, waits for arithmetic.",
-            "Prompts are prefilled one by one, before any answer can start": "The prompt decides what a user waits.",
+            "The GPU is too slow for the rate": "A request that waits is waiting for arithmetic.",
+            "Prompts are prefilled one by one, before any answer can start": (
+                "The prompt decides how long a user waits."
+            ),
         },
-        "Continuous batching fills a place after the step in which it became empty, on the same GPU.",
+        "On the same GPU, continuous batching fills a slot right after the step in which it became empty.",
     ),
     more_requests,
     chunks,

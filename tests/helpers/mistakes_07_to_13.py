@@ -101,12 +101,14 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "Whatever is prefetched is hidden, however slow the link is.": lambda n: 1,
     },
     ("09", "which interval"): {
-        "Save once for each failure that you expect.": lambda n: n[1] * 3600,
+        "Save once for each expected failure.": lambda n: n[1] * 3600,
         "Failures are rare, so ignore them.": lambda n: 2 * n[1] * 3600,
     },
     ("09", "as often as you can"): {
         "A checkpoint is saved once per hour.": lambda n: 100 * n[0] / 3600,
-        "The share is of the training between two checkpoints.": lambda n: 100 * n[0] / (60 * n[1]),
+        "The share is relative to the training between two checkpoints.": lambda n: (
+            100 * n[0] / (60 * n[1])
+        ),
         "Each checkpoint is also read back.": lambda n: 100 * 2 * n[0] / (2 * n[0] + 60 * n[1]),
     },
     ("09", "stall"): {
@@ -120,28 +122,28 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("09", "asynchronous loss"): {
         "Then asynchronous saving removes the loss.": lambda n: n[3],
-        "Written is written, no matter who waits.": lambda n: n[2],
-        "A state in memory needs no restart.": lambda n: n[2] - n[3],
+        "Writing costs the same, no matter who waits.": lambda n: n[2],
+        "With the state in memory, there are no restarts.": lambda n: n[2] - n[3],
     },
     ("09", "mtbf of a machine"): {
         "Failures add like noise.": lambda n: n[1] / sqrt(n[2]),
         "Each of the 8 GPUs of a node fails as often as the node.": lambda n: n[1] / (n[0] * n[2]),
-        "The mean is the time by which half have failed.": lambda n: log(2) * n[1] / n[2],
+        "The mean is the time by which half of them have failed.": lambda n: log(2) * n[1] / n[2],
     },
     ("09", "off the optimum"): {
         "You must hit the optimum.": lambda n: 2 * n[0],
         "The loss grows with the square of the interval.": lambda n: n[0] * 2**2,
-        "Half as many checkpoints cost half.": lambda n: n[0] / 2,
+        "Half as many checkpoints lose half as much.": lambda n: n[0] / 2,
     },
     ("09", "young"): {
         "All nodes fail as often as one.": lambda n: sqrt(2 * n[2] * n[1]),
-        "The root of cost times MTBF.": lambda n: sqrt(n[2] * n[1] / n[0]),
-        "Save in the middle between two failures.": lambda n: n[1] / n[0] / 2,
+        "The interval is the root of cost times MTBF.": lambda n: sqrt(n[2] * n[1] / n[0]),
+        "Save halfway between two failures.": lambda n: n[1] / n[0] / 2,
     },
     ("09", "bytes of a version"): {
         "A version is a copy of everything.": lambda n: n[0] * 4e3,
-        "A version shares equally with all others.": lambda n: n[0] * 4e3 / n[1],
-        "Each version has the layer written anew.": lambda n: 4 * (n[2] + 1) * n[3] * n[1],
+        "The versions share the storage equally.": lambda n: n[0] * 4e3 / n[1],
+        "The layer is written again for each version.": lambda n: 4 * (n[2] + 1) * n[3] * n[1],
     },
     ("10", "half the gpus"): {
         "Half the GPUs halve the energy.": lambda n: n[1] / 2,
@@ -155,19 +157,19 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("10", "more replicas"): {
         "The knee is the best run.": lambda n: crossing(lambda p: p - n[0] / n[1]),
-        "The best is where both parts take equally long.": (
+        "The best run is where both parts take equally long.": (
             lambda n: crossing(lambda p: n[1] + n[2] * p - n[0] / p)
         ),
     },
     ("10", "limit and clock"): {
         "A tenth less power is a tenth less speed.": lambda n: 100 * (n[0] / n[2] - 1),
         "A tenth less power is a tenth more time.": lambda n: 100 * (1 - n[2] / n[0]),
-        "All watts fall with the fourth power of the clock.": (
+        "All power falls with the fourth power of the clock.": (
             lambda n: 100 * ((n[0] / n[2]) ** 0.25 - 1)
         ),
     },
     ("10", "free joules"): {
-        "What is idle can be saved.": lambda n: n[0],
+        "All idle time is energy that can be saved.": lambda n: n[0],
         "All of the power falls with the clock.": (
             lambda n: n[1] * (1 - (n[2] / 100) ** 4 * 100 / n[2])
         ),
@@ -182,8 +184,8 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("10", "served tokens"): {
         "A served token costs as much as a trained one.": lambda n: 100 * n[1] / (n[0] + n[1]),
-        "A share is serving over training.": lambda n: 100 * n[3] * n[1] / (n[2] * n[0]),
-        "Two of eight FLOP are serving, however many tokens there are.": (
+        "The share is serving over training.": lambda n: 100 * n[3] * n[1] / (n[2] * n[0]),
+        "Serving takes two of eight FLOP, however many tokens there are.": (
             lambda n: 100 * n[3] / (n[2] + n[3])
         ),
     },
@@ -197,7 +199,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     ("11", "ideal network"): {
         "Communication time is network time.": lambda n: 100 - n[1] * n[2] * n[3] / 1e4,
         "Half of the time in MPI is on the wire.": lambda n: (100 - n[1] * n[2] * n[3] / 1e4) / 2,
-        "Messages that are waited for are the network's.": lambda n: 100 - n[2] * n[3] / 100,
+        "All waiting for messages is due to the network.": lambda n: 100 - n[2] * n[3] / 100,
     },
     ("11", "faster network"): {
         "A faster network removes waits.": lambda n: n[1] * n[2] / n[3],
@@ -209,7 +211,9 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "Half of a delay is hidden behind computing.": (
             lambda n: n[0] + (n[0] / n[3] * 100 - n[0]) / 2
         ),
-        "What is lost is a share of the computing.": lambda n: n[0] * (1 + (100 - n[3]) / 100),
+        "The lost time is a share of the computing time.": lambda n: (
+            n[0] * (1 + (100 - n[3]) / 100)
+        ),
     },
     ("11", "each in turn"): {
         "Balance the average and waits vanish.": lambda n: n[3],
@@ -218,7 +222,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("11", "load balance"): {
         "Load balance compares the least with the most.": lambda n: 100 * n[1] / n[2],
-        "Load balance is the share of the busiest.": lambda n: 100 * n[2] / (n[0] * n[1] + n[2]),
+        "Load balance is the busiest rank's share.": lambda n: 100 * n[2] / (n[0] * n[1] + n[2]),
         "Only one rank loses time.": lambda n: 100 * (1 - (n[2] - n[1]) / n[2] / (n[0] + 1)),
     },
     ("11", "product"): {
@@ -228,8 +232,8 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("12", "fsdp alone"): {
         "FSDP alone is enough if it fits.": lambda n: n[3],
-        "Only bytes count, since there are many.": lambda n: 3 * 2e9 * n[0] / 8 / n[7],
-        "FSDP gathers each matrix of weights by itself.": (
+        "Only bytes count, since messages are large.": lambda n: 3 * 2e9 * n[0] / 8 / n[7],
+        "FSDP gathers each weight matrix separately.": (
             lambda n: 3 * (4 * n[1] * (n[4] - 1) * n[8] / 1e6 + 2e9 * n[0] / 8 / n[7])
         ),
     },
@@ -238,13 +242,13 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "The order of passes does not change the bubble.": (
             lambda n: (n[1] + n[0] - 1) * sum(n[2:5])
         ),
-        "All three passes take equally long, so a third is left.": (
+        "All three passes take equally long, so a third of the bubble is left.": (
             lambda n: (n[1] + (n[0] - 1) / 3) * sum(n[2:5])
         ),
     },
     ("12", "half the stages"): {
         "The share of the bubble is proportional to the stages.": lambda n: n[2] * n[3] / n[0],
-        "Only the microbatches decide the bubble.": lambda n: n[2],
+        "Only the number of microbatches determines the bubble.": lambda n: n[2],
         "The bubble over the work is its share of the step.": lambda n: 100 * (n[3] - 1) / n[1],
     },
     ("12", "far ring"): {
@@ -255,7 +259,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     ("12", "fp8"): {
         "fp8 halves the step.": lambda n: 50,
         "Arithmetic in fp8 is free.": lambda n: n[0],
-        "A bubble does not depend on the arithmetic.": lambda n: n[0] * n[1] / 100 / 2,
+        "The bubble does not depend on the arithmetic.": lambda n: n[0] * n[1] / 100 / 2,
     },
     ("12", "four bits"): {
         "Half the bits, twice the speed.": lambda n: 2,
@@ -274,7 +278,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
     },
     ("13", "which phase"): {
         "The prompt is the long part of an answer.": lambda n: n[-2],
-        "The prompt is read once more for the answer.": lambda n: n[-2] + n[-1] * n[-3],
+        "The prompt is processed once more for the answer.": lambda n: n[-2] + n[-1] * n[-3],
         "The tokens of a prompt are decoded one by one, too.": lambda n: (n[-4] + n[-1]) * n[-3],
     },
     ("13", "a batch"): {
@@ -302,8 +306,8 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "Ranks divide launches, and all read the weights.": lambda n: n[1] * (1 - n[2] / 100 / 2),
     },
     ("13", "windows"): {
-        "Windows are free.": lambda n: 100 / n[0],
-        "All layers have the cache of a window.": lambda n: 100 * n[1] / n[2],
+        "Windowed layers need no cache.": lambda n: 100 / n[0],
+        "All layers store only a window.": lambda n: 100 * n[1] / n[2],
         "One full layer in a few means that few layers have a window.": (
             lambda n: 100 * (1 - 1 / n[0])
         ),

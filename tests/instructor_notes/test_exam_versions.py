@@ -450,7 +450,7 @@ def test_09_state_and_failures(questions):
         name,
         "which interval",
         lambda save, hours: sqrt(2 * save * 3600 * hours),
-        "takes {}, the",
+        "takes {}, and the",
         "once in {} hours",
         within=0.05,
     )
@@ -462,7 +462,7 @@ def test_09_state_and_failures(questions):
         return whole - 100 * blocked / (60 * minutes + blocked)
 
     is_right(questions, name, "asynchronous loss", unstalled, *lost, within=0.03)
-    shard = "{} billion", "over {} nodes", "at {} GB/s;"
+    shard = "{} billion", "over {} nodes", "host at {} GB/s"
     is_right(questions, name, "stall", lambda w, n, rate: 14 * w / n / 8 / rate, *shard)
     fails = "{} nodes", "in {} days"
     is_right(
@@ -517,7 +517,7 @@ def test_10_energy_and_planning(questions):
         return share * (1 - power * 100 / clock)
 
     is_right(questions, name, "free joules", saved, *slack, within=0.03)
-    exchange = "for {} ms divided", "and {} for each"
+    exchange = "for {} ms divided", "plus {} per GPU"
 
     def fastest(compute, each):
         return min(range(1, 2000), key=lambda gpus: compute / 1e3 / gpus + each * gpus)
@@ -530,7 +530,7 @@ def test_10_energy_and_planning(questions):
 
     watts = "draws {} W", "computes, {} W", "limit of {} W"
     is_right(questions, name, "limit and clock", slower, *watts)
-    laws = "A/N^{}", "B/D^{}", "budget {} billion", "for {} times"
+    laws = "A/N^{}", "B/D^{}", "FLOP, {} billion", "for {} times"
 
     def optimal(alpha, beta, weights, times):
         """Search the size of the least loss, with A and B for which `weights` are the best of a budget of 1."""
@@ -565,7 +565,7 @@ def test_11_traces_and_waits(questions):
         "for {} each",
         "more for {}.",
     )
-    factors = "balance {}%", "serialization {}%", "transfer {}%"
+    factors = "balance is {}%", "serialization {}%", "transfer {}%"
     is_right(questions, name, "product", lambda b, s, t: b * s * t / 1e4, *factors)
     late = "compute for {},", "efficiency {}%"
     is_right(questions, name, "sends late", lambda s, share: 100 * s / share, *late)
@@ -591,7 +591,7 @@ def test_12_train_a_language_model(questions):
 
     step = "spends {}%", "take {}% of", "add {}%"
     is_right(questions, name, "four bits", narrow, *step)
-    passes = "each {} ms", "and {} ms for those", "{} ms for gradients"
+    passes = "a stage {} ms", "and {} ms for those", "{} ms for gradients"
     is_right(
         questions, name, "zero bubble", lambda p, m, f, w, b: split(p, m, f, b, w), *pipe, *passes
     )
@@ -602,9 +602,9 @@ def test_12_train_a_language_model(questions):
 
     wire = "{} billion", "in {} blocks", "pipeline, {} replicas", "carries {} GB", "takes {} us"
     is_right(questions, name, "fsdp alone", gathered, *wire)
-    fp8 = "Arithmetic is {}%", "are {}%", "falls by {}%"
+    fp8 = "Arithmetic is {}%", "are {}%", "shrinks by {}%"
     is_right(questions, name, "fp8", lambda a, x, d: a * x / 200 + d, *fp8)
-    far = "computes for {} ms", "block in {} ms", "over {} GB/s of", "NIC of {} GB/s"
+    far = "computes for {} ms", "block in {} ms", "link of {} GB/s", "NIC of {} GB/s"
 
     def slowest(
         computing, sending, near, nic
@@ -619,7 +619,7 @@ def test_12_train_a_language_model(questions):
         name,
         "recomputed",
         lambda once: once * 3 / 4,  # a forward pass more, of three
-        "an MFU of {}%",
+        "MFU is {}%",
     )
 
 
