@@ -11,13 +11,13 @@ QUESTIONS = [
     Question(
         "short messages",
         "Many ranks allreduce one number each. Which property of the algorithm decides how long it takes?",
-        "How many rounds follow each other",
+        "How many rounds follow one another",
         {
             "How many bytes each rank has to send": "Bandwidth is what matters.",
             "How fast each rank adds": "Adding is the work of an allreduce.",
             "Whether ranks form a ring": "Ring is the best allreduce.",
         },
-        "Each round pays a latency, and there is next to nothing to send.",
+        "Each round pays the latency, and there is next to nothing to send.",
     ),
     Question(
         "long messages",
@@ -28,18 +28,18 @@ QUESTIONS = [
             "One that cuts the buffer into pieces and sends them to different ranks": "Pieces cost more than wholes.",
             "Any but a ring": "Ring is the best allreduce.",
         },
-        "Bytes decide: pieces that are reduced on their way move each byte about twice.",
+        "Bytes decide: if pieces are reduced on their way, each rank sends each byte only about twice.",
     ),
     Question(
         "twice the ranks",
-        "Data-parallel training on twice the GPUs, with the same global batch. Which part of a step halves?",
+        "Data-parallel training moves to twice the GPUs, with the same global batch. Which part of a step halves?",
         "Computing",
         {
             "All of it": "Twice the GPUs, half the time.",
             "The exchange of gradients, since each GPU has half of the samples": "Gradients shrink with the samples.",
-            "None of it": "The exchange is all that counts.",
+            "None of it": "Only the exchange counts.",
         },
-        "Each GPU has half of the samples, and as many gradients as before.",
+        "Each GPU has half as many samples, but as many gradients as before.",
     ),
     Question(
         "overlap",
@@ -51,7 +51,7 @@ QUESTIONS = [
             "Half of the allreduce": "Half is always exposed.",
             "The whole allreduce, since it sums finished gradients": "An exchange starts when backward has ended.",
         },
-        "They are ready when backward ends, and nothing is left to overlap with.",
+        "They are ready only when backward ends, so nothing is left to overlap with.",
     ),
     Question(
         "slow one",
@@ -59,10 +59,10 @@ QUESTIONS = [
         "about twice as long",
         {
             "a thousandth longer": "The mean decides.",
-            "as long as before: others take over its work": "Work moves to those who are free.",
-            "about a third longer": "A loss is divided among all.",
+            "as long as before: others take over its work": "Work moves to ranks that are free.",
+            "about a third longer": "A delay is divided among all ranks.",
         },
-        "In each step all wait for it.",
+        "In each step, all other GPUs wait for the slow one.",
     ),
     Question(
         "small variations",
@@ -78,24 +78,24 @@ QUESTIONS = [
     Question(
         "asynchronous",
         "With asynchronous updates, workers compute more gradients per second. After an hour the loss",
-        "is lower or higher, as gradients are of older weights",
+        "is lower or higher, as gradients come from older weights",
         {
             "is lower, since nobody has waited": "Asynchronous is faster, so it is better.",
             "has not fallen, since gradients are outdated": "Stale gradients do not converge.",
             "is lower by as much as there are more gradients": "A gradient is as good for any weights.",
         },
-        "There are more gradients, of older weights, which tolerate only a smaller learning rate.",
+        "There are more gradients, but they come from older weights, which tolerate only a smaller learning rate.",
     ),
     Question(
         "agreement",
-        "After each step all replicas hold bitwise equal weights. What do you know of the gradients?",
+        "After each step, all replicas hold bitwise equal weights. What do you know about the gradients?",
         "All replicas applied the same ones, right or wrong",
         {
             "They are right": "If the replicas agree, the gradients are right.",
             "They were equal before the allreduce as well": "Replicas compute the same.",
             "They are right, if the loss falls as well": "A falling loss proves the gradient.",
         },
-        "Compare with one rank on the same batch.",
+        "Agreement proves nothing more; compare with one rank on the same batch.",
     ),
     Question(
         "larger batch",
@@ -103,10 +103,10 @@ QUESTIONS = [
         "halves at first, and beyond some batch hardly falls",
         {
             "halves, at any batch": "A larger batch gives a better gradient, so steps fall in proportion.",
-            "stays the same": "Each step learns equally much.",
+            "stays the same": "Each step learns the same amount.",
             "grows beyond some batch: large batches do not generalize": "A large batch cannot reach the accuracy.",
         },
-        "There is a critical batch.",
+        "Beyond the critical batch, more samples save hardly any steps.",
     ),
     Question(
         "learning rate",
@@ -117,18 +117,19 @@ QUESTIONS = [
             "works if the warm-up is long enough to leave the steep start": "A long enough warm-up repairs it.",
             "works if the rate stays as it was": "The rate belongs to the network, not to the batch.",
         },
-        "That is what the derivation assumes.",
+        "The derivation of linear scaling assumes just that.",
     ),
     Question(
         "peak",
-        "A GPU has twice the peak FLOP/s of another, and the same memory bandwidth. On it, a given layer is",
+        "A GPU has twice the peak FLOP/s of another, and the same memory bandwidth. On the faster GPU, a given layer"
+        " is",
         "as fast if it waits for memory or launches, else up to twice as fast",
         {
             "twice as fast": "Peak FLOP/s predicts time.",
             "twice as fast if it is large: small layers wait for memory": "Memory-bound layers are the small ones.",
             "as fast, since layers wait for memory": "All layers wait for memory.",
         },
-        "Its arithmetic intensity decides.",
+        "The layer's arithmetic intensity decides.",
     ),
     Question(
         "small files",
@@ -139,7 +140,7 @@ QUESTIONS = [
             "More readers on each node": "More readers always help.",
             "More nodes": "More nodes always help.",
         },
-        "Each file costs operations of metadata servers, which are the limit.",
+        "Each file costs metadata operations, whose servers are the limit.",
     ),
     Question(
         "cache",
@@ -151,7 +152,7 @@ QUESTIONS = [
             "Close to zero, since the order is random": "Random access cannot be cached.",
             "More in each epoch, as it learns the order": "A cache learns what is read.",
         },
-        "Each sample is read once: only what stayed since the last epoch can hit.",
+        "Each sample is read once per epoch: only samples that stayed in the cache since the last epoch can be hits.",
     ),
     Question(
         "pipeline",
@@ -167,7 +168,7 @@ QUESTIONS = [
     Question(
         "split or copy",
         "A network fits on one GPU, and a larger batch still saves steps. How do you use a second GPU?",
-        "It gets a replica and samples of its own",
+        "It gets its own replica and its own samples",
         {
             "Each layer is split over both GPUs": "Model parallelism is for speed.",
             "It gets half of the layers, as a second stage": "A pipeline with P stages is P times faster.",
@@ -184,7 +185,8 @@ QUESTIONS = [
             "Three tenths, with gradients and momentum": "Activations are small.",
             "Twice the largest layer, one at a time": "Only one layer is in memory at a time.",
         },
-        "Backward needs the activations of all layers, for every sample, beside gradients and optimizer state.",
+        "Backward needs the activations of all layers, for every sample, in addition to gradients and optimizer"
+        " state.",
     ),
     Question(
         "checkpoints",
@@ -195,7 +197,7 @@ QUESTIONS = [
             "Once a day, since failures are rare": "Failures are rare, so ignore them.",
             "Once at the end of each epoch": "An epoch is the unit of training.",
         },
-        "The root of twice the cost times the time between failures.",
+        "The best interval is the root of twice the cost times the mean time between failures.",
     ),
     Question(
         "energy",
@@ -206,7 +208,7 @@ QUESTIONS = [
             "nearly doubles": "Energy grows with the time.",
             "is the same, joule for joule": "Only computing takes energy.",
         },
-        "The work is the same; what differs is waiting, and what is only switched on.",
+        "The work is the same; what differs is the energy of waiting and of idle hardware.",
     ),
     Question(
         "waiting",
@@ -217,7 +219,7 @@ QUESTIONS = [
             "saves a third of the time": "A faster network removes waits.",
             "makes the run slower": "Faster messages congest the receiver.",
         },
-        "Time in MPI is transfer and waiting; only one of them is the network's.",
+        "Time in MPI is transfer and waiting; only transfer depends on the network.",
     ),
     Question(
         "longest wait",
@@ -228,32 +230,34 @@ QUESTIONS = [
             "The link of that rank": "A long bar of MPI is a long transfer.",
             "The average over all ranks": "Balance the average and waits vanish.",
         },
-        "Who waits longest came first.",
+        "The rank that waits longest arrived first.",
     ),
     Question(
         "sharded state",
-        "A large language model fits on thousands of GPUs if each replica shards all of its state (FSDP), one sequence"
-        " each, and gathers each block in a ring. Why does a step take longer than with split layers and a pipeline?",
+        "A large language model fits on thousands of GPUs if all of its state is sharded over all of them (FSDP),"
+        " with one sequence per GPU and each block gathered in a ring. Why does a step take longer than with split"
+        " layers and a pipeline?",
         "A ring over thousands of GPUs pays a latency for each of them, for each block",
         {
             "Its network is too slow: what fits needs no other split": "FSDP alone is enough if it fits.",
             "Sharded gradients are less exact, and a pipeline keeps them whole": "Sharding changes the result.",
             "A GPU computes a split layer at a higher rate": "Smaller matmuls run faster.",
         },
-        "A ring has as many rounds as ranks. NCCL's PAT (2.23) needs lg p rounds and nearly closes the gap; one"
+        "A ring has about as many rounds as ranks. NCCL's PAT (2.23) needs lg p rounds and nearly closes the gap; one"
         " sequence per replica remains the limit.",
     ),
     Question(
         "inside the node",
-        "Tensor, pipeline and data parallelism are combined; a node has fast links, the network between nodes is slow."
-        " Which goes inside the node?",
+        "Tensor, pipeline and data parallelism are combined; links within a node are fast, and the network between"
+        " nodes is slow. Which kind of parallelism goes inside the node?",
         "Tensor parallelism, which exchanges in every layer",
         {
             "Data parallelism, since gradients are the most bytes": "The most bytes need the fastest link.",
             "The pipeline, since stages wait for each other": "A late message stops the whole pipeline.",
             "Any of them: the bytes of a step are the same": "Bytes are bytes, whenever they are sent.",
         },
-        "Nothing computes while a layer waits for its sum; gradients and stages can be overlapped.",
+        "Nothing computes while a layer waits for its allreduce; exchanges of gradients and between stages can be"
+        " overlapped.",
     ),
     Question(
         "experts",
@@ -265,7 +269,7 @@ QUESTIONS = [
             "the same memory, since a token meets one expert": "Experts that are not used need no memory.",
             "a sixteenth of the arithmetic": "Each expert has fewer tokens, so each token costs less.",
         },
-        "All experts hold weights and state; a token is computed by one, as before.",
+        "All experts hold weights and state; each token is processed by one network of the same size, as before.",
     ),
     Question(
         "uneven router",
@@ -273,10 +277,10 @@ QUESTIONS = [
         "waits for that GPU, in every layer with experts",
         {
             "takes as long as before: there are as many tokens": "The mean decides.",
-            "gets shorter, since the other GPUs have less to compute": "Less work for most is less time for all.",
+            "gets shorter, since the other GPUs have less to compute": "Less work for most GPUs is less time for all.",
             "waits once, at the update": "Ranks meet only when gradients are exchanged.",
         },
-        "The tokens must return before the next layer, so each layer lasts as long as its busiest GPU.",
+        "The tokens must return before the next layer, so each layer takes as long as its busiest GPU.",
     ),
     Question(
         "eight bits",
@@ -284,10 +288,10 @@ QUESTIONS = [
         "gets shorter, but not by half",
         {
             "takes half of the time": "fp8 halves the step.",
-            "takes a quarter of the time: half the bytes at twice the rate": "Gains of bytes and rate multiply.",
+            "takes a quarter of the time: half the bytes at twice the rate": "The gains in bytes and in rate multiply.",
             "takes as long: weights are still updated in fp32": "The slowest number format decides.",
         },
-        "Only the products gain; exchanges, attention and casts stay.",
+        "Only the matmuls gain; exchanges, attention and casts take as long as before.",
     ),
     Question(
         "token by token",
@@ -296,10 +300,10 @@ QUESTIONS = [
         "about as fast as before",
         {
             "twice as fast": "Peak FLOP/s predicts time.",
-            "a third faster: half of the time is arithmetic": "Both count equally.",
+            "a third faster: half of the time is arithmetic": "Arithmetic and memory count equally.",
             "more slowly, since faster arithmetic has to wait": "Faster arithmetic waits longer for memory.",
         },
-        "Each token reads all weights from memory; the arithmetic of one token is little.",
+        "Each token reads all weights from memory; one token needs little arithmetic.",
     ),
     Question(
         "many users",
@@ -318,8 +322,8 @@ QUESTIONS = [
         " at once?",
         "The keys and values that each of their conversations stores",
         {
-            "Its arithmetic, of which each user needs a part": "A request that waits, waits for arithmetic.",
-            "The rate of requests, since all users share the weights": "Weights are all that fills memory.",
+            "Its arithmetic, of which each user needs a part": "A request that waits is waiting for arithmetic.",
+            "The rate of requests, since all users share the weights": "Only the weights fill memory.",
             "The size of the weights, which each user needs a copy of": "Each user has a copy of the model.",
         },
         "The KV cache grows with each token of each conversation, and must stay in memory until the answer ends.",

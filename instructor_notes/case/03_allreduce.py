@@ -33,8 +33,10 @@ def case(draw: Draw) -> Case:
     buckets = dict(zip(("1 MiB", "4 MiB", "64 MiB", "256 MiB"), SIZES[1:5], strict=True))
     when = {
         "1 MiB": "",
-        "4 MiB": "The least exposed while backward is longer than all allreduces together, which the team must check"
-        " after each change of GPU or precision.",
+        "4 MiB": (
+            "Exposes the least while backward is longer than all allreduces together, which the team must check after"
+            " each change of GPU or precision."
+        ),
         "64 MiB": "Nearly as good now, and better as soon as backward gets shorter than the allreduces of small"
         " buckets: the choice of a team that expects faster GPUs.",
         "256 MiB": "",
@@ -54,24 +56,24 @@ def case(draw: Draw) -> Case:
                 "The time is 2 (p - 1) / p · n over the bus bandwidth.",
             ),
             Reading(
-                "From 1 MiB to 64 MiB, bytes grow 64 times. By which factor does the time grow, and what does that say"
-                " of the short message?",
+                "From 1 MiB to 64 MiB, bytes grow by a factor of 64. By which factor does the time grow, and what"
+                " does that say about the short message?",
                 [Step("Factor", seconds(SIZES[3]) / seconds(SIZES[1]))],
                 "Most of the short message's time does not depend on its bytes.",
             ),
             Reading(
                 "Which share of the largest bus bandwidth does a bucket of 4 MiB reach?",
                 [Step("4 MiB over 1 GiB", 100 * BUS[SIZES[2]] / BUS[SIZES[5]], "%")],
-                "Less than half: a bandwidth without its message size says little.",
+                "It reaches less than half: a bandwidth without its message size says little.",
             ),
         ],
         Plan(
-            f"A team sums the gradients of {millions} million parameters in 16 bits on this cluster.",
+            f"A team allreduces the gradients of {millions} million parameters in 16 bits on this cluster.",
             [
                 Line(f"The gradients take {show(whole, 'B')}."),
                 Line(f"In a ring, each rank sends {show(SHARE * whole, 'B', 4)} of them."),
                 Line(
-                    f"At the {BUS[SIZES[4]] / 1e9:g} GB/s of 256 MiB the allreduce takes"
+                    f"At the {BUS[SIZES[4]] / 1e9:g} GB/s measured with 256 MiB, the allreduce takes"
                     f" {show(whole / BUS[SIZES[4]], 's')}.",
                     "Bus bandwidth counts what a rank sends, 2 (p - 1) / p times the buffer.",
                     [Step("Time", SHARE * whole / BUS[SIZES[4]], "s")],
@@ -80,16 +82,16 @@ def case(draw: Draw) -> Case:
                     f"One message of 32 KiB takes {show(seconds(SIZES[0]), 's')}, which is mostly latency."
                 ),
                 Line(
-                    "In buckets of 1 MiB the allreduces take as long in all, since they move the same bytes.",
-                    "A bucket of 1 MiB has a lower bus bandwidth: each pays its fixed time.",
+                    "In buckets of 1 MiB, the allreduces take just as long in total, since they move the same bytes.",
+                    "A bucket of 1 MiB has a lower bus bandwidth, since each bucket pays its fixed time.",
                     [Step("All buckets", whole / MIB * seconds(SIZES[1]), "s")],
                 ),
             ],
         ),
         Choice(
             f"Another network has 256 MiB of gradients. Backward takes {slow} ms and fills buckets at a steady rate;"
-            f" each leaves when it is full, one after another. A new GPU, which may come this year, halves backward to"
-            f" about {fast} ms. Which bucket do you set? Use the table.",
+            " each bucket is sent when it is full, one after another. A new GPU, which may arrive this year, halves"
+            f" backward to about {fast} ms. Which bucket size do you set? Use the table.",
             [
                 Option(
                     name,
@@ -104,7 +106,8 @@ def case(draw: Draw) -> Case:
             ],
             {
                 "computes the exposed time of three buckets or more": 2,
-                "chooses one that nobody beats at both lengths of backward, and names the next best by a number": 1,
+                "chooses one that no other beats at both lengths of backward, and names the next best, with a"
+                " number": 1,
                 "names the length of backward at which the choice changes, or a measurement that decides": 1,
             },
         ),

@@ -38,8 +38,9 @@ LAYOUTS = {  # tensor, pipeline
 }
 WHEN = {
     "tensor 8 × pipeline 2": "",
-    "tensor 4 × pipeline 4": "Nearly as fast as the fastest, with the least memory of those: the choice if sequences"
-    " will get longer.",
+    "tensor 4 × pipeline 4": (
+        "Nearly as fast as the fastest, with the least memory among those: the choice if sequences will get longer."
+    ),
     "tensor 2 × pipeline 8": "Within a few percent of the fastest: the choice if the batch may grow, since its bubble"
     " shrinks most, or if the links inside a node get slower.",
     "pipeline 16": "",
@@ -68,16 +69,17 @@ def case(draw: Draw) -> Case:
     over = (stages - 1) / microbatches
     found = {name: laid_out(*split, sequences) for name, split in LAYOUTS.items()}
     return Case(
-        "A pipeline in print, in a plan, and in two nodes",
+        "A published pipeline, a plan, and a layout on two nodes",
         Table(
-            "Throughput of a Transformer of 48 layers with GPipe, over that of K = 2 accelerators and M = 1 microbatch"
+            "Throughput of a Transformer of 48 layers with GPipe, relative to K = 2 accelerators and M = 1 microbatch"
             " (Huang et al. 2019, arXiv:1811.06965, table 2). Activations are recomputed.",
             ("K", "M", "times as fast"),
             [(f"{k}", f"{m}", f"{gain:g}") for (k, m), gain in GAIN.items()],
         ),
         [
             Reading(
-                "With M = 32, how many times as fast are 8 accelerators as 2? Which share of 4 is that?",
+                "With M = 32, how many times as fast are 8 accelerators as 2? Which share of the ideal factor of 4 is"
+                " that?",
                 [
                     Step("8 over 2", GAIN[8, 32] / GAIN[2, 32]),
                     Step("Of 4", 100 * GAIN[8, 32] / GAIN[2, 32] / 4, "%"),
@@ -85,36 +87,38 @@ def case(draw: Draw) -> Case:
                 "Both rows have the same base, which cancels.",
             ),
             Reading(
-                "What does p / (1 + (p - 1) / m) give for the first of these?",
+                "What does p / (1 + (p - 1) / m) give for the first factor?",
                 [
                     Step("8 accelerators", faster(8, 32)),
                     Step("2 accelerators", faster(2, 32)),
                     Step("One over the other", faster(8, 32) / faster(2, 32)),
                 ],
-                "With many microbatches the formula is near the table.",
+                "With many microbatches, the formula is close to the table.",
             ),
             Reading(
-                "And for K = 8, M = 4, over K = 2, M = 1? Why is the table's number higher?",
+                "What does the formula give for K = 8, M = 4, relative to K = 2, M = 1? Why is the table's number"
+                " higher?",
                 [
                     Step("By the formula", faster(8, 4) / faster(2, 1)),
                     Step("Published over that", GAIN[8, 4] / (faster(8, 4) / faster(2, 1))),
                 ],
-                "GPipe recomputes activations in part while it would be idle, and the batch was fitted to the memory.",
+                "GPipe does part of the recomputation while it would otherwise be idle, and the batch was fitted to"
+                " the memory.",
             ),
         ],
         Plan(
-            f"{stages} equal stages run {microbatches} microbatches with 1F1B; messages are free.",
+            f"A pipeline of {stages} equal stages runs {microbatches} microbatches with 1F1B; messages are free.",
             [
                 Line(f"The bubble is {100 * over:.1f}% of the work."),
                 Line(
                     f"So a GPU is idle for {100 * over:.1f}% of the step.",
-                    "The step is the work and the bubble.",
+                    "The step consists of the work and the bubble.",
                     [Step("Idle, of the step", 100 * over / (1 + over), "%")],
                 ),
-                Line(f"The first stage stores activations of at most {stages} microbatches."),
+                Line(f"The first stage stores the activations of at most {stages} microbatches."),
                 Line(
                     "GPipe would have a longer bubble, since it runs all forward passes first.",
-                    "The bubble is the same; what grows is memory.",
+                    "The bubble is the same; only memory grows.",
                     [
                         Step("Bubble of GPipe over the work", 100 * over, "%"),
                         Step("Microbatches that it stores", microbatches),
@@ -126,10 +130,10 @@ def case(draw: Draw) -> Case:
             ],
         ),
         Choice(
-            f"Llama 2 13B trains on two nodes of eight A100 of 80 GB with {sequences} sequences per step, Adam and ZeRO"
-            " 1, one sequence per microbatch, nothing recomputed. Predict the layouts below: change the file, where"
-            " `batch` and `microbatches` are those of a replica. Choose one for a run whose sequences, batch or network"
-            " may change later, and say which change you plan for.",
+            f"Llama 2 13B trains on two nodes of eight A100s of 80 GB with {sequences} sequences per step, Adam and"
+            " ZeRO 1, one sequence per microbatch, and nothing recomputed. Predict the layouts below by changing the"
+            " file, in which `batch` and `microbatches` are those of a replica. Choose one for a run whose sequences,"
+            " batch or network may change later, and say which change you plan for.",
             [
                 Option(
                     name,
@@ -149,7 +153,7 @@ def case(draw: Draw) -> Case:
             {
                 "predicts step and memory of three layouts or more": 1,
                 "chooses one that is within 5% of the fastest and leaves memory": 1,
-                "names the change that it plans for, and why this layout meets it": 1,
+                "names the change that is planned for, and why this layout suits it": 1,
                 "names a change that would reverse the choice, with its direction": 1,
             },
             TOML.replace("64\n", f"{sequences}\n"),

@@ -13,12 +13,17 @@ EFFICIENT = 100 * float(results()["goyal17-r50-eff"]["value"])  # % at 256 GPUs
 JITTER = coupled.Setting().jitter
 CHOSEN = (coupled.SHARED, 1, 4, 5, 6, 7)  # ranks that simulate
 WHEN = {
-    coupled.SHARED: "No side waits, and neither a buffer nor a second program is needed: to defend where simplicity"
-    " outweighs the seconds by which others are ahead.",
+    coupled.SHARED: (
+        "No side waits, and neither a buffer nor a second program is needed: defensible where simplicity outweighs"
+        " the seconds by which other placements are faster."
+    ),
     1: "",
     4: "The fastest if a sample takes 2 steps: for a team that expects shorter simulations.",
-    5: "The fastest as it is, and never far behind.",
-    6: "A little slower now, and faster than 5 + 3 if a sample takes 8 steps: if simulations may get longer.",
+    5: "The fastest with 4 steps, and never far behind.",
+    6: (
+        "A little slower with 4 steps, but faster than 5 + 3 if a sample takes 8 steps: for a team whose simulations"
+        " may get longer."
+    ),
     7: "The fastest with 8 steps, and far behind otherwise: only for a team that is sure of them.",
 }
 
@@ -46,9 +51,10 @@ def case(draw: Draw) -> Case:
     outside, transfer = 100 * (1 - found.efficiency.parallel), gain_of_ideal_network(late)
     now, half, twice = (times(steps) for steps in (4, 2, 8))
     return Case(
-        "A slowdown in print, a trace, and eight ranks",
+        "A published slowdown, a trace, and eight ranks",
         Table(
-            "ResNet-50 on P100 GPUs in nodes of 8, the same images for each GPU (Goyal et al. 2017, arXiv:1706.02677).",
+            "ResNet-50 on P100 GPUs in nodes of 8, with a fixed number of images per GPU (Goyal et al. 2017,"
+            " arXiv:1706.02677).",
             ("from 8 GPUs to", "published"),
             [
                 (f"{MANY}", f"an iteration takes {SLOWER:.0f}% longer"),
@@ -59,47 +65,46 @@ def case(draw: Draw) -> Case:
             Reading(
                 f"What is the efficiency on {MANY} GPUs, over that on {FEW}?",
                 [Step("1 over 1 + the slowdown", 100 / (1 + SLOWER / 100), "%")],
-                "Less than at 256 GPUs, as it should be: the two published numbers agree.",
+                "It is less than at 256 GPUs, as it should be: the two published numbers agree.",
             ),
             Reading(
                 f"Suppose that the computation of each GPU varies by {sigma:g}% (one standard deviation), and all wait"
-                f" for the slowest. On average the slowest of {FEW} is then {few:.2f}% above the mean, of {MANY}"
-                f" {many:.2f}%. By how many percent does a step grow by that alone?",
+                f" for the slowest. On average, the slowest of {FEW} is then {few:.2f}% above the mean, the slowest of"
+                f" {MANY} {many:.2f}%. By what percentage does that alone lengthen a step?",
                 [Step("(1 + slowest of many) / (1 + slowest of few) - 1", grown, "%")],
-                "Both runs have waits: only the difference counts.",
+                "Both runs have waits, so only the difference counts.",
             ),
             Reading(
                 "Which share of the published slowdown is that? What would you look for in a trace to confirm it?",
                 [Step("Of the slowdown", 100 * grown / SLOWER, "%")],
-                "Waits at the allreduce that end with another rank in each step; transfer that stays.",
+                "Look for waits at the allreduce that are caused by a different rank in each step, while transfer"
+                " stays the same.",
             ),
         ],
         Plan(
-            "A trace of four ranks that meet in each step: they compute for"
+            "This is a trace of four ranks that synchronize in each step. They compute for"
             f" {', '.join(show(each, 's', 4) for each in computed)}; the run takes {show(float(found.span), 's', 4)};"
             f" serialization is {found.efficiency.serialization:.4f}, transfer {found.efficiency.transfer:.4f}.",
             [
                 Line(f"Load balance is {100 * found.efficiency.load_balance:.1f}%."),
-                Line(
-                    f"Ranks are outside of computation for {outside:.1f}% of the time, on average."
-                ),
+                Line(f"On average, ranks do not compute for {outside:.1f}% of the time."),
                 Line(
                     f"Rank {waiting} waits longest, so rank {waiting} is the slow one.",
-                    "It waits because it is done first. The slow rank computes longest.",
+                    "It waits because it finishes first. The slow rank is the one that computes longest.",
                     [Step("The rank to look at", late.rank)],
                 ),
                 Line(
-                    f"A network without delay would shorten the run by {outside:.1f}%.",
-                    "Only transfer is the network's.",
+                    f"An ideal network would shorten the run by {outside:.1f}%.",
+                    "Only transfer is due to the network.",
                     [Step("1 - transfer", transfer, "%")],
                 ),
                 Line("If all ranks had the mean of the work, most of the waits would vanish."),
             ],
         ),
         Choice(
-            "Eight ranks of the workflow of this module: some simulate, the others train; a sample takes 4 steps of the"
-            f" simulation, and ranks vary by {JITTER:.0%}. Next month a sample may take 2 steps, or 8. Choose the"
-            " placement for all of the term, with the page's experiment, and say what you would watch.",
+            "The workflow of this module has eight ranks: some simulate, the others train. A sample takes 4 steps of"
+            f" the simulation, and ranks vary by {JITTER:.0%}. Next month, a sample may take 2 steps, or 8. Choose one"
+            " placement for the whole term, using the page's experiment, and say what you would watch.",
             [
                 Option(
                     coupled.ALL
@@ -115,7 +120,7 @@ def case(draw: Draw) -> Case:
                 for ranks in CHOSEN
             ],
             {
-                "has the times of three placements or more, for two lengths of a sample or more": 2,
+                "has the times of at least three placements, for at least two lengths of a sample": 2,
                 "chooses one that no other beats at all lengths, or names what outweighs the seconds": 1,
                 "names the wait to watch, and the rank to move when it grows": 1,
             },
