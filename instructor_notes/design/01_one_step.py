@@ -45,33 +45,31 @@ recompute = "full"
     listed = ", ".join(f"{price:.2f} USD for a {name}" for name, price in prices.items())
     return Design(
         "The cheapest GPU for a billion tokens",
-        f"You want to train GPT-2 with {N / 1e9:.3f} billion parameters on a billion tokens, on one GPU, in fp16"
-        f" with Adam, in sequences of {S:,} tokens. A GPU-hour costs"
-        f" {listed}. The file below takes an A100: {PEAK / 1e12:.0f} TFLOP/s, of which large products reach"
-        f" {REACHED:.0%}, and"
-        f" {BANDWIDTH / 1e12:.3f} TB/s. With full recomputation a step does 8 FLOP a weight and token; the"
-        f" update reads and writes 28 B a weight. At most 8"
-        " sequences a step, as more would need another learning rate.",
+        f"You want to train GPT-2 with {N / 1e9:.3f} billion parameters on a billion tokens, on one GPU, in fp16 with"
+        f" Adam, in sequences of {S:,} tokens. A GPU-hour costs {listed}. The file below takes an A100:"
+        f" {PEAK / 1e12:.0f} TFLOP/s, of which large matmuls reach {REACHED:.0%}, and {BANDWIDTH / 1e12:.3f} TB/s."
+        " With full recomputation, a step does 8 FLOP per weight and token; the update reads and writes 28 B per"
+        " weight. A step may have at most 8 sequences, since more would need another learning rate.",
         toml,
         float(now.step_time),
         [
             Part(
-                "How many FLOP is a step with one sequence, and how long does it take at the rate of large"
-                " products? How long is the update, if memory limits it? At which arithmetic"
-                " intensity does the A100 turn from memory to arithmetic?",
+                "How many FLOP does a step with one sequence take, and how long does it take at the rate of large"
+                " matmuls? How long is the update, if memory limits it? At which arithmetic intensity is the ridge"
+                " point of the A100, between memory-bound and compute-bound?",
                 [
                     Step("Work: 8 N s", work, "FLOP"),
-                    Step("At the rate of large products", work / (REACHED * PEAK), "s"),
+                    Step("At the rate of large matmuls", work / (REACHED * PEAK), "s"),
                     Step("Update: 28 N / B", update, "s"),
                     Step("Ridge: P / B", PEAK / BANDWIDTH, "FLOP/B"),
                 ],
-                "A step with one sequence spends a good part of its time on the optimizer: it is the same for"
+                "A step with one sequence spends a good part of its time on the optimizer, whose time is the same for"
                 " any batch.",
                 "All four.",
-                "Work right, the update forgotten or taken as arithmetic.",
+                "The work is right, but the update is forgotten or taken as arithmetic.",
             ),
             Part(
-                "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml`. Put your two times beside the"
+                "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml`. Compare your two times with the"
                 " terms.",
                 [
                     *times(run, now),
@@ -79,14 +77,14 @@ recompute = "full"
                     Step("Update", float(now.update), "s"),
                     Step("Memory", float(now.memory_total), "B"),
                 ],
-                "The update is yours. Forward and backward take more than twice as long as your arithmetic: a"
-                " good part of the step is no large product.",
+                "The update agrees with yours. Forward and backward take more than twice as long as your arithmetic:"
+                " a good part of the step is not large matmuls.",
                 "Both commands, and each term beside its estimate.",
             ),
             Part(
-                "Find what your estimate lacks. Switch off one suspect at a time: attention that stores its"
-                " scores (`strategy.fused_attention=on`), and small products"
-                " (compare the time of a sequence at `strategy.batch=4`).",
+                "Find what your estimate lacks. Switch off one suspect at a time: attention that stores its scores"
+                " (`strategy.fused_attention=on`), and small matmuls (compare the time per sequence at"
+                " `strategy.batch=4`).",
                 [
                     Step(
                         "Fused attention: forward and backward",
@@ -94,31 +92,30 @@ recompute = "full"
                         "s",
                     ),
                     Step(
-                        "Saved by it",
+                        "Saved by fused attention",
                         float(now.forward + now.backward - fused.forward - fused.backward),
                         "s",
                     ),
                     Step(
-                        "Four sequences: forward and backward of one",
+                        "Four sequences: forward and backward per sequence",
                         float(four.forward + four.backward) / 4,
                         "s",
                     ),
                     Step(
-                        "Saved by that",
+                        "Saved by four sequences",
                         float(now.forward + now.backward - (four.forward + four.backward) / 4),
                         "s",
                     ),
                 ],
-                "Scores of s² for each head travel through memory several times: they are bound by bandwidth,"
-                " and fusing keeps them on the chip. Small products do not reach the rate of large ones,"
-                " and each kernel has its launch. The rest are norms and activations, far below the ridge, and"
-                " attention's own FLOP.",
-                "Both suspects with seconds, and the rest named by its intensity.",
+                "The s² scores of each head pass through memory several times, so they are bandwidth-bound; fusing"
+                " keeps them on the chip. Small matmuls do not reach the rate of large ones, and each kernel pays for"
+                " its launch. The rest is norms and activations, far below the ridge, and attention's own FLOP.",
+                "Both suspects with seconds, and the rest explained by its intensity.",
                 "One of the two.",
             ),
             Part(
-                "With fused attention, drop the recomputation. What is gained, what is paid, and what batch fits"
-                " then?",
+                "With fused attention, turn off recomputation. What do you gain, what does it cost, and which batch"
+                " fits then?",
                 [
                     Step("Recomputed: step", float(fused.step_time), "s"),
                     Step("Stored: step", float(stored.step_time), "s"),
@@ -130,14 +127,14 @@ recompute = "full"
                         "",
                     ),
                 ],
-                "A quarter of the arithmetic goes; activations come back. Of the time that remains, the update's"
-                " share grows, so the next gain is a larger batch, until memory ends it.",
+                "A quarter of the arithmetic is saved; activations are stored again. The update's share of the"
+                " remaining time grows, so the next gain is a larger batch, until memory is full.",
                 "Time, memory and batch.",
                 "Time only.",
             ),
             Part(
-                "Which GPU trains a billion tokens for the least money, and which one in the least time? Give"
-                " each its best setting (fused, stored if it fits, the largest batch up to 8).",
+                "Which GPU trains a billion tokens for the least money, and which in the least time? Use the best"
+                " setting of each (fused attention, activations stored if they fit, the largest batch up to 8).",
                 [
                     *(
                         Step(f"{name}: tokens a second", float(each.throughput) * S, "tokens/s")
@@ -159,12 +156,12 @@ recompute = "full"
                     f" {show(float(each.memory_total), 'B')}."
                     for name, each in best.items()
                 )
-                + " A price per hour says nothing before it is divided by a rate at a setting that fits.",
+                + " A price per hour says nothing until it is divided by a rate at a setting that fits.",
                 "Three rates at settings that fit, three prices, both decisions.",
                 "One setting for all GPUs.",
             ),
             Part(
-                "How far may the prediction be off on one GPU, and could that turn your decision around?",
+                "How far may the prediction be off on one GPU, and could that reverse your decision?",
                 [
                     Step(
                         "Ratio of the second cheapest to the cheapest",
@@ -175,7 +172,7 @@ recompute = "full"
                 "Without a measured rate the roofline is off by more than a third in the median, and compilers"
                 " that fuse norms and activations help all GPUs unequally. If two prices differ by less, a"
                 " measured step decides: run 20 steps on each and set `calibration.rate`.",
-                "The error of an uncalibrated prediction beside the ratio of prices, and the measurement.",
+                "The error of an uncalibrated prediction compared with the ratio of prices, and the measurement.",
             ),
         ],
     )

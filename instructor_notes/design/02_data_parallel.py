@@ -44,24 +44,18 @@ epochs = {EPOCHS}
     return Design(
         "A vision transformer over 25 Gb/s",
         f"You have {nodes} nodes of eight V100 (16 GB), each node with one Ethernet port of 25 Gb/s, of which"
-        f" collectives reach"
-        f" {REACHED:.0%}. ViT-L/16 has {WEIGHTS / 1e6:.0f} million parameters; {OWN} images on each GPU take"
-        f" {work * 1e3:.1f} ms for forward and"
-        f" backward in fp16, of which a third is forward. You need {EPOCHS} epochs of ImageNet ({IMAGES:,}"
-        f" images) in {hours} hours,"
-        f" and accuracy was measured for batches up to {most:,} images. A port of 100 Gb/s costs {PRICE:,} USD a"
-        f" node,"
-        " a GPU-hour 1 USD.",
+        f" collectives reach {REACHED:.0%}. ViT-L/16 has {WEIGHTS / 1e6:.0f} million parameters; {OWN} images on each"
+        f" GPU take {work * 1e3:.1f} ms for forward and backward in fp16, of which a third is forward. You need"
+        f" {EPOCHS} epochs of ImageNet ({IMAGES:,} images) in {hours} hours, and accuracy was measured for batches up"
+        f" to {most:,} images. A port of 100 Gb/s costs {PRICE:,} USD per node, a GPU-hour 1 USD.",
         toml,
         float(now.step_time),
         [
             Part(
-                "How many bytes of gradients does a replica have (2 B each)? How long does an allreduce take"
-                " that first sums inside a node"
-                " and then runs a ring over the nodes, if only the ports count? What is the shortest step that"
-                " this allows, if it"
-                " hides behind backward? How many images must a GPU process a step until its work takes as long"
-                " as the messages?",
+                "How many bytes of gradients does a replica have (2 B each)? How long does an allreduce take that"
+                " first sums inside a node and then runs a ring over the nodes, if only the ports count? What is the"
+                " shortest step that this allows, if the allreduce overlaps with backward? How many images must a GPU"
+                " process per step until its work takes as long as the messages?",
                 [
                     Step("Gradients: 2 N", 2 * WEIGHTS, "B"),
                     Step("Ring over the ports: 2 (k - 1)/k · n/β", ring, "s"),
@@ -74,7 +68,7 @@ epochs = {EPOCHS}
                 ],
                 "Messages take several times as long as the work: no overlap can hide them.",
                 "All four numbers.",
-                "The ring is right, but all of it is added to the work, or all of it hidden.",
+                "The ring is right, but it is either all added to the work or all hidden.",
             ),
             Part(
                 "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml --steps 10`. How long does the"
@@ -97,11 +91,10 @@ epochs = {EPOCHS}
                     Step("Update of Adam", float(now.update), "s"),
                     Step("Waiting for the slowest", float(now.straggler_wait), "s"),
                 ],
-                "The sums inside a node and the latency of each bucket add a few percent to the ring. The step"
-                " is longer than forward + ring"
-                " because the first bucket leaves only once its gradients exist, and because update and waiting"
-                " come on"
-                " top. The network is saturated from the first bucket on: the order of buckets is not the problem.",
+                "The sums inside a node and the latency of each bucket add a few percent to the ring. The step is"
+                " longer than forward + ring because the first bucket is sent only once its gradients exist, and"
+                " because update and waiting come on top. The network is saturated from the first bucket on, so the"
+                " order of buckets is not the problem.",
                 "Both gaps, each with its terms and their seconds.",
                 "One gap, or terms without seconds.",
             ),
@@ -116,36 +109,33 @@ epochs = {EPOCHS}
                     Step("100 Gb/s: hours", float(fast.time_to_train) / HOUR, "h"),
                     Step("100 Gb/s: efficiency", float(100 * fast.efficiency), "%"),
                 ],
-                f"Accumulation sends as much for four times the images; it costs batch size, now {most:,}. At"
-                f" once, the batch does not"
-                f" fit ({show(float(large.memory_total), 'B')} of 16.9 GB), so overlap covers the last"
-                f" microbatch only. Ports leave the batch as it is.",
+                "Accumulation sends the same bytes for four times the images; its cost is the batch size, now"
+                f" {most:,}. At once, the batch does not fit ({show(float(large.memory_total), 'B')} of 16.9 GB), so"
+                " overlap covers only the last microbatch. Ports leave the batch as it is.",
                 "One change with hours, and with its cost in batch, memory or USD.",
                 "Hours only.",
             ),
             Part(
-                "Meet the deadline. When do the ports pay, beside accumulation?",
+                "Meet the deadline. When do the ports pay for themselves in addition to accumulation?",
                 [
                     Step("Accumulation: hours", float(four.time_to_train) / HOUR, "h"),
                     Step("Accumulation and ports: hours", float(both.time_to_train) / HOUR, "h"),
                     Step("GPU-hours that the ports save a run", saved, "GPU-hours"),
                     Step("Runs until they are paid", PRICE * nodes / saved, "runs"),
                 ],
-                "Accumulation meets the deadline for nothing, at the largest batch whose accuracy is known. The"
-                " ports pay after the runs above, or"
-                " at once if the batch must stay small. Stopping overlap or choosing another allreduce moves a"
-                " few percent.",
+                "Accumulation meets the deadline at no cost, at the largest batch whose accuracy is known. The ports"
+                " pay for themselves after the number of runs above, or at once if the batch must stay small. Turning"
+                " off overlap or choosing another allreduce changes a few percent.",
                 "Four microbatches, the deadline met, and the number of runs from saved GPU-hours.",
-                "The deadline met, the ports judged without the price.",
+                "The deadline met, but the ports judged without the price.",
             ),
             Part(
-                "What does the model leave out that could turn your choice around?",
+                "What does the model leave out that could reverse your choice?",
                 [Step("Largest batch whose accuracy is known", most, "images")],
-                "Accuracy: whether the batch trains as well with your learning rate is taken from the setting,"
-                " not computed. TCP over"
-                " Ethernet may reach less than the stated share when several nodes send to one (incast), which favors"
-                " accumulation. Measure the bus bandwidth with nccl-tests on all nodes, and a short run at the"
-                " large batch.",
+                "Accuracy: that the batch trains as well with your learning rate is assumed by the problem, not"
+                " computed. TCP over Ethernet may reach less than the stated share when several nodes send to one"
+                " (incast), which favors accumulation. Measure the bus bandwidth with nccl-tests on all nodes, and a"
+                " short run at the large batch.",
                 "One omission with its direction and its measurement.",
             ),
         ],

@@ -38,20 +38,18 @@ bucket = "25 MB"
     thin = varied(run, allreduce="rabenseifner", bucket=1e6)
     uneven = {name: varied(run, nodes=odd, allreduce=name) for name in of}
     return Design(
-        "An allreduce for one GPU a node",
+        "An allreduce for one GPU per node",
         f"ViT-B/16 ({WEIGHTS / 1e6:.1f} million parameters, gradients of 4 B) trains on {p} nodes of Piz Daint with"
-        f" one P100 each. A message costs {ALPHA * 1e6:.0f} µs and its"
-        f" bytes at {RATE / 1e9:.2f} GB/s. Gradients leave in buckets of {BUCKET / 1e6:.0f} MB during backward."
-        f" You may choose the allreduce and the bucket for all runs of the year;"
-        f" next month the machine grows to {odd} nodes.",
+        f" one P100 each. A message costs a latency of {ALPHA * 1e6:.0f} µs, and its bytes are sent at"
+        f" {RATE / 1e9:.2f} GB/s. Gradients are sent in buckets of {BUCKET / 1e6:.0f} MB during backward. You may"
+        f" choose the allreduce and the bucket for all runs of the year; next month the machine grows to {odd} nodes.",
         toml,
         float(now.step_time),
         [
             Part(
-                "How long does one bucket take with a ring, with recursive doubling (the whole bucket log₂ p"
-                " times), and with Rabenseifner (halving and doubling)?"
-                " At what size do the ring and recursive doubling cross? How long do all gradients take in a"
-                " ring without buckets?",
+                "How long does one bucket take with a ring, with recursive doubling (the whole bucket log₂ p times),"
+                " and with Rabenseifner (halving and doubling)? At which size do the ring and recursive doubling take"
+                " equally long? How long do all gradients take in a ring without buckets?",
                 [
                     Step(
                         "Ring: 2 (p - 1) α + 2 (p - 1)/p · n β",
@@ -73,12 +71,12 @@ bucket = "25 MB"
                         crossing,
                         "B",
                     ),
-                    Step("All in one ring", far * ALPHA + last * 4 * WEIGHTS / RATE, "s"),
+                    Step("All gradients in one ring", far * ALPHA + last * 4 * WEIGHTS / RATE, "s"),
                 ],
-                "Rabenseifner has the bytes of the ring and the rounds of doubling: on paper nothing speaks"
-                " against it.",
+                "Rabenseifner sends as few bytes as the ring, in about as few rounds as doubling: on paper, nothing"
+                " speaks against it.",
                 "All five.",
-                "Three times right, the crossing missing.",
+                "Three of the times right, the crossover missing.",
             ),
             Part(
                 "Run `dlhpc predict` with `strategy.allreduce` `ring`, `recursive_doubling`, `rabenseifner` and"
@@ -91,14 +89,13 @@ bucket = "25 MB"
                         for name, each in of.items()
                     ),
                 ],
-                "Your order of the three times is that of the steps, but the steps differ by far less than the"
-                " messages.",
+                "The order of your three times is also the order of the steps, but the steps differ by far less than"
+                " the messages.",
                 "Four predictions and the simulation, beside the estimates.",
             ),
             Part(
-                "Compare all communication with your time of a bucket, times the number of buckets. Why is so"
-                " little of it exposed, and which part is exposed with every"
-                " algorithm?",
+                "Compare all communication with your time per bucket times the number of buckets. Why is so little of"
+                " it exposed, and which part is exposed with every algorithm?",
                 [
                     Step("Buckets: 4 N / bucket", 4 * WEIGHTS / BUCKET, ""),
                     Step("Ring: all communication", float(now.communication.total), "s"),
@@ -111,16 +108,15 @@ bucket = "25 MB"
                         "s",
                     ),
                 ],
-                "The estimate lacks the additions, and layers do not fill buckets exactly. Backward hides what"
-                " comes before its end; the last bucket, of the first layers, can start"
-                " only then and is always exposed. Doubling needs longer than backward for all buckets, so its"
-                " queue is exposed, too.",
+                "The estimate lacks the additions, and layers do not fill buckets exactly. Backward hides what is"
+                " sent before it ends; the last bucket, that of the first layers, can start only then and is always"
+                " exposed. Doubling takes longer than backward for all buckets, so its queue is exposed, too.",
                 "Additions, the last bucket, and the queue of doubling, with numbers.",
                 "The last bucket only.",
             ),
             Part(
-                "Change the bucket of the ring: 1 MB and 400 MB (`strategy.bucket=1MB`). Explain both with α and"
-                " β. What does Rabenseifner with 1 MB do?",
+                "Change the bucket of the ring to 1 MB and to 400 MB (`strategy.bucket=1MB`). Explain both results"
+                " with α and β. How does Rabenseifner do with 1 MB?",
                 [
                     Step("Ring, 1 MB: exposed", float(small.exposed_communication), "s"),
                     Step("Ring, 400 MB: exposed", float(large.exposed_communication), "s"),
@@ -133,14 +129,15 @@ bucket = "25 MB"
                     if small.exposed_communication > now.exposed_communication
                     else "which backward still hides on this number of nodes"
                 )
-                + "; one large bucket cannot start before backward ends, and all of it is exposed. With the"
-                " latency of 2 log₂ p rounds small"
-                " buckets are nearly free, and the last one is short.",
+                + (
+                    "; one large bucket cannot start before backward ends, so all of it is exposed. With"
+                    " Rabenseifner's 2 log₂ p rounds, small buckets are nearly free, and the last one is short."
+                ),
                 "Both ends explained by latency and overlap, and the interaction with the algorithm.",
                 "One end.",
             ),
             Part(
-                f"Decide for {p} nodes and for {odd}. Is it the same algorithm?",
+                f"Decide for {p} nodes and for {odd}. Is the best algorithm the same?",
                 [
                     *(
                         Step(f"{odd} nodes, {name}: step", float(each.step_time), "s")
@@ -148,20 +145,20 @@ bucket = "25 MB"
                     ),
                     Step(f"{p} nodes, Rabenseifner, 1 MB: step", float(thin.step_time), "s"),
                 ],
-                f"At {p}, Rabenseifner with small buckets. {odd} is no power of two: ranks beyond the last power"
-                f" must first give their whole vector to a partner and fetch the result, which costs"
-                " two more messages of full length. The 2-D torus factors any number well, and wins. `auto`"
+                f"At {p}, it is Rabenseifner with small buckets. {odd} is not a power of two: ranks beyond the last"
+                " power of two must first send their whole vector to a partner and later receive the result, which"
+                " costs two more messages of full length. The 2-D torus factors any number well, and wins. `auto`"
                 " decides for each size.",
                 "Both decisions with steps, and the reason at the odd number.",
                 f"The decision for {p} alone.",
             ),
             Part(
-                "What does α + n β not know about this network?",
+                "What does α + n β not capture about this network?",
                 [Step("Distance of the first exchange of halving", p / 2, "ranks")],
-                "Halving exchanges half of the vector with ranks far away, all at once: on a dragonfly or a"
-                " tapered tree these messages share links, and the ring's do not. The model gives every pair its"
-                " own bandwidth. Measure both with a real job's placement, or simulate a few ranks with"
-                " `--fidelity events`.",
+                "In halving, all ranks exchange half of the vector with distant ranks at the same time: on a"
+                " dragonfly or a tapered tree, these messages share links, while those of a ring do not. The model"
+                " gives every pair its own bandwidth. Measure both algorithms with a real job's placement, or"
+                " simulate a few ranks with `--fidelity events`.",
                 "Contention of distant messages, its direction, and a measurement.",
             ),
         ],

@@ -49,28 +49,26 @@ optimizer = "adam"
     )
     return Design(
         "22 billion parameters on eight GPUs",
-        f"One node has eight A100 of {DEVICE / 1e9:.1f} GB, joined by NVLink. A GPT of {N / 1e9:.1f} billion"
-        f" weights (hidden size {HIDDEN:,},"
-        f" sequences of {SEQUENCE:,} tokens) is cut into {P} stages. A step has {m} sequences, each a"
-        f" microbatch; the batch may not change. State is"
-        " 16 B a weight with Adam. A colleague's file uses GPipe. You want the fastest step that fits.",
+        f"One node has eight A100s of {DEVICE / 1e9:.1f} GB, connected by NVLink. A GPT of {N / 1e9:.1f} billion"
+        f" weights (hidden size {HIDDEN:,}, sequences of {SEQUENCE:,} tokens) is cut into {P} stages. A step has {m}"
+        " sequences, each a microbatch; the batch may not change. With Adam, state is 16 B per weight. A colleague's"
+        " file uses GPipe. You want the fastest step that fits.",
         toml,
         float(now.step_time),
         [
             Part(
-                "How much state does a stage hold? How large is the bubble beside the work, (p - 1)/m? How many"
-                " microbatches does the first stage"
-                " keep activations of with GPipe, and with 1F1B? How many bytes does a stage send to the next"
-                " for one microbatch (2 B"
-                " each)?",
+                "How much state does a stage hold? How large is the bubble relative to the work, (p - 1)/m? For how"
+                " many microbatches does the first stage store activations with GPipe, and with 1F1B? How many bytes"
+                " does a stage send to the next for one microbatch (2 B per number)?",
                 [
                     Step("State of a stage: 16 N / p", 16 * N / P, "B"),
                     Step("Bubble over work: (p - 1)/m", 100 * (P - 1) / m, "%"),
-                    Step("Kept by GPipe: m", m),
-                    Step("Kept by 1F1B: min(p, m)", min(P, m)),
+                    Step("Stored by GPipe: m", m),
+                    Step("Stored by 1F1B: min(p, m)", min(P, m)),
                     Step("Sent: 2 s h", 2 * SEQUENCE * HIDDEN, "B"),
                 ],
-                "State is half of a GPU. Whether the rest suffices is a question of the order, not of the cut.",
+                "State takes half of a GPU's memory. Whether the rest suffices depends on the schedule, not on where"
+                " the network is cut.",
                 "All five.",
                 "Bubble and state, without the activations.",
             ),
@@ -84,13 +82,12 @@ optimizer = "adam"
                     Step("1F1B: step", float(ordered.step_time), "s"),
                     Step("1F1B: memory", float(ordered.memory_total), "B"),
                 ],
-                "Neither fits. Both orders take the same time: 1F1B moves no work, it only keeps less.",
-                "Times and memory of both, and the wall.",
+                "Neither fits. Both schedules take the same time: 1F1B does the same work and only stores less.",
+                "Times and memory of both, and the memory limit.",
             ),
             Part(
-                "Compare your bubble with the predicted one, over forward and backward. Which stage makes it"
-                " larger? Compare the activations of"
-                " both orders with your m and p.",
+                "Compare your bubble with the predicted one, relative to forward and backward. Which stage makes it"
+                " larger? Compare the activations of both schedules with your m and p.",
                 [
                     Step(
                         "Bubble over forward and backward, predicted",
@@ -106,15 +103,15 @@ optimizer = "adam"
                     ),
                     Step("m / p", m / P, ""),
                 ],
-                "(p - 1)/m holds for equal stages. The last one computes the logits beside its layers, so every"
-                " slot waits for it. The ratio of the"
-                " activations is near m/p; the fullest GPU of each order is another stage, with other layers.",
+                "(p - 1)/m holds for equal stages. The last stage computes the logits in addition to its layers, so"
+                " every slot waits for it. The ratio of the activations is near m/p; the fullest GPU is a different"
+                " stage in each schedule, with different layers.",
                 "The uneven last stage, and the ratio explained by m and p.",
                 "One of the two.",
             ),
             Part(
-                "With 1F1B and selective recomputation, change the schedule: interleaved with three chunks, or"
-                " `zb-h1`. What shrinks, what grows?",
+                "With selective recomputation, change the schedule from 1F1B to interleaved with three chunks, or to"
+                " `zb-h1`. What shrinks, and what grows?",
                 [
                     Step("1F1B, selective: step", float(fits.step_time), "s"),
                     Step("1F1B, selective: memory", float(fits.memory_total), "B"),
@@ -124,16 +121,15 @@ optimizer = "adam"
                     Step("ZB-H1: step", float(bubble.step_time), "s"),
                     Step("ZB-H1: memory", float(bubble.memory_total), "B"),
                 ],
-                "Chunks divide the fill and drain, and more of them are in flight, which costs memory and three"
-                " times the messages. ZB-H1 fills the"
-                " bubble with weight gradients; what waits for them stays in memory.",
+                "Chunks divide the time to fill and drain, but more of them are in flight, which costs memory, and"
+                " messages triple. ZB-H1 fills the bubble with weight gradients; what they read stays in memory until"
+                " then.",
                 "One schedule with its bubble and its memory.",
                 "The step only.",
             ),
             Part(
-                "Choose among pipeline 8, tensor 8, and tensor 2 × pipeline 4. Would you choose the same if the"
-                " GPUs were joined by PCIe at 12 GB/s"
-                " (`--set machine.intra_node.bandwidth=12GB/s`)?",
+                "Choose among pipeline 8, tensor 8, and tensor 2 × pipeline 4. Would you choose the same if the GPUs"
+                " were connected by PCIe at 12 GB/s (`--set machine.intra_node.bandwidth=12GB/s`)?",
                 [
                     Step("Tensor 8: step", float(tensor.step_time), "s"),
                     Step("Tensor 8: exposed messages", float(tensor.exposed["tensor"]), "s"),
@@ -142,24 +138,23 @@ optimizer = "adam"
                     Step("The same over PCIe: step", float(apart.step_time), "s"),
                     Step("Pipeline 8, three chunks, over PCIe: step", float(pipes.step_time), "s"),
                 ],
-                f"Tensor 2 × pipeline 4 with three chunks: its bubble is short and its messages are few, in"
+                "Tensor 2 × pipeline 4 with three chunks: it has a short bubble and few messages, in"
                 f" {show(float(mixed.memory_total), 'B')}. "
                 + (
                     "Over PCIe the pipeline alone is faster: "
                     if pipes.step_time < apart.step_time
-                    else "Over PCIe it remains the fastest, by less: "
+                    else "Over PCIe it remains the fastest, by a smaller margin: "
                 )
-                + "tensor parallelism sends activations in every block, a pipeline once a stage.",
+                + "tensor parallelism exchanges activations in every block, a pipeline sends them once per stage.",
                 "A layout that fits, two alternatives with their seconds, and PCIe predicted.",
-                "NVLink only, or the memory is not checked.",
+                "Only NVLink, or the memory is not checked.",
             ),
             Part(
-                "What does the model not know about your stages?",
+                "What does the model not capture about your stages?",
                 [Step("Free on the fullest GPU", DEVICE - float(mixed.memory_total), "B")],
-                "Stages are cut by layers; a real cut may balance the logits by hand and gain. Kernels of"
-                " smaller pieces, as of two tensor ranks, may"
-                " reach a lower rate than the roofline says, which favors the pipeline. Measure forward of one"
-                " block, cut and whole.",
+                "Stages are cut between layers; a real cut that balances the logits by hand may be faster. Smaller"
+                " kernels, as on two tensor ranks, may reach a lower rate than the roofline says, which favors the"
+                " pipeline. Measure the forward pass of one block, split and whole.",
                 "One omission with its direction and its measurement.",
             ),
         ],

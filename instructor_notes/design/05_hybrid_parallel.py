@@ -60,12 +60,11 @@ optimizer = "adam"
     half = work / (gpus * 312e12 / 2)
     state = 13.0e9 / (T * P) * (4 + 12 / (gpus // (T * P)))
     setting = (
-        f"You have {nodes} nodes of eight A100 (80 GB, 312 TFLOP/s in bf16), joined by NVLink inside a node and"
-        f" by four HDR NICs"
-        f" of 200 Gb/s a node. A model of 13.0 billion parameters is to see {tokens} billion tokens, in sequences of"
-        f" {SEQUENCE:,} and in batches of at most {MOST:,} sequences, beyond which it needs more tokens. You have"
-        f" {days} days and {budget} MWh, cooling included. A colleague proposes tensor {T}, pipeline {P} and {M}"
-        f" microbatches."
+        f"You have {nodes} nodes of eight A100s (80 GB, 312 TFLOP/s in bf16), connected by NVLink inside a node and by"
+        f" four HDR NICs of 200 Gb/s per node. A model of 13.0 billion parameters is to see {tokens} billion tokens,"
+        f" in sequences of {SEQUENCE:,} tokens and in batches of at most {MOST:,} sequences; larger batches would need"
+        f" more tokens. You have {days} days and {budget} MWh, cooling included. A colleague proposes tensor {T},"
+        f" pipeline {P} and {M} microbatches."
     )
     return Design(
         "A layout for 13 billion parameters",
@@ -74,22 +73,20 @@ optimizer = "adam"
         seconds,
         [
             Part(
-                "How many FLOP is the run (6 per weight and token), and how many days at half of the peak? What"
-                " do weights,"
-                " gradients and Adam's state take on one GPU of your colleague's layout (bf16 weights and"
-                " gradients of 2 B,"
-                " 12 B of fp32 master weight and two moments, the latter sharded over the replicas by ZeRO 1)?"
-                " How large is"
-                " the bubble of 1F1B beside the work of a stage, (p - 1)/m?",
+                "How many FLOP does the run take (6 per weight and token), and how many days at half of the peak? How"
+                " much memory do weights, gradients and Adam's state take on one GPU in your colleague's layout (bf16"
+                " weights and gradients of 2 B each, 12 B of fp32 master weight and two moments, the latter sharded"
+                " over the replicas by ZeRO 1)? How large is the bubble of 1F1B relative to the work of a stage, (p -"
+                " 1)/m?",
                 [
                     Step("Work: 6 N T", work, "FLOP"),
                     Step("Days at half of the peak", half / DAY, "days"),
                     Step(f"State: N / (t p) · (4 + 12 / d), d = {gpus // (T * P)}", state, "B"),
                     Step("Bubble over work: (p - 1) / m", 100 * (P - 1) / M, "%"),
                 ],
-                "The state is small: memory is no reason to cut the network into sixteen parts.",
-                "All four, and the remark that half of the peak is a hope, not a model.",
-                "Three of them, or 16 B a weight on every GPU as if nothing were sharded.",
+                "The state is small: memory is no reason to split the network into sixteen parts.",
+                "All four, and the remark that half of the peak is an assumption, not a model.",
+                "Three of them, or 16 B per weight on every GPU as if nothing were sharded.",
             ),
             Part(
                 "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml`. Which limits does the layout miss?",
@@ -100,16 +97,14 @@ optimizer = "adam"
                     Step("Energy", float(now.energy_to_train) / MWH, "MWh"),
                     Step("Memory of a GPU", float(now.memory_total), "B"),
                 ],
-                f"It misses {_missed(now, days, budget)}, with {now.memory_total / 85.2e9:.0%} of the memory in"
-                f" use. The"
-                " simulation charges the wait for slow ranks to messages and the bubble; the step agrees within"
+                f"It misses {_missed(now, days, budget)}, with {now.memory_total / 85.2e9:.0%} of the memory in use."
+                " The simulation counts the wait for slow ranks under messages and the bubble; the step agrees within"
                 " a few percent.",
                 "Both commands, and both limits named.",
             ),
             Part(
-                "Which terms separate your days from the predicted ones, in the order of their size? Why is the"
-                " predicted bubble"
-                " not your (p - 1)/m of forward and backward? `--explain` helps.",
+                "Which terms explain the difference between your days and the predicted ones, in the order of their"
+                " size? Why is the predicted bubble not your (p - 1)/m of forward and backward? `--explain` helps.",
                 [
                     Step("Pipeline bubble", float(now.pipeline_bubble), "s"),
                     Step(
@@ -126,18 +121,16 @@ optimizer = "adam"
                     Step("of which tensor parallel", float(now.exposed["tensor"]), "s"),
                     Step("Waiting for the slowest", float(now.straggler_wait), "s"),
                 ],
-                "The bubble is the largest loss. It exceeds (p - 1)/m because every slot of the pipeline is as"
-                " long as its slowest"
-                " stage, here the one that computes the logits, with the tensor allreduces of that stage inside."
-                " Tensor messages come next: each block waits for"
-                " them, and they cannot hide. Gradients (data) hide mostly behind backward.",
-                "Bubble, then tensor messages, each with its seconds, and why stages are longer than their work.",
-                "The bubble only, or no reason why it is larger.",
+                "The bubble is the largest loss. It exceeds (p - 1)/m because every slot of the pipeline is as long"
+                " as the slowest stage, here the one that computes the logits, including the tensor allreduces of"
+                " that stage. Tensor messages come next: each block waits for them, and they cannot be hidden."
+                " Gradient exchange (data) is mostly hidden behind backward.",
+                "Bubble, then tensor messages, each with its seconds, and why stages take longer than their work.",
+                "Only the bubble, or no reason why it is larger.",
             ),
             Part(
-                "Change one field of the layout at a time (the batch with its microbatches counts as one). What"
-                " does each gain, and"
-                " what does it cost?",
+                "Change one field of the layout at a time (the batch and its microbatches count as one). What does"
+                " each change gain, and what does it cost?",
                 [
                     Step(
                         f"{2 * M} microbatches of a batch twice as large: days",
@@ -159,20 +152,17 @@ optimizer = "adam"
                     ),
                     Step("ZeRO 3: memory", float(chosen.memory_total), "B"),
                 ],
-                f"More microbatches halve the bubble's share and make the batch"
-                f" {float(longer.experiment.global_batch):,.0f} sequences,"
-                f" where {MOST:,} are allowed. Interleaving divides the bubble by the chunks and sends more"
-                f" messages. Sharding the"
-                " weights over all GPUs removes bubble and tensor messages at once; its gathers hide behind the"
-                " work of"
-                " a whole block, and the memory that was idle holds the activations.",
+                "More microbatches halve the bubble's share but make the batch"
+                f" {float(longer.experiment.global_batch):,.0f} sequences, where {MOST:,} are allowed. Interleaving"
+                " divides the bubble by the number of chunks and sends more messages. Sharding the weights over all"
+                " GPUs removes both the bubble and tensor messages; its gathers are hidden behind the work of a whole"
+                " block, and the memory that was unused holds the activations.",
                 "One of these with its gain and its cost, and the limit on the batch respected.",
                 "A gain that comes from a batch above the limit.",
             ),
             Part(
-                "Choose a layout that meets all limits, and name the best alternative. Your supplier offers the"
-                " other four NICs of"
-                " each node: do you take them?",
+                "Choose a layout that meets all limits, and name the best alternative. Your supplier offers the four"
+                " NICs that each node lacks: do you buy them?",
                 [
                     Step("ZeRO 3: step", float(chosen.step_time), "s"),
                     Step("Days", float(chosen.time_to_train) / DAY, "days"),
@@ -180,24 +170,22 @@ optimizer = "adam"
                     Step("Days with eight NICs", float(wired.time_to_train) / DAY, "days"),
                     Step("Memory without recomputation", float(stored.memory_total), "B"),
                 ],
-                f"`zero = 3`, `tensor = pipeline = microbatches = 1`, `batch = {own}`:"
-                f" {_missed(chosen, days, budget)} is"
-                f" missed. The NICs save {show(float(chosen.time_to_train - wired.time_to_train), 's')} of the"
-                f" run: no. What is left is"
-                " arithmetic, the wait for the slowest GPU, and recomputation, which only more memory would remove.",
-                "A layout within days, energy, batch and memory, an alternative with its days, and the NICs"
-                " priced by a prediction.",
+                f"`zero = 3`, `tensor = pipeline = microbatches = 1`, `batch = {own}`: {_missed(chosen, days, budget)}"
+                f" is missed. The NICs would save {show(float(chosen.time_to_train - wired.time_to_train), 's')} of"
+                " the run: do not buy them. What is left is arithmetic, the wait for the slowest GPU, and"
+                " recomputation, which only more memory would remove.",
+                "A layout within the limits on days, energy, batch and memory, an alternative with its days, and the"
+                " NICs judged by a prediction.",
                 "It meets the limits, but NICs are bought or refused without a number.",
             ),
             Part(
                 "What does the model leave out that could make your layout the wrong one? Which measurement"
                 " would you make first?",
-                [Step("Bytes that a GPU gathers a step: 3 · 2 N", 6 * 13.0e9, "B")],
-                "Gathers hide only if NCCL keeps its rate beside compute kernels, which lose multiprocessors to"
-                " it, and if no other job"
-                " congests the fabric. Fragmentation of the allocator may take the memory that is left. Measure"
-                " one step on 2 and on"
-                " all nodes with the profiler, and compare the exposed gathers.",
+                [Step("Bytes that a GPU gathers or scatters per step: 3 · 2 N", 6 * 13.0e9, "B")],
+                "Gathers are hidden only if NCCL keeps its rate next to compute kernels, which lose multiprocessors"
+                " to it, and if no other job congests the fabric. Fragmentation in the allocator may take the memory"
+                " that is left. Measure one step on 2 nodes and on all nodes with the profiler, and compare the"
+                " exposed gathers.",
                 "One of these with its direction and its measurement.",
             ),
         ],

@@ -40,19 +40,18 @@ target = 0.745
     steps = EPOCHS * IMAGES / MOST
     return Design(
         f"{nodes} nodes for one ResNet-50",
-        f"You have {nodes} nodes of eight V100 and want ResNet-50 at 74.5% on ImageNet ({IMAGES:,} images) as"
-        f" soon as possible. A colleague fills the GPUs: a batch of"
-        f" {LARGE:,}, momentum, linear scaling from a rate of {BASE} for 256 images. Known runs: momentum with"
-        f" linear scaling and 5 epochs of warm-up met the"
-        f" target in {EPOCHS} epochs up to a batch of {MOST:,}, and missed it at 65,536; LARS met it in {SHORT}"
-        f" epochs at {LARGE:,}.",
+        f"You have {nodes} nodes of eight V100s and want ResNet-50 at 74.5% on ImageNet ({IMAGES:,} images) as soon as"
+        f" possible. A colleague fills the GPUs with a batch of {LARGE:,}, momentum, and linear scaling from a rate of"
+        f" {BASE} for 256 images. Known runs: momentum with linear scaling and 5 epochs of warm-up met the target in"
+        f" {EPOCHS} epochs up to a batch of {MOST:,}, and missed it at 65,536; LARS met it in {SHORT} epochs at"
+        f" {LARGE:,}.",
         toml,
         seconds,
         [
             Part(
-                f"How many steps are {EPOCHS} epochs at a batch of {MOST:,}, and {SHORT} at {LARGE:,}? Which"
-                f" rate does linear scaling give for {MOST:,}, and how many steps is its warm-up?"
-                " By which factor may a step of the large batch be longer before the large batch loses?",
+                f"How many steps are {EPOCHS} epochs at a batch of {MOST:,}, and {SHORT} at {LARGE:,}? Which rate does"
+                f" linear scaling give for {MOST:,}, and how many steps does its warm-up take? By which factor may a"
+                " step of the large batch be longer before the large batch is slower overall?",
                 [
                     Step(f"Steps at {MOST:,}", steps, ""),
                     Step(f"Steps at {LARGE:,}", SHORT * IMAGES / LARGE, ""),
@@ -60,22 +59,22 @@ target = 0.745
                     Step("Warm-up: 5 epochs", 5 * IMAGES / MOST, "steps"),
                     Step("Factor: ratio of the steps", steps / (SHORT * IMAGES / LARGE), ""),
                 ],
-                "The ratio of the steps is all that the large batch can win; whether it does is a question of"
-                " the two step times.",
+                "The ratio of the steps is the most that the large batch can gain; whether it does depends on the two"
+                " step times.",
                 "All five.",
                 "Steps and rate, without the factor.",
             ),
             Part(
-                "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml --seeds 10`. What does the"
-                " prediction say of 74.5%, and why?",
+                "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml --seeds 10`. What does the prediction"
+                " say about 74.5%, and why?",
                 [
                     *times(run, now),
                     Step("Parallel efficiency", float(100 * now.efficiency), "%"),
                     Step("Epochs to 74.5%", float(now.to_accuracy.epochs.epochs), ""),
                 ],
-                "The step is efficient, and the answer is none (nan): beyond the largest batch that met the"
-                " target there is no extrapolation. A high efficiency says nothing of accuracy.",
-                "Both commands, and the refusal in your own words.",
+                "The step is efficient, but there is no answer (nan): beyond the largest batch that met the target,"
+                " the library does not extrapolate. A high efficiency says nothing about accuracy.",
+                "Both commands, and why there is no answer, in your own words.",
             ),
             Part(
                 f"Keep momentum and the batch of {MOST:,}: once on all nodes (`strategy.batch={MOST // gpus}`),"
@@ -96,14 +95,14 @@ target = 0.745
                         "s",
                     ),
                 ],
-                "The gradient does not shrink with the images of a GPU, so less backward is left to hide it;"
-                " kernels of few images reach a lower rate; the update and the wait for the slowest"
-                " GPU remain. This is strong scaling with a fixed batch.",
+                "The gradient does not shrink with the images per GPU, so less backward is left to hide its exchange;"
+                " kernels reach a lower rate on few images; the update and the wait for the slowest GPU remain. This"
+                " is strong scaling with a fixed batch.",
                 "Messages and kernels, each with numbers of both runs.",
                 "One of the two.",
             ),
             Part(
-                "Change the optimizer to LARS, and then the batch to half of it. What does the library answer?",
+                "Change the optimizer to LARS, and then halve the batch. What does the library answer?",
                 [
                     Step("LARS: epochs", float(lars.to_accuracy.epochs.epochs), ""),
                     Step("LARS: time to 74.5%", float(lars.to_accuracy.time.median), "s"),
@@ -113,14 +112,14 @@ target = 0.745
                         "",
                     ),
                 ],
-                f"LARS at {LARGE:,} is a published run, so there is an answer. Half of it lies below every batch"
-                f" that was published with LARS, and has none, however likely it is to work: what was not"
-                " measured is not assessed.",
-                "Both answers, and why the second is none.",
+                f"LARS at {LARGE:,} is a published run, so there is an answer. Half of that lies below every batch"
+                " published with LARS, so there is no answer, however likely it is to work: what was not measured is"
+                " not assessed.",
+                "Both results, and why the second has no answer.",
                 "The time only.",
             ),
             Part(
-                "Choose: for the shortest time, and for the fewest joules. What does a minute cost?",
+                "Make two choices, one for the shortest time and one for the fewest joules. What does a minute cost?",
                 [
                     Step("Momentum, all nodes: time", float(thin.to_accuracy.time.median), "s"),
                     Step(
@@ -141,19 +140,20 @@ target = 0.745
                         "kWh",
                     ),
                 ],
-                "LARS wins both: fewer epochs are fewer joules, and each GPU is full. With momentum alone, the"
-                " few nodes need the fewest joules and all nodes the least time: idle and waiting GPUs draw"
-                " power, too.",
+                "LARS wins both: fewer epochs take fewer joules, and each GPU is fully used. Of the runs with"
+                " momentum, the few nodes take the fewest joules and all nodes the least time: idle and waiting GPUs"
+                " draw power, too.",
                 "Both choices with time and energy of three runs.",
                 "Time only.",
             ),
             Part(
-                f"How sure are {SHORT} epochs? What would you run first?",
+                f"How certain are the {SHORT} epochs? What would you run first?",
                 [Step("Published runs behind the answer", 1, "")],
-                "It is one published run, at its own tuned rate, with its own augmentation; the target lies half"
-                " a point below it. Another seed or pipeline may miss it. Run the first ten epochs at the"
-                " large batch with three rates, and compare the loss at the end of the warm-up with a run of 8,192.",
-                "The single run named, its direction, and a cheap test.",
+                "They come from one published run, with its own tuned rate and augmentation; the target lies half a"
+                " point below its accuracy. Another seed or input pipeline may miss it. Run the first ten epochs at"
+                " the large batch with three rates, and compare the loss at the end of the warm-up with that of a run"
+                " at 8,192.",
+                "The single run named, the direction of the error, and a cheap test.",
             ),
         ],
     )

@@ -39,22 +39,19 @@ optimizer = "adam"
     hosted = varied(run, offload="all", recompute="full")
     return Design(
         "7 billion parameters on 40 GB",
-        f"You have {nodes} nodes of four A100 with {DEVICE / 1e9:.1f} GB each and want to train all"
-        f" {N / 1e9:.2f} billion parameters of Llama 2 7B"
-        f" ({LAYERS} layers, {HEADS} heads, hidden size {HIDDEN:,}) on sequences of {sequence:,} tokens, in"
-        f" mixed precision with Adam: 2 B for a"
-        " weight, 2 B for its gradient, 4 B for the fp32 master weight, 8 B for two moments. At least 1 GB must"
-        " stay free. A step sees"
-        f" {gpus} sequences; the fastest legal step wins.",
+        f"You have {nodes} nodes of four A100s with {DEVICE / 1e9:.1f} GB each and want to train all {N / 1e9:.2f}"
+        f" billion parameters of Llama 2 7B ({LAYERS} layers, {HEADS} heads, hidden size {HIDDEN:,}) on sequences of"
+        f" {sequence:,} tokens, in mixed precision with Adam: 2 B for a weight, 2 B for its gradient, 4 B for the fp32"
+        f" master weight, 8 B for two moments. At least 1 GB must stay free on each GPU. A step sees {gpus} sequences;"
+        " the fastest setting within these rules wins.",
         toml,
         float(now.step_time),
         [
             Part(
-                f"What do weights, gradients and optimizer take without ZeRO, and with each stage of ZeRO over"
-                f" {gpus} GPUs? What do the"
-                " attention scores take (2 B for each of heads × tokens² in each layer)? What is left of the"
-                " activations with"
-                " full recomputation (2 B for each input of a block)?",
+                "How much memory do weights, gradients and optimizer state take without ZeRO, and with each stage of"
+                f" ZeRO over {gpus} GPUs? How much do the attention scores take (2 B for each of heads × tokens² in"
+                " each layer)? Which part of the activations remains with full recomputation (2 B for each number in"
+                " the inputs of blocks)?",
                 [
                     Step("State: 16 N", 16 * N, "B"),
                     Step("ZeRO 1: (4 + 12/d) N", (4 + 12 / gpus) * N, "B"),
@@ -63,13 +60,13 @@ optimizer = "adam"
                     Step("Scores: 2 a s² L", scores, "B"),
                     Step("Inputs of blocks: 2 s h L", inputs, "B"),
                 ],
-                "State and scores are each a reason not to fit; only both together are a way in.",
+                "State and scores each prevent the run from fitting; only reducing both makes it fit.",
                 "All six.",
-                "State is right, activations are missing or forget the layers.",
+                "The state is right, but activations are missing or not multiplied by the layers.",
             ),
             Part(
                 "Run `dlhpc predict` for `strategy.zero` 0 to 3, and `dlhpc simulate` for 3. Which of them fit?"
-                " (`--json` has the ledger.)",
+                " (`--json` prints all memory terms.)",
                 [
                     Step("Without ZeRO", float(now.memory_total), "B"),
                     *(
@@ -83,9 +80,9 @@ optimizer = "adam"
                         "s",
                     ),
                 ],
-                f"None fits in {show(DEVICE, 'B')}. A prediction is made all the same: a wall is reported, not"
-                f" hidden.",
-                "Four totals and the wall named.",
+                f"None fits in {show(DEVICE, 'B')}. The run is predicted all the same, and the report names what does"
+                " not fit.",
+                "Four totals, and what does not fit.",
             ),
             Part(
                 "Subtract your state and your scores from the total with ZeRO 3. What is the rest?",
@@ -101,12 +98,10 @@ optimizer = "adam"
                         "Driver and workspace", float(zero[3].memory["driver and workspace"]), "B"
                     ),
                 ],
-                "Besides scores, a block stores the inputs of its products and of its elementwise layers: some"
-                " ten tensors of s × h, and three of"
-                " the wider feed-forward network. ZeRO 3 holds two gathered units, the one that computes and the"
-                " one that"
-                " comes next. None of it appears in a rule of 16 B a weight.",
-                "Activations that are no scores, and the gathered units, both with bytes.",
+                "Besides scores, a block stores the inputs of its matmuls and of its elementwise layers: about ten"
+                " tensors of s × h, and three of the wider feed-forward network. ZeRO 3 holds two gathered units, the"
+                " one that computes and the next one. A rule of 16 B per weight contains none of this.",
+                "Activations other than scores, and the gathered units, both with bytes.",
                 "Only the driver, or only *activations* as a whole.",
             ),
             Part(
@@ -122,53 +117,51 @@ optimizer = "adam"
                     Step("Fused attention: memory", float(fused.memory_total), "B"),
                     Step("Fused attention: step", float(fused.step_time), "s"),
                 ],
-                "Selective recomputation removes the scores and computes attention once more; full recomputation"
-                " adds a forward pass, about a"
-                " third of the arithmetic. Fused attention removes the scores too, and is faster: they never"
-                " travel through memory,"
-                " which bounded those layers.",
+                "Selective recomputation removes the scores and computes attention once more; full recomputation adds"
+                " a forward pass, about a third of the arithmetic. Fused attention also removes the scores, and is"
+                " faster: they never pass through memory, whose bandwidth limited those layers.",
                 "Memory and time of one change, and the reason for its cost.",
                 "Memory only.",
             ),
             Part(
-                "Which setting do you choose? Compare it with two sequences a GPU, with tensor parallelism"
-                " inside a node, and with the state in"
-                " host memory.",
+                "Which setting do you choose? Compare it with two sequences per GPU, with tensor parallelism inside a"
+                " node, and with the state in host memory.",
                 [
                     Step(
-                        "ZeRO 3, fused attention: sequences a second",
+                        "ZeRO 3, fused attention: sequences per second",
                         float(fused.throughput),
                         "1/s",
                     ),
-                    Step("Two sequences a GPU: memory", float(two.memory_total), "B"),
+                    Step("Two sequences per GPU: memory", float(two.memory_total), "B"),
                     Step(
-                        "Tensor 4, ZeRO 1, fused: sequences a second",
+                        "Tensor 4, ZeRO 1, fused: sequences per second",
                         float(tensor.throughput),
                         "1/s",
                     ),
                     Step(
-                        "All offloaded, recomputed: sequences a second",
+                        "All offloaded, recomputed: sequences per second",
                         float(hosted.throughput),
                         "1/s",
                     ),
                 ],
-                f"ZeRO 3 with fused attention: {show(float(fused.memory_total), 'B')}, and the fastest step that"
-                f" fits. "
+                f"ZeRO 3 with fused attention takes {show(float(fused.memory_total), 'B')} and has the fastest step"
+                " that fits. "
                 + (
                     "A second sequence does not fit."
                     if float(two.memory_total) > DEVICE - 1e9
-                    else "A second sequence fits, but makes another batch."
+                    else "A second sequence fits, but changes the batch."
                 )
-                + " Tensor parallelism pays for messages in every block; offloading is bound by the host link.",
+                + " Tensor parallelism pays for messages in every block; offloading is limited by the host link.",
                 "The fastest setting that leaves 1 GB, with the rates of two alternatives.",
                 "It fits, but a faster one was not tried.",
             ),
             Part(
-                "What does the ledger leave out? How much would have to be missing to break your choice?",
+                "What do the memory terms leave out? How many bytes would have to be missing to invalidate your"
+                " choice?",
                 [Step("Free on a GPU with your choice", DEVICE - float(fused.memory_total), "B")],
-                "Fragmentation of the allocator, buffers of NCCL, and what a framework keeps without need. If"
-                " all of that exceeds what is free, the"
-                " run dies at its first step: measure `max_memory_reserved` of two steps before the long run.",
+                "They leave out fragmentation in the allocator, NCCL's buffers, and tensors that a framework keeps"
+                " without need. If all of that exceeds the free memory, the run fails at its first step: measure"
+                " `max_memory_reserved` over two steps before the long run.",
                 "One omission, compared in bytes with what is free.",
             ),
         ],

@@ -59,33 +59,31 @@ checkpoint_writers = "first"
     lost = 100 * (EVERY / 2 + RESTART) / between
     return Design(
         "Two months, and a failure every few hours",
-        f"Llama 3 70B ({N / 1e9:.1f} billion parameters) trains on {nodes} nodes of eight H100 over"
-        f" {tokens / 1000:g} trillion tokens. A node fails once in"
-        f" {MTBF:,} h, and until a failed run reads its state again {RESTART // 60} min pass. A checkpoint has"
-        f" 14 B a weight. The shared file system writes"
-        f" {show(WRITE, 'B/s')}; today the first replica writes, every {EVERY // 60} min, and training waits."
-        f" Your supplier offers a file system twice as"
-        " fast, or spare nodes and a launcher that restart in 2 min, for the same price.",
+        f"Llama 3 70B ({N / 1e9:.1f} billion parameters) trains on {nodes} nodes of eight H100s over {tokens / 1000:g}"
+        f" trillion tokens. A node fails once in {MTBF:,} h, and it takes {RESTART // 60} min until a failed run reads"
+        f" its state again. A checkpoint has 14 B per weight. The shared file system writes {show(WRITE, 'B/s')};"
+        f" today the first replica writes a checkpoint every {EVERY // 60} min, and training waits. For the same"
+        " price, your supplier offers either a file system that is twice as fast, or spare nodes and a launcher that"
+        " restart a run in 2 min.",
         toml,
         float(now.step_time),
         [
             Part(
-                "How large is a checkpoint, and how long does it take at the rate of the file system? How often"
-                " does the job fail? Which part of the"
-                " time is lost to repeated work and restarts, (τ/2 + R)/M?",
+                "How large is a checkpoint, and how long does it take at the rate of the file system? How often does"
+                " the job fail? Which share of the time is lost to repeated work and restarts, (τ/2 + R)/M?",
                 [
                     Step("Checkpoint: 14 N", state, "B"),
                     Step("Written at the full rate", state / WRITE, "s"),
                     Step("Time between failures: M = node / nodes", between / HOUR, "h"),
                     Step("Lost: (τ/2 + R)/M", lost, "%"),
                 ],
-                "Writing is a matter of seconds; the loss is in the interval and the restart.",
+                "Writing takes only seconds; the loss comes from the interval and the restart.",
                 "All four.",
-                "The failure rate of one node in place of the job's, all else right.",
+                "All right except for the failure rate, that of one node in place of the job's.",
             ),
             Part(
-                "Run `dlhpc predict start.toml --explain` and `dlhpc simulate start.toml`. Goodput, expected"
-                " days, best interval?",
+                "Run `dlhpc predict start.toml --explain` and `dlhpc simulate start.toml`. What are the goodput, the"
+                " expected days and the best interval?",
                 [
                     *times(run, now),
                     Step("Goodput", float(100 * now.resilience.goodput), "%"),
@@ -93,9 +91,9 @@ checkpoint_writers = "first"
                     Step("Days with failures", float(now.resilience.expected_time) / DAY, "days"),
                     Step("Best interval", best, "s"),
                 ],
-                "Goodput counts what becomes training: without your loss, and without the time in which"
-                " checkpoints stall it. The simulated step has no"
-                " failures in it: they are closed forms over the whole run.",
+                "Goodput is the share of time spent on useful training: without your loss, and without the time in"
+                " which checkpoints stall it. The simulated step contains no failures; these are closed forms over"
+                " the whole run.",
                 "Both commands, goodput and both times.",
             ),
             Part(
@@ -109,10 +107,9 @@ checkpoint_writers = "first"
                     Step("Repeated: τ/2M", 100 * EVERY / 2 / between, "%"),
                     Step("Restart: R/M", 100 * RESTART / between, "%"),
                 ],
-                "It takes longer than the file system needs, because the NICs of one replica's nodes carry it"
-                " all. Young, Daly and the exact interval agree"
-                " within a percent where δ is far below M. Repeated work leads today, the restart follows; the"
-                " stall is negligible.",
+                "A checkpoint takes longer than the file system needs, because the NICs of one replica's nodes carry"
+                " all of it. Young's, Daly's and the exact interval agree within a percent where δ is far below M."
+                " Repeated work is the largest loss today, the restart comes next, and the stall is negligible.",
                 "The NICs, Young's interval, and three losses in percent.",
                 "Two of the three.",
             ),
@@ -134,9 +131,9 @@ checkpoint_writers = "first"
                     ),
                     Step("Its best interval", float(behind.resilience.best), "s"),
                 ],
-                "The interval is free and gives the most. Then δ shrinks: more writers, then writing behind"
-                " training, each with a shorter best interval. What remains"
-                " is the restart, which no checkpoint makes shorter.",
+                "Changing the interval is free and gains the most. Next, δ can be made shorter, first by more"
+                " writers, then by asynchronous checkpoints, each with a shorter best interval. What remains is the"
+                " restart, which no checkpoint shortens.",
                 "One change with goodput before and after, and its new best interval.",
                 "Goodput only at the old interval.",
             ),
@@ -166,20 +163,19 @@ checkpoint_writers = "first"
                         "GPU-hours",
                     ),
                 ],
-                "The restart. The first replica cannot use the faster file system, since its NICs are the limit;"
-                " and even all writers would gain less than a"
-                " restart that is five times as short.",
+                "Take the faster restart. The first replica cannot use a faster file system, since its NICs are the"
+                " limit; and even with all replicas writing, the gain would be smaller than that of a restart in a"
+                " fifth of the time.",
                 "The restart, with days of both offers at the same interval.",
-                "The right offer without days, or at another interval.",
+                "The right offer, but without days or at different intervals.",
             ),
             Part(
                 "What does the model of failures leave out?",
                 [Step("Failures of the run", float(now.resilience.failures), "")],
-                "Failures come independently, at one rate: in practice they cluster after maintenance, and a bad"
-                " node fails again. Silent errors, slow nodes and"
-                " loss spikes make you go back further than one checkpoint, so keep older versions. Log the gaps"
-                " between failures for"
-                " a week, and test whether they are exponential.",
+                "The model assumes independent failures at a constant rate; in practice they cluster after"
+                " maintenance, and a bad node fails again. Silent errors, slow nodes and loss spikes make you go back"
+                " further than one checkpoint, so keep older versions. Log the times between failures for a week, and"
+                " test whether they are exponentially distributed.",
                 "One omission with its direction and a test of it.",
             ),
         ],

@@ -50,29 +50,27 @@ recompute = "selective"
     free = min(grid, key=lambda key: joules[key])
     return Design(
         "Nodes, watts and a deadline",
-        f"Llama 2 7B ({N / 1e9:.2f} billion parameters) is to see {billions} billion tokens within {hours} hours,"
-        f" with as few joules as possible. You may take 8, 16 or 32 nodes of eight A100"
-        f" ({PEAK / 1e12:.0f} TFLOP/s; {BUSY} W busy, {IDLE} W idle); the rest of a node draws {NODE:,} W with"
-        f" its part of the switches, cooling multiplies all by {PUE}, and the grid emits {GRID * 1e3:.0f} g a"
-        f" kWh. A power limit L"
-        f" between 200 W and {BUSY} W (`strategy.power_limit`) lowers the clock of arithmetic to φ = ((L -"
-        f" S)/({BUSY} - S))^¼ with the static part S = {IDLE} + {STATIC} ({BUSY} - {IDLE})"
-        " W. Each GPU has one sequence a step.",
+        f"Llama 2 7B ({N / 1e9:.2f} billion parameters) is to see {billions} billion tokens within {hours} hours, with"
+        f" as few joules as possible. You may use 8, 16 or 32 nodes of eight A100s ({PEAK / 1e12:.0f} TFLOP/s; {BUSY}"
+        f" W busy, {IDLE} W idle); the rest of a node draws {NODE:,} W, including its share of the switches, cooling"
+        f" multiplies everything by {PUE}, and the grid emits {GRID * 1e3:.0f} g per kWh. A power limit L between 200"
+        f" W and {BUSY} W (`strategy.power_limit`) lowers the clock of arithmetic to φ = ((L - S)/({BUSY} - S))^¼ with"
+        f" the static part S = {IDLE} + {STATIC} ({BUSY} - {IDLE}) W. Each GPU has one sequence per step.",
         toml,
         float(now.step_time),
         [
             Part(
-                "On 32 nodes: how many FLOP is the run, and how long at half of the peak? How many kWh if every"
-                " GPU is busy all the time, cooling included? By which factor does a limit of 300 W"
-                " slow arithmetic?",
+                "On 32 nodes, how many FLOP does the run take, and how many hours at half of the peak? How many kWh"
+                " does it take if every GPU is busy all the time, cooling included? By which factor does a limit of"
+                " 300 W slow down arithmetic?",
                 [
                     Step("Work: 6 N T", work, "FLOP"),
                     Step("Hours at half of the peak", seconds / HOUR, "h"),
                     Step("Energy: nodes (8 · 400 + rest) · PUE · t", power * seconds / KWH, "kWh"),
                     Step("Slowdown at 300 W: 1/φ", 1 / clock, ""),
                 ],
-                "At a quarter less power arithmetic takes only a seventh longer: the first watts that are cut"
-                " are nearly free.",
+                "With a quarter less power, arithmetic takes only a seventh longer: the first watts that you cut are"
+                " nearly free.",
                 "All four.",
                 "Energy of the GPUs alone, or without cooling.",
             ),
@@ -84,13 +82,13 @@ recompute = "selective"
                     Step("Energy", joules[32, 0], "kWh"),
                     Step("Carbon", float(now.carbon), "kg"),
                 ],
-                "The energy is that of the time predicted, at less than the busy power: a GPU that waits, or"
-                " moves data, draws less.",
+                "The energy is that of the predicted time, at less than the busy power: a GPU that waits or moves"
+                " data draws less.",
                 "Both commands, hours and kWh beside the estimate.",
             ),
             Part(
-                "Compare time and energy with yours: in which direction does each differ, and why? What does 300"
-                " W change in forward, and why is it less than your 1/φ?",
+                "Compare time and energy with yours: in which direction does each differ, and why? How much longer"
+                " does forward take at 300 W, and why is that less than your 1/φ?",
                 [
                     Step("Time: predicted over estimated", late[32, 0] * HOUR / seconds, ""),
                     Step(
@@ -106,16 +104,15 @@ recompute = "selective"
                         "W/GPU",
                     ),
                 ],
-                "Half of the peak happens to cover recomputation, attention, waiting and slow products, so the"
-                " time is nearly right. The energy is lower although the time is longer: GPUs that wait or move"
-                " data draw less than busy ones. A limit slows arithmetic only:"
-                " what waits for memory keeps its pace.",
+                "Half of the peak happens to cover recomputation, attention, waiting and slow matmuls, so the time is"
+                " nearly right. The energy is lower although the time is longer: GPUs that wait or move data draw"
+                " less than busy ones. A limit slows down only arithmetic; memory-bound layers run as fast as before.",
                 "Both ratios explained by terms, and why memory-bound layers do not slow down.",
                 "One of the three.",
             ),
             Part(
-                "Change the limit at 32 nodes, then the nodes without a limit. Draw energy over time, or let"
-                " `dlhpc plan start.toml --objective time,energy` do it. Where is the minimum of each line?",
+                "Change the limit at 32 nodes, then the number of nodes without a limit. Plot energy over time, or"
+                " let `dlhpc plan start.toml --objective time,energy` do it. Where is the minimum of each line?",
                 [
                     *(
                         Step(
@@ -134,15 +131,15 @@ recompute = "selective"
                         for nodes in NODES
                     ),
                 ],
-                "Fewer nodes need nearly the same energy over a longer time: there is little to gain. Along the"
-                " limit there is a minimum: below it, hosts, fans and idle power run longer than the"
-                " GPUs save.",
-                "Both lines with their minima, and the reason of the one along the limit.",
+                "Fewer nodes need nearly the same energy over a longer time, so there is little to gain. Along the"
+                " limit there is a minimum: below it, hosts, fans and idle power take more energy over the longer"
+                " time than the GPUs save.",
+                "Both lines with their minima, and the reason for the one along the limit.",
                 "One line, or no reason.",
             ),
             Part(
-                f"Choose nodes and limit for the fewest joules within {hours} hours. What does the fastest"
-                f" choice cost more, in kWh and in carbon?",
+                f"Choose nodes and limit for the fewest joules within {hours} hours. How much more does the fastest"
+                " choice cost, in kWh and in carbon?",
                 [
                     Step(f"{least[0]} nodes, {least[1] or BUSY} W: hours", late[least], "h"),
                     Step("Its energy", joules[least], "kWh"),
@@ -153,25 +150,24 @@ recompute = "selective"
                     Step("Carbon between the two", (joules[quickest] - joules[least]) * GRID, "kg"),
                 ],
                 f"{least[0]} nodes at {least[1] or BUSY} W. Without the deadline it would be {free[0]} nodes at"
-                f" {free[1] or BUSY} W, with {joules[free]:.0f} kWh. The difference between all these choices is"
-                f" small beside"
-                " what recomputation, or a month with cleaner electricity, changes: say so.",
-                "The choice within the deadline, the fastest beside it, and the carbon between them.",
-                "A choice of watts at one number of nodes.",
+                f" {free[1] or BUSY} W, with {joules[free]:.0f} kWh. The differences between all these choices are"
+                " small compared with the effect of recomputation, or of a month with cleaner electricity: say so.",
+                "The choice within the deadline, the fastest for comparison, and the difference in carbon.",
+                "A choice of watts at only one number of nodes.",
             ),
             Part(
                 "Which joules does the model not count, and could they change the choice?",
                 [
                     Step(
-                        "Energy of the rest of the nodes and cooling, of the estimate",
+                        "Share of the estimate for the rest of the nodes and cooling",
                         100 * (1 - 8 * BUSY / ((8 * BUSY + NODE) * PUE)),
                         "%",
                     )
                 ],
-                "Nodes that you do not take idle or serve others: if they idle for you, more nodes for a shorter"
-                " time win. The law of the clock was fitted to other GPUs, and the host's power is an estimate"
-                " that fans"
-                " change. Read the counters of one node for an hour, at two limits.",
+                "Nodes that you do not use are idle or serve others: if they are idle on your account, more nodes for"
+                " a shorter time win. The law of the clock was fitted to other GPUs, and the host's power is an"
+                " estimate that depends on fans. Read the energy counters of one node for an hour at each of two"
+                " limits.",
                 "One omission with its direction and its measurement.",
             ),
         ],

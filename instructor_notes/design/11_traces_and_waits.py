@@ -47,27 +47,26 @@ precision = "fp16"
     }
     return Design(
         "A network that nobody needs",
-        f"ResNet-50 ({WEIGHTS / 1e6:.1f} million parameters) runs on {nodes} nodes of eight A100 with 32 images"
-        f" each. A GPU works {work * 1e3:.2f} ms per step, with a standard deviation of {JITTER:.0%} from GPU to"
-        f" GPU and step to"
-        f" step. Each node has eight HDR NICs of {LINK / 1e9:.0f} GB/s. The profiler shows long bars of"
-        f" `ncclAllReduce`, and your group wants NDR NICs, twice as fast. Another offer is to bind processes and stop"
-        " the daemons, which would halve the deviation.",
+        f"ResNet-50 ({WEIGHTS / 1e6:.1f} million parameters) runs on {nodes} nodes of eight A100s with 32 images each."
+        f" A GPU works {work * 1e3:.2f} ms per step, with a standard deviation of {JITTER:.0%} from GPU to GPU and"
+        f" step to step. Each node has eight HDR NICs of {LINK / 1e9:.0f} GB/s. The profiler shows long bars of"
+        " `ncclAllReduce`, and your group wants NDR NICs, twice as fast. The alternative is to bind processes to"
+        " cores and stop the daemons, which would halve the deviation.",
         toml,
         float(now.step_time),
         [
             Part(
-                f"How much later than the mean is the slowest of {gpus} GPUs expected (Blom: the normal quantile"
-                f" of (p - 3/8)/(p + 1/4))? How long does an allreduce take between the nodes, if all NICs share it"
-                " and 2 B a gradient are sent? Which parallel efficiency do you expect, if all of it hides"
-                " behind backward?",
+                f"How much later than the mean is the slowest of {gpus} GPUs expected (Blom: the normal quantile of (p"
+                " - 3/8)/(p + 1/4))? How long does an allreduce between the nodes take, if all NICs share it and each"
+                " gradient takes 2 B? Which parallel efficiency do you expect, if all of it is hidden behind"
+                " backward?",
                 [
                     Step("Slowest over mean: σ m_p", 100 * late, "%"),
-                    Step("Wait of a GPU that is average", work * late, "s"),
+                    Step("Wait of an average GPU", work * late, "s"),
                     Step("Ring: 2 (k - 1)/k · 2 N / (8 NICs)", ring, "s"),
                     Step("Efficiency: 1 / (1 + σ m_p)", 100 / (1 + late), "%"),
                 ],
-                "Waiting is several times as long as sending, although the profiler files both under allreduce.",
+                "Waiting takes several times as long as sending, although the profiler counts both as allreduce.",
                 "All four.",
                 "The mean in place of the slowest, or no wait.",
             ),
@@ -86,27 +85,26 @@ precision = "fp16"
                     ),
                     Step("Waiting, simulated", wait, "s"),
                 ],
-                "Over many steps each GPU is slow in turn: load balance is good, serialization is what is low. A"
-                " single GPU that is always slow would show as load balance. Transfer, which a network improves, is"
-                " close to one.",
+                "Over many steps, each GPU is slow in turn: load balance is good, and serialization is low. A single"
+                " GPU that is always slow would show up as poor load balance. Transfer, which a faster network"
+                " improves, is close to one.",
                 "Three commands, the factor named, and efficiency beside the estimate.",
             ),
             Part(
-                "In the trace a GPU is in allreduce for its wait and its transfer. Separate the two. Why is"
-                " exposed communication not the ring's time of your estimate?",
+                "In the trace, a GPU's time in allreduce is wait plus transfer. Separate the two. Why is exposed"
+                " communication not the ring time of your estimate?",
                 [
                     Step("Time in allreduce beyond work, simulated", wait + exposed, "s"),
                     Step("of which exposed communication", exposed, "s"),
-                    Step("Part that is waiting", 100 * wait / (wait + exposed), "%"),
+                    Step("Share of waiting", 100 * wait / (wait + exposed), "%"),
                     Step("All communication, predicted", float(now.communication.total), "s"),
                     Step("Exposed without overlap", float(serial.exposed_communication), "s"),
                 ],
-                "Overlap hides all but the last bucket, and each bucket has its latency and its phase inside the"
-                " node. What looks like a slow network is the slowest GPU, which arrives last and leaves at"
-                " once: in its own"
-                " row the bar is short.",
+                "Overlap hides all but the last bucket, and each bucket also has its latency and a phase inside the"
+                " node. What looks like a slow network is the slowest GPU, which arrives last and leaves at once: in"
+                " its own row, the bar is short.",
                 "Wait and transfer in seconds, and how the trace tells them apart.",
-                "The part without the mechanism.",
+                "The share without the mechanism.",
             ),
             Part(
                 "Change one of: the NICs (`machine.inter_node.bandwidth=400Gb/s`), the deviation"
@@ -115,7 +113,7 @@ precision = "fp16"
                     Step("Twice the NICs: step", float(wide.step_time), "s"),
                     Step("Half the deviation: step", float(calm.step_time), "s"),
                     Step(
-                        "64 images: images a second over before",
+                        "64 images: images per second over before",
                         float(large.throughput / now.throughput),
                         "",
                     ),
@@ -126,15 +124,14 @@ precision = "fp16"
                     ),
                     Step("Eight local steps: waiting", float(local.straggler_wait), "s"),
                 ],
-                "A larger batch nearly doubles the images: kernels of 32 images do not fill the GPU. But its"
-                " wait grows with its work and stays the same part of a step. Local steps let deviations average"
-                " out between two meetings,"
-                " and change what is learned.",
+                "A larger batch nearly doubles the images per second: kernels of 32 images do not fill the GPU. But"
+                " the wait grows with the work and remains the same share of a step. With local steps, deviations"
+                " average out between two exchanges, but training changes, too.",
                 "One change with the term that moved and the one that did not.",
                 "The step only.",
             ),
             Part(
-                "Write the memo: NICs, or binding? And what would you try before either?",
+                "Write the memo: do you recommend the NICs or binding? What would you try before either?",
                 [
                     Step("Gain of the NICs", gain["network"], "%"),
                     Step("Gain of half the deviation", gain["jitter"], "%"),
@@ -143,18 +140,18 @@ precision = "fp16"
                         "Gain of 64 images", 100 * float(large.throughput / now.throughput - 1), "%"
                     ),
                 ],
-                "Binding, which costs an afternoon. Before it the batch, if accuracy allows: it gains more than"
-                " both. The NICs serve a term that is already hidden.",
+                "Recommend binding, which costs an afternoon. Before that, try the larger batch, if accuracy allows:"
+                " it gains more than both. The NICs speed up a term that is already hidden.",
                 "Both gains in percent, the cheaper step first, and what a larger batch needs.",
                 "The right choice without the two gains.",
             ),
             Part(
                 "How could your trace mislead you?",
-                [Step("Steps that were simulated", STEPS, "")],
-                "Deviations are drawn independently: a GPU that is slow for an hour, for its heat, would show as"
-                " load balance and would be replaced, not bound. Clocks of nodes differ by more than a wait."
-                " Compare who is last in the"
-                " first and in the second half of a real trace of a few hundred steps.",
+                [Step("Simulated steps", STEPS, "")],
+                "Deviations are drawn independently, but a real GPU that is slow for an hour because it is hot would"
+                " show up as poor load balance, and would have to be replaced, not bound. Clocks of nodes differ by"
+                " more than a wait. Compare which GPU is last in the first and in the second half of a real trace of"
+                " a few hundred steps.",
                 "One way, with its direction and a check of the trace.",
             ),
         ],

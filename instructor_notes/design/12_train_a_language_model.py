@@ -50,50 +50,47 @@ optimizer = "adam"
     return Design(
         "Sequences of 131,072 tokens",
         f"Llama 3 70B ({N / 1e9:.1f} billion parameters, {LAYERS} layers, hidden size {H:,}, {KV} heads of keys and"
-        f" values of {HEAD} numbers) is trained further on"
-        f" sequences of {S:,} tokens, on {nodes} nodes of eight H100 ({PEAK / 1e12:.0f} TFLOP/s in bf16,"
-        f" {MEMORY / 1e9:.1f} GB). A step has {sequences} sequences, no more: one for each"
-        f" {gpus // sequences} GPUs. A colleague proposes tensor {T} × context {C}, keys and values passed round"
-        f" a ring, and ZeRO 3.",
+        f" values of {HEAD} numbers) is trained further on sequences of {S:,} tokens, on {nodes} nodes of eight H100s"
+        f" ({PEAK / 1e12:.0f} TFLOP/s in bf16, {MEMORY / 1e9:.1f} GB). A step has only {sequences} sequences, one for"
+        f" every {gpus // sequences} GPUs. A colleague proposes tensor {T} × context {C}, with keys and values passed"
+        " around a ring, and ZeRO 3.",
         toml,
         float(now.step_time),
         [
             Part(
-                "How many FLOP does a token cost in products with weights (6 N), and how many in causal"
-                " attention (6 s h L)? How long is a step at the peak? What"
-                " bubble, (p - 1)/m, would a pipeline of eight stages have in place of context parallelism? How"
-                " many bytes of keys and values does a"
-                " GPU pass on in each hop of the ring?",
+                "How many FLOP does a token cost in matmuls with weights (6 N), and how many in causal attention (6 s"
+                " h L)? How long is a step at the peak? Which bubble, (p - 1)/m, would a pipeline of eight stages"
+                " have in place of context parallelism? How many bytes of keys and values does a GPU send in each hop"
+                " of the ring?",
                 [
-                    Step("Products: 6 N", weights, "FLOP"),
+                    Step("Matmuls with weights: 6 N", weights, "FLOP"),
                     Step("Attention: 6 s h L", scores, "FLOP"),
                     Step("Step at the peak", ideal, "s"),
-                    Step("Bubble of p = 8, m = 1, over the work", 100 * 7 / 1, "%"),
+                    Step("Bubble over work with p = 8, m = 1", 100 * 7 / 1, "%"),
                     Step("A hop: 2 · 2 · heads · numbers · (s/c) / t", passed, "B"),
                 ],
-                "At this length attention costs more than the weights. One sequence a replica leaves no"
-                " microbatches, so stages wait for each other.",
+                "At this length attention costs more than the weights. One sequence per replica leaves only one"
+                " microbatch, so stages wait for each other.",
                 "All five.",
                 "FLOP without attention, or no bubble.",
             ),
             Part(
-                "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml`. Which part of the peak is reached? "
+                "Run `dlhpc predict start.toml` and `dlhpc simulate start.toml`. Which share of the peak is reached? "
                 'Try `context_exchange = "heads"`, too.',
                 [
                     *times(run, now),
                     Step(
-                        "Part of the peak that is reached", 100 * ideal / float(now.step_time), "%"
+                        "Share of the peak that is reached", 100 * ideal / float(now.step_time), "%"
                     ),
                     Step("Memory of a GPU", float(now.memory_total), "B"),
                 ],
-                f"*heads* is refused: after tensor {T} each GPU has {KV // T} of the {KV} heads of keys and"
-                f" values, and none is left to divide by {C}. A ring does not care"
-                " how many heads there are.",
-                "Both commands, the part of the peak, and the reason of the refusal.",
+                f"*heads* is rejected: after tensor {T}, each GPU has {KV // T} of the {KV} heads of keys and values,"
+                f" which cannot be divided by {C}. A ring does not depend on the number of heads.",
+                "Both commands, the share of the peak, and why *heads* is rejected.",
             ),
             Part(
-                "Which terms lie between the peak and the prediction? What does the ring cost, all of it and"
-                " exposed, and why?",
+                "Which terms lie between the peak and the prediction? How much of the ring's time is exposed, and"
+                " why?",
                 [
                     Step("Forward and backward", float(now.forward + now.backward), "s"),
                     Step("Exposed: tensor", float(now.exposed["tensor"]), "s"),
@@ -101,16 +98,15 @@ optimizer = "adam"
                     Step("Exposed: ZeRO 3", float(now.exposed["data"]), "s"),
                     Step("Waiting for the slowest", float(now.straggler_wait), "s"),
                 ],
-                "Most of it is arithmetic below the peak: fused attention reaches a smaller part of it than"
-                " large products. Next come the tensor allgathers and"
-                " reduce-scatters, which every block waits for. The ring hides: a hop is short beside the"
-                " attention of the block that it feeds.",
-                "Arithmetic below its peak, tensor messages, and why the ring hides, with numbers.",
+                "Most of the difference is arithmetic below the peak: fused attention reaches a smaller share of it"
+                " than large matmuls. Next come the tensor all-gathers and reduce-scatters, for which every block"
+                " waits. The ring is hidden: a hop is short compared with the attention computed meanwhile.",
+                "Arithmetic below its peak, tensor messages, and why the ring is hidden, with numbers.",
                 "Messages only.",
             ),
             Part(
-                "Change the split at 64 GPUs a sequence: less tensor, more context. What shrinks, and which"
-                " limit do you meet?",
+                "Change the split at 64 GPUs per sequence: less tensor, more context. What shrinks, and which limit"
+                " do you reach?",
                 [
                     Step("Tensor 4 × context 16: step", float(half.step_time), "s"),
                     Step("Tensor 4 × context 16: memory", float(half.memory_total), "B"),
@@ -123,15 +119,16 @@ optimizer = "adam"
                     ),
                     Step("Start with full recomputation: step", float(redone.step_time), "s"),
                 ],
-                "Tensor messages shrink with the ranks that share a block. The ring has more hops, each with"
-                " keys and values of fewer tokens but of more heads, and"
-                " still hides. Activations do not change, since both cut the tokens; what ZeRO 3 gathers grows,"
-                " because a block is cut less.",
+                "Tensor messages shrink with the number of ranks that share a block. The ring has more hops, each"
+                " with keys and values of fewer tokens but more heads, and is still hidden. Activations do not"
+                " change, since both kinds of parallelism split the tokens; what ZeRO 3 gathers grows, because a"
+                " block is split into fewer parts.",
                 "One split with messages and memory, and what ZeRO gathers.",
                 "The step only.",
             ),
             Part(
-                "Choose a layout; compare it with tensor 8 × pipeline 8. Does it survive NICs of 100 Gb/s?",
+                "Choose a layout and compare it with tensor 8 × pipeline 8. Does your choice hold with NICs of 100"
+                " Gb/s?",
                 [
                     Step(
                         f"Tensor {split.tensor} × context {split.context}: step",
@@ -141,23 +138,26 @@ optimizer = "adam"
                     Step("Its memory", float(best.memory_total), "B"),
                     Step("Tensor 8 × pipeline 8, recomputed: step", float(piped.step_time), "s"),
                     Step("Yours with 100 Gb/s: step", float(slow.step_time), "s"),
-                    Step("Exposed then", float(slow.exposed_communication), "s"),
+                    Step(
+                        "Yours with 100 Gb/s: exposed communication",
+                        float(slow.exposed_communication),
+                        "s",
+                    ),
                 ],
                 f"Tensor {split.tensor} × context {split.context} is the fastest that fits, in"
-                f" {show(float(best.memory_total), 'B')}. The pipeline has no microbatches to fill it."
-                f" With a quarter of the bandwidth not all gathers of ZeRO 3 hide any longer: the step is"
+                f" {show(float(best.memory_total), 'B')}. The pipeline has no microbatches to fill it. With a quarter"
+                " of the bandwidth, some gathers of ZeRO 3 are no longer hidden: the step is"
                 f" {float(slow.step_time / best.step_time):.2f} times as long.",
                 "The fastest layout that fits, the pipeline as alternative, and the slow network predicted.",
                 "It fits and is not the fastest that was tried, or the network is not predicted.",
             ),
             Part(
-                "What does the model not know about long sequences?",
+                "What does the model not capture about long sequences?",
                 [Step("Tokens of a step", tokens, "")],
-                "Documents are shorter than a sequence and packed: masks between them remove attention, and"
-                " ranks get unequal work unless blocks are dealt in a zig-zag; the"
-                " model takes all ranks as equal. The number of tokens of a step may also be above the critical"
-                " batch. Measure the slowest rank's attention"
-                " on real documents.",
+                "Documents are shorter than a sequence and packed: masks between them remove attention, and ranks get"
+                " unequal work unless blocks are assigned in a zigzag; the model takes all ranks as equal. The number"
+                " of tokens per step may also be above the critical batch. Measure the slowest rank's attention on"
+                " real documents.",
                 "One omission with its direction and its measurement.",
             ),
         ],

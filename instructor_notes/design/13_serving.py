@@ -45,25 +45,23 @@ count = 300
     decode = one.curve[0].tpot
     return Design(
         "Eight GPUs for a chat",
-        f"A service answers with Llama 3 70B ({N / 1e9:.1f} billion parameters of 2 B, {LAYERS} layers, {KV} heads"
-        f" of keys and values of {HEAD} numbers) on one node of"
-        f" eight H100 ({MEMORY / 1e12:.2f} TB/s and {PEAK / 1e12:.0f} TFLOP/s each). {rate} requests a second"
-        f" come at random, with {PROMPT:,} tokens each, and get answers of"
-        f" {ANSWER} tokens, give or take a half. Promised for 99 of 100 requests: the first token within"
-        f" {FIRST * 1e3:.0f} ms, {NEXT * 1e3:.0f} ms a token"
-        " after it. At most 64 sequences are decoded at once on a replica.",
+        f"A service answers with Llama 3 70B ({N / 1e9:.1f} billion parameters of 2 B, {LAYERS} layers, {KV} heads of"
+        f" keys and values of {HEAD} numbers) on one node of eight H100s ({MEMORY / 1e12:.2f} TB/s and"
+        f" {PEAK / 1e12:.0f} TFLOP/s each). {rate} requests per second arrive at random, with {PROMPT:,} tokens each,"
+        f" and get answers of {ANSWER} tokens, with a standard deviation of half that. For 99 of 100 requests, the"
+        f" service promises the first token within {FIRST * 1e3:.0f} ms and then {NEXT * 1e3:.0f} ms per token. At"
+        " most 64 sequences are decoded at once on a replica.",
         toml,
         decode,
         [
             Part(
-                "On one replica of eight GPUs: how many bytes of weights must a GPU read for each token, and how"
-                " long does that take? How many bytes of cache does a"
-                " token leave on a GPU (keys and values, 2 B each)? How long does the prefill of a prompt take"
-                " at the peak (2 FLOP a"
-                " weight and token)? How many tokens a second does the traffic ask for?",
+                "On one replica of eight GPUs, how many bytes of weights must a GPU read for each token, and how long"
+                " does that take? How many bytes of cache does a token take on a GPU (keys and values, 2 B per"
+                " number)? How long does the prefill of a prompt take at the peak (2 FLOP per weight and token)? How"
+                " many tokens per second does the traffic demand?",
                 [
-                    Step("Weights of a GPU: 2 N / 8", 2 * N / 8, "B"),
-                    Step("Read in", 2 * N / 8 / MEMORY, "s"),
+                    Step("Weights on a GPU: 2 N / 8", 2 * N / 8, "B"),
+                    Step("Time to read them", 2 * N / 8 / MEMORY, "s"),
                     Step(
                         "Cache of a token: 2 · 2 · layers · heads · numbers / 8",
                         4 * LAYERS * KV * HEAD / 8,
@@ -74,28 +72,28 @@ count = 300
                         2 * N * PROMPT / (8 * PEAK),
                         "s",
                     ),
-                    Step("Asked for: rate · answer", rate * ANSWER, "tokens/s"),
+                    Step("Demand: rate · answer", rate * ANSWER, "tokens/s"),
                 ],
-                "A single answer is bound by reading weights. Each of the batch shares that reading, but not the"
-                " prefill of its prompt.",
+                "A single answer is limited by reading weights. The sequences of a batch share that reading, but not"
+                " the prefill of their prompts.",
                 "All five.",
                 "Weights and their time, without the cache or the prefill.",
             ),
             Part(
-                "Run `dlhpc serve predict start.toml` and `dlhpc serve simulate start.toml`. Does the replica"
-                " carry the traffic?",
+                "Run `dlhpc serve predict start.toml` and `dlhpc serve simulate start.toml`. Can the replica handle"
+                " the traffic?",
                 [
                     Step("Time per token, one sequence", decode, "s"),
                     Step("Prefill, predicted", one.prefill.total, "s"),
-                    Step("Requests a second that it can answer", capacity["one"], "1/s"),
+                    Step("Requests per second that it can answer", capacity["one"], "1/s"),
                     Step("First token, 99%, simulated", float(np.percentile(big.ttft, 99)), "s"),
                 ],
-                "No: it is saturated, so the queue grows with the number of requests, and a longer simulation"
-                " gives a longer first token. The number means nothing but that.",
-                "Both commands, the capacity beside the rate, and what a saturated queue means.",
+                "No: it is saturated, so the queue grows with the number of requests, and a longer simulation gives a"
+                " longer time to first token. That number shows only saturation.",
+                "Both commands, the capacity compared with the rate, and what a saturated queue means.",
             ),
             Part(
-                "Why is a token slower than the reading of weights, and a prefill slower than its arithmetic at"
+                "Why does a token take longer than reading the weights, and a prefill longer than its arithmetic at"
                 " the peak? Name the terms.",
                 [
                     Step("Decode: weights", one.decode.weights, "s"),
@@ -104,30 +102,30 @@ count = 300
                     Step("Prefill: messages", one.prefill.communication, "s"),
                     Step("Prefill: activations", one.prefill.activations, "s"),
                 ],
-                "Two allreduces in each layer, on eight GPUs: in decode they are all latency, in prefill they"
-                " carry every token's activations, and nothing hides them."
-                " Arithmetic itself reaches a part of the peak.",
+                "The reason is two allreduces in each layer, on eight GPUs: in decode they are all latency, in"
+                " prefill they carry every token's activations, and nothing hides them. Arithmetic itself reaches"
+                " only a share of the peak.",
                 "Messages in both, with their milliseconds, and why those of decode are latency.",
                 "One of the two.",
             ),
             Part(
-                "Divide the same eight GPUs into two replicas of four (`service.devices=4 service.replicas=2`)."
-                " What gets slower, and why can it still carry more?",
+                "Divide the same eight GPUs into two replicas of four (`service.devices=4 service.replicas=2`). What"
+                " gets slower, and why can the two still handle more traffic?",
                 [
                     Step("Time per token, one sequence", halved.curve[0].tpot, "s"),
                     Step("Prefill", halved.prefill.total, "s"),
-                    Step("Requests a second that both can answer", capacity["two"], "1/s"),
+                    Step("Requests per second that both can answer", capacity["two"], "1/s"),
                     Step("Sequences that fit on a replica", halved.sequences, ""),
                 ],
-                "Each token and each prefill are slower, since four GPUs read and compute what eight did. But"
-                " they are less than twice as slow: messages grow with the ranks, and"
-                " small pieces of a product reach a lower rate. Two replicas at less than twice the time carry more.",
+                "Each token and each prefill are slower, since four GPUs read and compute what eight did. But they"
+                " take less than twice as long: messages grow with the number of ranks, and small pieces of a matmul"
+                " reach a lower rate. Two replicas that take less than twice the time handle more.",
                 "Latency and capacity of both, and the messages as the reason.",
                 "The capacity without a reason.",
             ),
             Part(
-                "Choose a service that holds both promises, by simulation, with the fewest GPUs. Would you serve"
-                " in fp8?",
+                "By simulation, choose a service that keeps both promises with the fewest GPUs. Would you serve in"
+                " fp8?",
                 [
                     Step("4 × 2, bf16: first token, 99%", float(np.percentile(ran.ttft, 99)), "s"),
                     Step(
@@ -138,18 +136,18 @@ count = 300
                         "2 × 2, fp8: time per token, 99%", float(np.percentile(small.tpot, 99)), "s"
                     ),
                 ],
-                f"In bf16, 4 × 2 {_held(ran)}; in fp8, two replicas of two GPUs {_held(small)} with half of the"
-                f" GPUs. Whether fp8 answers as well is no question of"
-                " this model: compare answers on your own tasks first, and choose bf16 until you have.",
+                f"In bf16, 4 × 2 {_held(ran)}; in fp8, two replicas of two GPUs {_held(small)} with half of the GPUs."
+                " This model cannot tell whether fp8 answers are as good: compare answers on your own tasks first,"
+                " and choose bf16 until you have.",
                 "Both promises checked at 99% by simulation, GPUs counted, fp8 with its condition.",
                 "Means in place of percentiles, or one promise.",
             ),
             Part(
                 "What does the model leave out that could break a promise?",
-                [Step("Busy part of the time, 4 × 2", 100 * float(ran.utilization), "%")],
-                "Requests come as a Poisson process, with one mean for all: real traffic has bursts and a few"
-                " very long prompts, which stall the decoding of all others while they"
-                " are prefilled (try `service.chunk=512`). Replay an hour of your own log.",
+                [Step("Share of the time that 4 × 2 is busy", 100 * float(ran.utilization), "%")],
+                "The model assumes Poisson arrivals with one mean length for all: real traffic has bursts and a few"
+                " very long prompts, which stall the decoding of all others while they are prefilled (try"
+                " `service.chunk=512`). Replay an hour of your own log.",
                 "One omission with its direction and its measurement.",
             ),
         ],
@@ -168,4 +166,4 @@ def _held(found) -> str:  # type: ignore[no-untyped-def]
     """Return which promise a simulation holds."""
     first, later = (float(np.percentile(each, 99)) for each in (found.ttft, found.tpot))
     kept = first <= FIRST and later <= NEXT
-    return f"{'holds both promises' if kept else 'breaks a promise'} ({show(first, 's')}, {show(later, 's')})"
+    return f"{'keeps both promises' if kept else 'breaks a promise'} ({show(first, 's')}, {show(later, 's')})"

@@ -153,13 +153,13 @@ def test_by_hand_01_and_10_to_13(designs):
         assert efficiency == pytest.approx(1e4 / (100 + late))
 
         found = designs["12_train_a_language_model", seed]
-        sequences, nodes = numbers(found, "has {} sequences", "on {} nodes")
+        sequences, nodes = numbers(found, "has only {} sequences", "on {} nodes")
         products, scores = 6 * 70.6e9, 3 * 2 * 2 * 131_072 / 2 * 8192 * 80
         peak = sequences * 131_072 * (products + scores) / (8 * nodes * 989e12)
         expected = [products, scores, peak, 700, 2 * 16_384 * 128 * 2]
         assert hand(found) == pytest.approx(expected)
 
         found = designs["13_serving", seed]
-        (rate,) = numbers(found, "{} requests a second")
+        (rate,) = numbers(found, "{} requests per second")
         expected = [17.65e9, 17.65 / 3350, 80 * 2 * 128 * 2, 141.2e12 / (8 * 989e12), 200 * rate]
         assert hand(found) == pytest.approx(expected)
