@@ -3,7 +3,8 @@
 from importlib import import_module
 
 import problems_01_to_07
-import problems_08_to_13
+import problems_08_to_11
+import problems_12_to_13
 import pytest
 from exam_numbers import given
 
@@ -12,7 +13,7 @@ from lib_dlhpc.teaching.numbers import PRINTED, in_si
 from lib_dlhpc.teaching.problems import PAGE, version
 from lib_dlhpc.teaching.questions import Draw
 
-BY_HAND = problems_01_to_07.BY_HAND | problems_08_to_13.BY_HAND
+BY_HAND = problems_01_to_07.BY_HAND | problems_08_to_11.BY_HAND | problems_12_to_13.BY_HAND
 ROUNDED = 0.0025  # of the numbers in a text
 
 

@@ -4,13 +4,14 @@ from math import exp, factorial, inf, sqrt
 
 from lib_dlhpc.costs import Checks, Pool, Saving
 from lib_dlhpc.explore.failures import ways
-from lib_dlhpc.explore.failures.interval import DAY, MINUTE, Setting, found
-from lib_dlhpc.prediction.intervals import system_mtbf, young
+from lib_dlhpc.explore.failures.interval import DAY, HOUR, LLAMA_MTBF, MINUTE, SPELL, Setting, found
+from lib_dlhpc.prediction.intervals import expected_cycle, system_mtbf, young
+from lib_dlhpc.prediction.published import results
 from lib_dlhpc.prediction.silent import checked_goodput, first_order_check
 from lib_dlhpc.prediction.spares import waiting, waiting_goodput
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -29,6 +30,12 @@ terms = [LOAD**k / factorial(k) for k in range(4)]
 share = terms[3] / sum(terms)
 WRONG, CHECK = draw.any([9, 4, 16]), draw.any([600.0, 300.0, 900.0])
 EVERY, FREE = 3600.0 * draw.any([8, 6, 12]), Saving(0.0, 0.0, 0.0)
+ALL, UNPLANNED = (
+    int(results()[f"llama3-{row}"]["value"]) for row in ("interruptions", "unexpected")
+)
+LLAMA_GPUS, FEWER = 16_384, draw.any([1024, 512, 2048])
+JOB, FAILS, AGAIN = draw.any([(4, 8, 10), (6, 10, 20), (5, 8, 15), (3, 5, 10)])  # h, h, min
+tries = exp(JOB / FAILS)
 
 
 def pool(spares: int) -> Pool:
@@ -152,5 +159,46 @@ PROBLEMS = [
         float(first_order_check(CHECK / 4, WRONG * DAY / 4)),
         Step("V / 4 times M / 4, in s²", CHECK * WRONG * DAY / 16),
         Step("Its square root: a quarter of what it was", sqrt(CHECK * WRONG * DAY) / 4, "s"),
+    ),
+    Problem(
+        "Read published numbers",
+        f"Llama 3 405B trained on {LLAMA_GPUS:,} GPUs (Grattafiori et al. 2024): {ALL} interruptions in"
+        f" {SPELL / DAY:.0f} days, of which {ALL - UNPLANNED} were planned, such as for maintenance. You train on"
+        f" {FEWER:,} of these GPUs. What is your MTBF?",
+        float(system_mtbf(LLAMA_MTBF, FEWER / 8)),
+        Step("Unexpected interruptions", UNPLANNED),
+        Step("Days over these", SPELL / UNPLANNED, "s"),
+        Step("Times the GPUs then over now", SPELL / UNPLANNED * LLAMA_GPUS / FEWER, "s"),
+        traps=[
+            Trap(
+                SPELL / UNPLANNED, "That is the MTBF of all their GPUs: fewer GPUs fail less often."
+            ),
+            Trap(
+                SPELL / ALL * LLAMA_GPUS / FEWER,
+                "That counts planned interruptions, which are no failures and do not get rarer with fewer GPUs.",
+            ),
+        ],
+    ),
+    Problem(
+        "Find the mistake: shorter than the MTBF",
+        f"A job trains for {JOB} h, on a machine that fails once in {FAILS} h; a restart takes {AGAIN} min. A plan"
+        f" saves no checkpoint, since the job is done after {JOB} h, long before a failure. How long does the job take"
+        " on average, by the formula of problem 2 with C = 0?",
+        float(
+            expected_cycle(JOB * HOUR, Saving(0.0, 0.0, 0.0, restart=AGAIN * MINUTE), FAILS * HOUR)
+        ),
+        Step("τ / M", JOB / FAILS),
+        Step("e to that, less 1", tries - 1),
+        Step("Times M e^(R/M)", FAILS * HOUR * exp(AGAIN / 60 / FAILS) * (tries - 1), "s"),
+        traps=[
+            Trap(
+                JOB * HOUR,
+                "That is the plan. The MTBF is a mean: a failure may come at any time, and all work is lost with it.",
+            ),
+            Trap(
+                JOB * HOUR * tries,
+                "It takes e^(τ/M) attempts on average, but those that fail end early.",
+            ),
+        ],
     ),
 ]

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from lib_dlhpc import load
 from lib_dlhpc.explore.hybrid_parallel import domain
 from lib_dlhpc.explore.language_model import derivation, experts, layout
 from lib_dlhpc.explore.language_model.derivation import NIC, RATE
@@ -11,7 +12,7 @@ from lib_dlhpc.explore.memory_wall import adapters
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
 from lib_dlhpc.prediction.published import results
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step
+from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -69,6 +70,29 @@ FORMAT, ROW = draw.any([("NVFP4", "nvfp4-256"), ("MXFP8", "mxfp8-256")])
 tokens = float(results()[f"bridge-llama3-405b-gb200-{ROW}"]["value"])
 sharded = float(gathered.bandwidth) * replicas / hops  # as if for infinitely many replicas
 exchange = 6 * weights / (8 * link)
+
+SHORT, LONG = 32_768, draw.any([262_144, 131_072, 65_536])  # tokens of a sequence
+slow, fast = (
+    float(results()[f"titan-llama3-405b-h100-512-{length}"]["value"]) for length in (LONG, SHORT)
+)
+LLAMA = load("llama3-405b@h100-pod")
+attention = [each for each in LLAMA.model.layers if each.kind == "fused_attention"]
+BLOCKS, WIDE = len(attention), int(attention[0].output_shape[-1])
+
+
+def per_token(length: int) -> float:
+    """Return the FLOP that training takes for a token of a sequence of that many."""
+    return float(LLAMA.set({"model.sequence": length}).model.train_flop) / length
+
+
+pairs = 12 * BLOCKS * WIDE  # FLOP of attention for a token, over the tokens of its sequence
+matmul = (per_token(SHORT) - pairs * SHORT) / 6
+counted = [6 * matmul + pairs * length for length in (SHORT, LONG)]
+ON = draw.any([128, 256, 512])
+bf16, fp8 = (
+    float(results()[f"dgxc-llama3-405b-gb200-{form}-{ON}"]["value"]) for form in ("bf16", "fp8")
+)
+halved = 2 * (bf16 - fp8)  # s of the part that fp8 halves, in bf16
 
 PROBLEMS = [
     Problem(
@@ -164,5 +188,45 @@ PROBLEMS = [
         Step("Seconds of the exchanges: 6 N / (t W)", exchange, "s"),
         Step("Tokens/s of a replica", 8 * tokens),
         Step("Tokens of a microbatch", exchange * 8 * tokens),
+    ),
+    Problem(
+        "Read a published table",
+        f"The benchmarks of torchtitan (PyTorch) list for Llama 3.1 405B on 512 H100 {fast:g} tokens/s per GPU with"
+        f" sequences of {SHORT:,} tokens, {slow:g} with {LONG:,}. Training counts, for a token, 6 FLOP for each of"
+        f" {matmul / 1e9:.1f} billion weights; in attention it counts 12 for each token of the sequence, in each of"
+        f" {BLOCKS} layers, {WIDE:,} wide. What share of its FLOP/s with short sequences does a GPU still achieve with"
+        " long ones?",
+        100 * slow * per_token(LONG) / (fast * per_token(SHORT)),
+        Step("FLOP of a token, short", counted[0], "FLOP"),
+        Step("Long", counted[1], "FLOP"),
+        Step(
+            "Tokens/s times FLOP, long over short",
+            100 * slow * counted[1] / (fast * counted[0]),
+            "%",
+        ),
+        traps=[
+            Trap(
+                100 * slow / fast, "That is of tokens/s: a token of a long sequence has more FLOP."
+            ),
+            Trap(
+                100 * slow * LONG / (fast * SHORT),
+                "Only attention grows with the sequence; the 6 FLOP for each weight do not.",
+            ),
+        ],
+    ),
+    Problem(
+        "Find the mistake: half the bits",
+        f"A step of Llama 3.1 405B on {ON} GB200 takes {bf16:g} s in bf16 and {fp8:g} s in fp8 (NVIDIA, published)."
+        " Suppose that fp8 halves one part of the step, and the rest stays. NVFP4 would halve this part once more, so a"
+        " plan expects half of the step in fp8. How long would it take?",
+        fp8 - (bf16 - fp8) / 2,
+        Step("What fp8 halves, in bf16: twice the difference", halved, "s"),
+        Step("The rest", bf16 - halved, "s"),
+        Step("The rest and a quarter of the part", bf16 - halved + halved / 4, "s"),
+        traps=[
+            Trap(fp8 / 2, "That is the plan: the rest, such as exchanges, does not get faster."),
+            Trap(bf16 / 4, "That is a quarter of all, and the rest stays."),
+            Trap(halved / 4, "That is the part alone: the rest stays, and takes longer than it."),
+        ],
     ),
 ]

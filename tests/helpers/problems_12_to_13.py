@@ -1,0 +1,181 @@
+"""Answers of the problems of modules 12 and 13, from the numbers that their text gives, without the library.
+
+A title: a formula, and the pieces of the text in which its numbers stand.
+"""
+
+from collections.abc import Callable
+
+Hand = tuple[Callable[..., float], *tuple[str, ...]]
+
+
+def bubble(stages: float, microbatches: float, forward: float, backward: float) -> float:
+    """Return the idle share of a stage of 1F1B: the first and the last microbatch pass all others."""
+    busy = microbatches * (forward + backward)
+    idle = (stages - 1) * forward + (stages - 1) * backward
+    return 100 * idle / (busy + idle)
+
+
+def kept_ring(width: float, keys: float, gpus: float, rate: float, link: float) -> float:
+    """Find the tokens of a rank at which computing a half-masked block takes as long as passing on keys and values."""
+    tokens = 1.0
+    while 2 * 2 * tokens * tokens * width / 2 / rate < 2 * 2 * tokens * keys / link:
+        tokens *= 1.0001
+    return gpus * tokens
+
+
+BY_HAND: dict[str, dict[str, Hand]] = {
+    "language_model": {
+        "A bubble": (
+            bubble,
+            "{} equal stages, 1F1B",
+            "1F1B, {} microbatches",
+            "takes {} forward",
+            "and {} backward",
+        ),
+        "FSDP over all nodes": (
+            lambda weights, units, replicas, rate, us: (
+                3 * units * (replicas - 1) * us * 1e-6
+                + 3 * 2 * weights * 1e9 / 8 * (replicas - 1) / replicas / rate / 1e9
+            ),
+            "{} billion parameters in",
+            "parameters in {} units",
+            "; {} replicas shard",
+            "NIC carries {} GB/s, a",
+            "latency of {} us",
+        ),
+        "A hidden ring": (
+            lambda width, keys, gpus, rate, link: kept_ring(
+                width, keys, gpus, 1e12 * rate, 1e9 * link
+            ),
+            "heads {} wide",
+            "values {} each",
+            "over {} GPUs in a ring",
+            "achieves {} TFLOP",
+            "passes on {} GB",
+        ),
+        "MFU": (
+            lambda flop, gpus, peak, sequences, step: (
+                100 * 1e15 * flop * sequences / gpus / step / (1e12 * peak)
+            ),
+            "takes {} PFLOP",
+            "405B. {} GPUs",
+            "peak of {} TFLOP",
+            "train {} of them",
+            "them in {}. What",
+        ),
+        "Frozen in four bits": (
+            lambda blocks, block, others: (
+                1e9 * (blocks * (4 + (8 + 32 / 256) / block) / 8 + 2 * others)
+            ),
+            "stores the {} billion",
+            "every {} weights, and",
+            "other {} billion",
+        ),
+        "Tokens to experts": (
+            lambda hidden, copies, ranks, nic, tokens: (
+                3 * 2 * copies * 2 * hidden * tokens * (1 - 8 / ranks) / (1e9 * nic)
+            ),
+            "token, {} numbers",
+            "to {} experts and",
+            "on {} GPUs in nodes of 8",
+            "carries {} GB/s, and NVLink",
+            "do the {} tokens",
+        ),
+        "Experts in an NVLink domain": (
+            lambda ranks, link, rate: (
+                (3 * 2 * 2) / (3 * 2 * 4) * (1 - 1 / ranks) * 1e15 * rate / (1e9 * link)
+            ),
+            "among {} GPUs",
+            "joins at {} GB/s",
+            "computes at {} PFLOP",
+        ),
+        "FSDP behind": (
+            lambda speed, gpus, weights, link: (
+                3 * 2 * 1e9 * weights / gpus / (1e9 * link) * gpus * speed
+            ),
+            "trains at {} tokens",
+            "replicas of {} GPUs: for",
+            "eighth of the {} billion",
+            "bits, at {} GB/s. From",
+        ),
+        "Read a published table": (
+            lambda fast, short, slow, long_, weights, pairs, layers, wide: (
+                100
+                * (slow * (6 * 1e9 * weights + pairs * layers * wide * long_))
+                / (fast * (6 * 1e9 * weights + pairs * layers * wide * short))
+            ),
+            "512 H100 {} tokens",
+            "sequences of {} tokens, ",
+            "tokens, {} with",
+            "with {}. Training",
+            "each of {} billion weights",
+            "it counts {} for each token",
+            "each of {} layers",
+            "layers, {} wide",
+        ),
+        "Find the mistake: half the bits": (
+            lambda bf16, fp8: 2 * fp8 - bf16 + (bf16 - fp8) / 2,
+            "takes {} in bf16",
+            "and {} in fp8",
+        ),
+    },
+    "serving": {
+        "Read a published table": (
+            lambda one, many, gpus: (gpus / many - 1 / one) / (gpus - 1),
+            "lists {} tokens",
+            "A100, and {} on",
+            " on {}, tensor-parallel. Suppose",
+        ),
+        "Find the mistake: a cache for each rank": (
+            lambda numbers, turned, layers, gpus, tokens: (
+                2 * (numbers + turned) * layers * gpus * tokens
+            ),
+            "vector of {} numbers",
+            "and {} rotated",
+            "its {} layers; all",
+            "over {} tensor-parallel GPUs and",
+            "sequence of {} tokens take on all",
+        ),
+        "Bytes of a cache": (
+            lambda layers, heads, size, tokens: 2 * layers * heads * size * 2 * tokens,
+            "has {} layers",
+            "with {} heads",
+            "values, {} numbers",
+            "sequence of {} tokens",
+        ),
+        "What a token waits for": (
+            lambda rate, weights, step: 100 * weights / rate / step,
+            "GPU reads {},",
+            "reads {} of weights",
+            "takes {}. For",
+        ),
+        "Drafts": (
+            lambda plain, drafts, guessing, checking, accepted: (
+                (1 - accepted ** (drafts + 1)) / (1 - accepted) * plain / (guessing + checking)
+            ),
+            "a token in {}. Before",
+            "drafts {} tokens, in",
+            "tokens, in {} in all",
+            "them in {}. A draft",
+            "probability {}, if",
+        ),
+        "Little's law": (lambda rate, held: held / rate, "{} requests", "and {} are in"),
+        "A million tokens": (
+            lambda gpus, price, rate: 1e6 / rate * gpus * price / 3600,
+            "{} GPUs at",
+            "${} an hour",
+            "make {} tokens",
+        ),
+        "Windows": (
+            lambda layers, heads, size, every, window, tokens: (
+                2 * heads * size * 2 * (layers / every * tokens + layers * (1 - 1 / every) * window)
+            ),
+            "{} layers have",
+            "have {} heads",
+            "values, {} numbers each, 2 bytes a number. One",
+            "layer in {} sees",
+            "last {}. How",
+            "sequence of {} tokens take?",
+        ),
+    },
+}
