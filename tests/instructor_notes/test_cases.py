@@ -49,10 +49,13 @@ def test_the_sheet_has_nothing_of_the_answers_and_versions_differ(cases):
         assert len({answered("", cases[name, seed]) for seed in SEEDS}) >= 3
 
 
-def test_the_14_weeks_name_each_case(cases, page):
-    text = page("syllabus_14_weeks")
+@pytest.mark.parametrize("syllabus", ["syllabus_14_weeks", "syllabus_6_weeks"])
+def test_a_syllabus_names_each_case_in_the_week_of_its_module(cases, page, syllabus):
+    weeks = page(syllabus).split("\n### Week ")[1:]
     for name in NAMES:
-        assert f"[{cases[name, 0].title}](case/{name}.py)" in text
+        link = f"[{cases[name, 0].title}](case/{name}.py)"
+        named = [week for week in weeks if link in " ".join(week.split())]
+        assert len(named) == 1 and f"(../modules/{name}.ipynb)" in named[0], name
 
 
 def test_03_the_table_gives_the_times_and_what_is_exposed(cases):
