@@ -8,7 +8,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.teaching.cases import WRONG, answered, asked, case
 
-NAMES = ("03_allreduce", "04_model_parallel", "11_traces_and_waits")
+NAMES = ("03_allreduce", "04_model_parallel", "11_traces_and_waits", "12_train_a_language_model")
 SEEDS = range(6)
 
 
@@ -50,12 +50,13 @@ def test_the_sheet_has_nothing_of_the_answers_and_versions_differ(cases):
 
 
 @pytest.mark.parametrize("syllabus", ["syllabus_14_weeks", "syllabus_6_weeks"])
-def test_a_syllabus_names_each_case_in_the_week_of_its_module(cases, page, syllabus):
+def test_a_syllabus_names_each_case_once_its_module_has_begun(cases, page, syllabus):
     weeks = page(syllabus).split("\n### Week ")[1:]
     for name in NAMES:
         link = f"[{cases[name, 0].title}](case/{name}.py)"
-        named = [week for week in weeks if link in " ".join(week.split())]
-        assert len(named) == 1 and f"(../modules/{name}.ipynb)" in named[0], name
+        named = [at for at, week in enumerate(weeks) if link in " ".join(week.split())]
+        begun = [at for at, week in enumerate(weeks) if f"(../modules/{name}.ipynb)" in week]
+        assert len(named) == 1 and named[0] - begun[0] in (0, 1), name
 
 
 def test_03_the_table_gives_the_times_and_what_is_exposed(cases):
@@ -136,3 +137,47 @@ def test_11_the_rank_that_waits_longest_is_not_the_slow_one(cases):
         found = cases["11_traces_and_waits", seed]
         line = next(line for line in found.plan.lines if "waits longest" in line.text)
         assert line.text.split()[1] != f"{line.steps[0].value}"
+
+
+def test_12_the_rates_follow_from_the_table_and_the_text(cases):
+    for seed in SEEDS:
+        found = cases["12_train_a_language_model", seed]
+        rates = {row[:2]: float(row[2].replace(",", "")) for row in found.table.rows}
+        bf16, fp8 = rates["256 GB200", "bf16"], rates["256 GB200", "MXFP8"]
+        used, every = (step.value for step in found.readings[0].steps)
+        assert (used, every) == pytest.approx((6 * 37e9 * bf16, 6 * 671e9 * bf16))
+        assert used < 2.5e15 < every
+        faster, halved = (step.value for step in found.readings[1].steps)
+        assert faster == pytest.approx(fp8 / bf16)
+        assert 1 / (1 - halved / 200) == pytest.approx(fp8 / bf16)  # half of the part is gone
+        each, over = (step.value for step in found.readings[2].steps)
+        assert each == pytest.approx(14.8e12 / (2.664e6 * 3600), rel=1e-3)
+        assert over == pytest.approx(each / 1297)
+
+
+def test_12_more_expert_ranks_send_no_less_and_layouts_are_as_defended(cases):
+    for seed in SEEDS:
+        found = cases["12_train_a_language_model", seed]
+        less, more = (step.value for step in found.plan.lines[3].steps)
+        assert less < more < 4096 * 8 * 7168 * 2
+        layouts = of(found)
+        fits = {name: each for name, each in layouts.items() if each[2] < 80e9}
+        fastest = min(step for step, *_ in fits.values())
+        for option in found.choice.options:
+            step, exchange, _, slow = values(option)
+            can = option.name in fits and step < 1.1 * fastest
+            assert can == bool(option.defended), (seed, option.name)
+            assert 0 < exchange < step < slow
+        near, lean = (
+            layouts[f"{name}, ZeRO 1"]
+            for name in ("8 expert ranks, by-device", "16 expert ranks, by-node")
+        )
+        assert near[0] == fastest and near[3] < 1.05 * near[0]
+        assert lean[2] < 0.75 * near[2] and lean[3] > 1.1 * lean[0]
+
+
+def test_12_the_file_of_the_sheet_predicts_its_layout(cases):
+    for seed in SEEDS:
+        found = cases["12_train_a_language_model", seed]
+        seconds = float(predict(loads(found.choice.toml)).step_time)
+        assert seconds == pytest.approx(of(found)["64 expert ranks, direct, no ZeRO"][0])
