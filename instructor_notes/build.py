@@ -1,10 +1,10 @@
 """Write what a class gets on paper: `make course`, or `python instructor_notes/build.py [FOLDER] [SEED] [--key FILE]`.
 
-Exams of the modules, a midterm and an exam of the 14 weeks, an exam of the 6 weeks, the concept test, worked problems,
-design problems and cases, answers apart. Another seed, a number or a learner's name, is another version of all but the
-concept test, with other numbers, and options in another order; problems of seed 0 are those of the pages. With the
-secret of `dlhpc grade --key` nobody else can write that version. Exams and the concept test are also written for
-Moodle (`.gift`) and for text2qti (`.txt`), whose archive Canvas imports.
+Exams of the modules, a midterm and an exam of the 14 and the 10 weeks, an exam of the 6 weeks, the concept test,
+worked problems, design problems and cases, answers apart. Another seed, a number or a learner's name, is another
+version of all but the concept test, with other numbers, and options in another order; problems of seed 0 are those of
+the pages. With the secret of `dlhpc grade --key` nobody else can write that version. Exams and the concept
+test are also written for Moodle (`.gift`) and for text2qti (`.txt`), whose archive Canvas imports.
 """
 
 import argparse

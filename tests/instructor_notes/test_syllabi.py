@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lib_dlhpc.explore.course import EXPLORER, LABS, PATH, RECORDED
+from lib_dlhpc.teaching.questions import read
 
 LINK = re.compile(r"\]\(([^)#:]+)\)")
 MODULE = re.compile(r"\(\.\./modules/(\d\d)_\w+\.ipynb\)")
@@ -20,7 +21,8 @@ MEASURABLE = {
 }
 MEASURABLE |= {"propose", "prove", "read", "solve", "state", "tell", "write"}
 NEEDS = {module.number: module.needs for module in PATH}
-WEEKS = ["syllabus_14_weeks", "syllabus_6_weeks"]
+WEEKS = ["syllabus_14_weeks", "syllabus_10_weeks", "syllabus_6_weeks"]
+TERMS = WEEKS[:2]
 DAYS = ["syllabus_one_day", "syllabus_half_day"]
 EXAMS = sorted((Path(__file__).parents[2] / "instructor_notes" / "exam").glob("*.py"))
 PAGES = [*WEEKS, *DAYS, "classes_14_weeks", "policies", "outcomes", "projects", "pilot", "README"]
@@ -52,12 +54,13 @@ def test_minutes_of_sessions_add_up(page, name):
     assert len(re.findall(r"^### Week", text, re.M)) == int(re.search(r"\d+", name)[0])
 
 
-def test_no_week_of_a_term_has_more_at_home_than_stated(page):
-    text = page("syllabus_14_weeks")
+@pytest.mark.parametrize(("name", "most"), [(TERMS[0], 270), (TERMS[1], 255)])
+def test_no_week_of_a_term_has_more_at_home_than_stated(page, name, most):
+    text = page(name)
     limit = int(re.search(r"at most (\d+) in\sany week", text)[1])
     weeks = [ROW.findall(week) for week in text.split("\n### Week ")[1:]]
     home = [sum(int(minutes) for kind, minutes, _ in rows if kind == "home") for rows in weeks]
-    assert max(home) == limit == 270
+    assert max(home) == limit == most
 
 
 def kind_of(what):
@@ -107,9 +110,10 @@ def test_module_12_has_two_weeks(page):
     assert [number for number, own in enumerate(named, 1) if own] == [10, 11]
 
 
-def test_a_module_asks_again_what_an_earlier_week_taught(page):
+@pytest.mark.parametrize("name", TERMS)
+def test_a_module_asks_again_what_an_earlier_week_taught(page, name):
     """Checks of earlier modules, as each page asks them, in the order of the term."""
-    order = list(dict.fromkeys(MODULE.findall(page("syllabus_14_weeks"))))
+    order = list(dict.fromkeys(MODULE.findall(page(name))))
     for folder, number in RECORDED.items():
         lesson = import_module(f"lib_dlhpc.explore.{folder}.questions").lesson
         for check in lesson.texts.get("earlier", {}).get("recall", ()):
@@ -137,8 +141,9 @@ def test_a_module_comes_after_those_that_it_needs(page, name):
         assert set(NEEDS.get(number, ())) <= set(order[:place]), number
 
 
-def test_a_week_needs_the_weeks_of_what_its_modules_need(page):
-    weeks = page("syllabus_14_weeks").split("\n### Week ")[1:]
+@pytest.mark.parametrize("name", TERMS)
+def test_a_week_needs_the_weeks_of_what_its_modules_need(page, name):
+    weeks = page(name).split("\n### Week ")[1:]
     at = {}
     for week, text in enumerate(weeks, 1):
         for number in MODULE.findall(text):
@@ -195,10 +200,12 @@ def test_the_total_of_minutes_is_stated_in_hours_and_credits(page, name):
     text = page(name)
     total = sum(stated(text, what) for what in ("classes", "lab sessions", "exam", "at home"))
     assert stated(text, "together") == total
-    assert name == "syllabus_6_weeks" or f"{total}, or {round(total / 14)} per week" in text
+    weeks = int(re.search(r"\d+", name)[0])
+    assert name not in TERMS or f"{total}, or {round(total / weeks)} per week" in text
     hours = total / 60
     assert f"That is {hours:.0f} hours: {hours / 30:.1f} to {hours / 25:.1f} ECTS of 25" in text
-    assert f"or {hours / 45:.1f} US credits of 45 hours" in text
+    assert f"{hours / 45:.1f} US credits of 45 hours" in text
+    assert name != "syllabus_10_weeks" or f"{hours / 30:.1f} quarter units of 30 hours" in text
     assert re.search(rf"\| {stated(text, 'exam')} minutes|, {stated(text, 'exam')} minutes", text)
 
 
@@ -219,9 +226,10 @@ def test_a_module_at_home_has_its_minutes(page):
             assert what.endswith("on your own") and int(minutes) >= of[number], number
 
 
-def test_the_weights_of_the_term_add_up(page):
-    table = page("syllabus_14_weeks").split("**Assessment**", 1)[1].split("Letters")[0]
-    rows = re.findall(r"\| (?:the best )?(\d+)(?: of 13)? \| (\d+) \| [^|]+ \|$", table, re.M)
+@pytest.mark.parametrize("name", TERMS)
+def test_the_weights_of_the_term_add_up(page, name):
+    table = page(name).split("**Assessment**", 1)[1].split("Letters")[0]
+    rows = re.findall(r"\| (?:the best )?(\d+)(?: of \d+)? \| (\d+) \| [^|]+ \|$", table, re.M)
     assert sum(int(many) * int(each) for many, each in rows) == 100 and len(rows) == 4
 
 
@@ -255,9 +263,10 @@ def before(weeks, week):
     return direct.union(*(before(weeks, each) for each in direct))
 
 
-def test_six_weeks_name_the_labs_that_they_leave_out(page):
-    text = page("syllabus_6_weeks")
-    line = re.search(r"omits labs ([\d, toand]+),\s", text, re.S)[1]
+@pytest.mark.parametrize("name", WEEKS[1:])
+def test_a_shorter_course_names_the_labs_that_it_leaves_out(page, name):
+    text = page(name)
+    line = re.search(r"(?:omits l|L)abs ([\d, toand]+)(?:,\s| are left out)", text, re.S)[1]
     out = {int(n) for n in re.findall(r"\d+", line)}
     for first, last in re.findall(r"(\d+) to (\d+)", line):
         out |= set(range(int(first), int(last) + 1))
@@ -313,11 +322,11 @@ DUE = re.compile(r"^\| (\d+) \|[^|]*\|([^|]*)\|([^|]*)\|[^|]*\|$", re.M)  # of t
 def test_the_overview_has_each_lab_a_week_after_its_session_and_its_reading(page, name):
     text = page(name)
     weeks = dict(enumerate(text.split("\n### Week ")[1:], 1))
-    rows = {int(week): (read.strip(), due) for week, read, due in DUE.findall(text)}
+    rows = {int(week): (works.strip(), due) for week, works, due in DUE.findall(text)}
     assert set(weeks) <= set(rows)
-    for week, (read, due) in rows.items():
+    for week, (works, due) in rows.items():
         own = " ".join(what for _, _, what in ROW.findall(weeks.get(week, "")))
-        for work in filter(None, read.split("; ")):
+        for work in filter(None, works.split("; ")):
             assert work.strip() in own, (week, work)
         before = weeks.get(week - 1, "")
         given = {int(lab[:2]) for lab in LAB.findall(before)} - {14, 15}  # choices
@@ -328,11 +337,41 @@ def test_the_overview_has_each_lab_a_week_after_its_session_and_its_reading(page
     assert last <= {int(n) for n in re.findall(r"\d+", after)} | {15}, after
 
 
-def test_a_term_states_its_assessment(page):
-    text = page("syllabus_14_weeks")
+@pytest.mark.parametrize("name", TERMS)
+def test_a_term_states_its_assessment(page, name):
+    text = page(name)
     split = [
         int(each)
         for each in re.findall(r"(\d+)%", text.split("**Assessment**", 1)[1].split("\n\n")[0])
     ]
     assert sum(split) == 100
     assert "**Office hours**" in text
+
+
+PLANNED = re.compile(r"odule (\d\d)\S*?,? (first|second) class(?: of week (\d+))?")
+
+
+def test_the_10_weeks_have_the_classes_of_the_14(page):
+    """Both classes of each module that has two, in order; module 12 has those of two weeks."""
+    text = re.sub(r"\[(module \d\d)\]\([^)]*\)", r"\1", page("syllabus_10_weeks"))
+    found = [PLANNED.findall(what) for kind, _, what in ROW.findall(text) if kind == "class"]
+    plans = page("classes_14_weeks").split("\n## Week ")[1:]
+    two = [plan for plan in plans if "All of it" not in plan and "Midterm" not in plan]
+    own = [re.findall(r"\d\d", plan.splitlines()[0].partition(":")[2]) for plan in two]
+    modules = [modules[0] for modules in own if len(modules) == 1]
+    named = [(module, which) for row in found for module, which, _ in row]
+    assert sorted(named) == sorted(
+        (each, which) for each in modules for which in ("first", "second")
+    )
+    for module in modules:
+        assert [which for each, which in named if each == module][:2] == ["first", "second"]
+    weeks = [week for row in found for module, _, week in row if module == "12"]
+    assert weeks == ["10", "10", "11", "11"]
+
+
+def test_the_midterm_comes_after_its_modules(page, repository):
+    papers = read(repository / "instructor_notes" / "build.py", "PAPERS")
+    *_, modules = papers["14 weeks"]["midterm"]
+    for name in TERMS:
+        before_it = page(name).split("| Midterm: 20 questions")[0]
+        assert set(modules) <= set(MODULE.findall(before_it)), name
