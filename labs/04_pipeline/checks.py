@@ -54,6 +54,8 @@ WAITED = "Every message is waited for"
 SINGLE, EVEN, UNEVEN = "One microbatch", "Even microbatches, GPipe", "Uneven microbatches, 1F1B"
 LOSS = "The last rank returns the loss of the whole batch"
 TARGET = f"Target: within {MARGIN:.0%} of the best step on your machine"
+# Not in the cell of the guess, which it would give away.
+FILL = "The pipeline has to fill and drain: a rank is idle in three of eleven turns."
 STREAMS, STEP = (GPIPE, ONE, KEPT), (OWNED, WAITED, SINGLE, EVEN, UNEVEN, LOSS, TARGET)
 
 

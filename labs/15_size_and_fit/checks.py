@@ -16,6 +16,11 @@ from lib_dlhpc.labs.size_and_fit.tuning_laws import saved, tuned_of, tuning_find
 
 HERE = Path(__file__).parent
 NAMES = ("adapters", "bits", "tuning", "state", "tokens", "choose")
+# Not in the cell of the guess, which it would give away.
+FROZEN = (
+    "QLoRA stores little more than half a byte per frozen weight, not 16 bytes per trained one; the embedding stays in"
+    " 16 bits."
+)
 
 
 def task(name):
