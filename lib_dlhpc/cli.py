@@ -139,9 +139,11 @@ class _Parser(argparse.ArgumentParser):
         except argparse.ArgumentError as error:
             legal = action.choices or ()
             hint = suggest(value, legal, 0.6)
-            if not hint and "predict" in legal and ("@" in value or os.path.exists(value)):
+            if not hint and "predict" in legal and _names_a_run(value):
                 hint = f" A command comes first: {self.prog} predict {value}."
-            error.message += f".{hint}".rstrip(".")
+            head, choose, names = error.message.partition(" (choose from ")
+            if choose and hint:
+                error.message = f"{head}.{hint} Choose from {names.removesuffix(')')}."
             raise
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -167,6 +169,13 @@ class _Parser(argparse.ArgumentParser):
         names = [each.partition("=")[0] for each in words if each.startswith("-")]
         unknown = [each for each in names if each not in self._option_string_actions]
         return "".join(suggest(each, self._option_string_actions, 0.75) for each in unknown[:1])
+
+
+def _names_a_run(word: str) -> bool:
+    from lib_dlhpc.spec import catalog
+
+    runs = (name for kind in catalog.RUNS for name in catalog.names(kind))
+    return "@" in word or os.path.exists(word) or word in runs
 
 
 class _Grouped(argparse.RawDescriptionHelpFormatter):

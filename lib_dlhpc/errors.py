@@ -24,6 +24,18 @@ def reason_of(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+def listed(head: str, value: Any, legal: Iterable[Any], lead: str = "legal:") -> str:
+    """Return a message for a value that is not among `legal`: first the nearest of them, which a long list would hide.
+
+    head: what comes before the list, with its colon or semicolon, such as "fidelity = 'event':".
+    """
+    names = [str(each) for each in legal]
+    if near := suggest(value, names):
+        head = head.removesuffix(";") + "." * head.endswith(";") + near
+        lead = lead[0].upper() + lead[1:]
+    return f"{head} {lead} {', '.join(names)}."
+
+
 def suggest(name: str, legal: Iterable[str], cutoff: float = 0.5) -> str:
     """Return a sentence with the legal name nearest to `name`, or an empty string."""
     near = nearest(str(name), [str(item) for item in legal], cutoff)

@@ -11,7 +11,7 @@ from typing import Any
 
 from lib_dlhpc.commands.calibrate_device import calibrate_device
 from lib_dlhpc.commands.output import add_output, print_note, print_result
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import SCOPES
@@ -142,8 +142,7 @@ def _io(options: argparse.Namespace) -> int:
     if not NAME.fullmatch(name):
         raise SpecError(f"--name {name}: expected letters, digits, - and _.")
     if options.scope not in SCOPES:
-        legal = ", ".join(SCOPES)
-        raise SpecError(f"--scope {options.scope}: legal: {legal}.{suggest(options.scope, SCOPES)}")
+        raise SpecError(listed(f"--scope {options.scope}:", options.scope, SCOPES))
     out = _file(options.out) if options.out else None
     seconds, size = _number("seconds", options.seconds, "s"), _number("size", options.size, "B")
     folder, settings = Path(options.folder), default_settings(_readers(options.readers))

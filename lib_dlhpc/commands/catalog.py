@@ -55,7 +55,8 @@ def _unknown(word: str) -> str:
     every = [*catalog.KINDS, *(name for kind in catalog.KINDS for name in catalog.names(kind))]
     near = get_close_matches(word, dict.fromkeys(every), n=3, cutoff=0.6)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return f"{word}: no kind and no entry of the catalog; kinds: {', '.join(catalog.KINDS)}.{hint}"
+    head, kinds = f"{word}: no kind and no entry of the catalog", ", ".join(catalog.KINDS)
+    return f"{head}.{hint} Kinds: {kinds}." if hint else f"{head}; kinds: {kinds}."
 
 
 def _entry(table: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.output import add_output, print_note, print_result
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed, suggest
 from lib_dlhpc.spec.units import format_quantity
 
 if TYPE_CHECKING:
@@ -69,9 +69,8 @@ def _pack(options: argparse.Namespace) -> int:
     from lib_dlhpc.storage.pack import pack
 
     if options.codec not in CODECS:
-        raise SpecError(
-            f"--codec {options.codec}: expected one of {', '.join(CODECS)}.{suggest(options.codec, CODECS)}"
-        )
+        head = f"--codec {options.codec}:"
+        raise SpecError(listed(head, options.codec, CODECS, "expected one of"))
     manifest = pack(options.folder, options.store, options.partitions, options.codec)
     print_result(options, _table(options, manifest), f"{options.store}: {_summary(manifest)}")
     return 0

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.launch.task import Task
 
 SOURCE = "notebook.json"  # in the private script folder: as submitted
@@ -55,10 +55,8 @@ def with_parameters(table: dict[str, Any], given: Mapping[str, Any], name: str) 
     lines = ["# Parameters of this job\n"]
     for key, value in given.items():
         if key not in legal:
-            raise SpecError(
-                f"--set {key}: {name} has no such parameter; legal: {', '.join(legal) or 'none'}."
-                f"{suggest(key, legal)}"
-            )
+            head = f"--set {key}: {name} has no such parameter;"
+            raise SpecError(listed(head, key, legal or ["none"]))
         lines.append(f"{key} = {_literal(value, key)}\n")
     new = {
         "cell_type": "code",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.errors import SpecError, reason_of, suggest
+from lib_dlhpc.errors import SpecError, listed, reason_of
 from lib_dlhpc.launch.systems import NAMES
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.units import parse_quantity
@@ -104,11 +104,8 @@ def load_site(name: str | Path, **changes: Any) -> Site:
     if str(name) in site_names():
         path = ROOT / f"{name}.toml"
     elif not path.is_file():
-        legal = site_names()
-        raise SpecError(
-            f"--site {name}: no such file, and no site of that name; sites: {', '.join(legal)}."
-            f"{suggest(str(name), legal)}"
-        )
+        head = f"--site {name}: no such file, and no site of that name;"
+        raise SpecError(listed(head, name, site_names(), "sites:"))
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise SpecError(f"{path}: larger than {LARGEST_FILE} bytes; that is not a site file.")
@@ -127,9 +124,7 @@ def read_site(table: Mapping[str, Any], name: str = "site") -> Site:
     kept = {key: value for key, value in table.items() if key not in ("title", "sources")}
     for key in kept:
         if key not in legal:
-            raise SpecError(
-                f"site.{key}: no such field; legal: {', '.join(legal)}.{suggest(key, legal)}"
-            )
+            raise SpecError(listed(f"site.{key}: no such field;", key, legal))
     for key in ("modules", "setup"):
         if key in kept and not isinstance(kept[key], list):
             raise SpecError(f'site.{key}: expected a list of lines, such as ["..."].')
@@ -187,9 +182,7 @@ def read_time(value: Any, what: str) -> float:
 
 def _choice(name: str, value: Any, legal: tuple[str, ...]) -> None:
     if value not in legal:
-        raise SpecError(
-            f"site.{name} = {value!r}: legal: {', '.join(legal)}.{suggest(str(value), legal)}"
-        )
+        raise SpecError(listed(f"site.{name} = {value!r}:", value, legal))
 
 
 def _check_extra(extra: Any) -> None:

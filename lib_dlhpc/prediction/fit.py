@@ -11,7 +11,7 @@ from math import inf
 from time import monotonic
 from typing import Any
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.layout import untrained
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.step import predict
@@ -45,7 +45,7 @@ def ways_to_fit(experiment: Experiment, order: str = "step_time", most: int = MO
     most `most` are tried. Raises SpecError for another order.
     """
     if order not in ORDERS:
-        raise SpecError(f"order = {order!r}: legal: {', '.join(ORDERS)}.{suggest(order, ORDERS)}")
+        raise SpecError(listed(f"order = {order!r}:", order, ORDERS))
     search = Search(experiment)
     search.run(most)
     return search.ordered(order)

@@ -4,7 +4,7 @@ import csv
 from importlib.util import find_spec
 from pathlib import Path
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.extras import missing
 from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.scale_out.work import Arrays
@@ -15,9 +15,7 @@ FORMATS = ("csv", "parquet")
 def check_format(format: str) -> None:
     """Raise SpecError for an unknown format, or one whose package is not installed."""
     if format not in FORMATS:
-        raise SpecError(
-            f"format = {format!r}: legal: {', '.join(FORMATS)}.{suggest(format, FORMATS)}"
-        )
+        raise SpecError(listed(f"format = {format!r}:", format, FORMATS))
     if format == "parquet" and find_spec("pyarrow") is None:
         raise SpecError(f"format = 'parquet': {missing('pyarrow')}")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.points import (
@@ -115,7 +115,7 @@ def sweep_points(
     Raises SpecError for an illegal axis, and where no point is legal and fits; LostError where workers are lost.
     """
     if by not in QUANTITIES:
-        raise SpecError(f"by = {by!r}: legal: {', '.join(QUANTITIES)}.{suggest(by, QUANTITIES)}")
+        raise SpecError(listed(f"by = {by!r}:", by, QUANTITIES))
     if best < 1:
         raise SpecError(f"best = {best}: legal: 1 and more.")
     points = count(axes)

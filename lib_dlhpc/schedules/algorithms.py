@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.rounds import Rounds, Schedule
 from lib_dlhpc.spec.strategy import ALLREDUCES
@@ -86,10 +86,8 @@ def schedule(
     """
     if isinstance(algorithm, str):
         if algorithm not in ALGORITHMS:
-            raise SpecError(
-                f"algorithm = {algorithm!r}: expected one of {', '.join(ALGORITHMS)}"
-                f" or a function.{suggest(algorithm, ALGORITHMS)}"
-            )
+            head = f"algorithm = {algorithm!r}:"
+            raise SpecError(listed(head, algorithm, ALGORITHMS, "expected a function or one of"))
         record = ALGORITHMS[algorithm]
         name, function, legal = algorithm, record.rounds, record.legal_options
         goal = goal or record.goal
@@ -97,9 +95,7 @@ def schedule(
         name, function = getattr(algorithm, "__name__", "algorithm"), algorithm
         legal, goal = tuple(inspect.signature(function).parameters)[2:], goal or "allreduce"
     if goal not in COLLECTIVES:
-        raise SpecError(
-            f"goal = {goal!r}: expected one of {', '.join(COLLECTIVES)}.{suggest(goal, COLLECTIVES)}"
-        )
+        raise SpecError(listed(f"goal = {goal!r}:", goal, COLLECTIVES, "expected one of"))
     for field, value, least in (("ranks", ranks, 1), ("elements", elements, 0)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise SpecError(f"{field} = {value!r}: expected a whole number, at least {least}.")
@@ -117,7 +113,11 @@ def schedule(
 def _check_options(name: str, legal: tuple[str, ...], options: dict[str, Any], ranks: int) -> None:
     for option, value in options.items():
         if option not in legal:
-            known = f"expected one of {', '.join(legal)}" if legal else "it takes no options"
-            raise SpecError(f"{name}: no option {option!r}; {known}.{suggest(option, legal)}")
+            head = f"{name}: no option {option!r};"
+            raise SpecError(
+                listed(head, option, legal, "expected one of")
+                if legal
+                else f"{head} it takes no options."
+            )
         if option == "root" and not (isinstance(value, int | np.integer) and 0 <= value < ranks):
             raise SpecError(f"root = {value!r}: expected a rank, 0 to {ranks - 1}.")

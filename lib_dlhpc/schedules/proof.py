@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.schedules.checks import checked
 from lib_dlhpc.schedules.faults import Cells, Trace, not_there, race, wrong_at_the_end
 from lib_dlhpc.schedules.goals import ALL, ANY, GOALS, NOTHING, Goal
@@ -43,8 +43,7 @@ def prove(schedule: Schedule, goal: str = "", root: int | None = None) -> Proof:
     """
     goal = goal or schedule.goal
     if goal not in GOALS:
-        legal = ", ".join(GOALS)
-        raise SpecError(f"goal = {goal!r}: expected one of {legal}.{suggest(goal, GOALS)}")
+        raise SpecError(listed(f"goal = {goal!r}:", goal, GOALS, "expected one of"))
     options = dict(schedule.options) | ({} if root is None else {"root": root})
     wanted = GOALS[goal](schedule.ranks, schedule.elements, options)
     rounds = checked(schedule)

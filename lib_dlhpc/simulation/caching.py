@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 
 Orders = Sequence[Sequence[int]]
 
@@ -21,10 +21,7 @@ def hit_rates(policy: str, orders: Orders, room: int) -> list[float]:
     Raises SpecError for a policy that is none of POLICIES, and for a room below 0.
     """
     if policy not in POLICIES:
-        legal = tuple(POLICIES)
-        raise SpecError(
-            f"policy = {policy!r}: expected one of {', '.join(legal)}.{suggest(policy, legal)}"
-        )
+        raise SpecError(listed(f"policy = {policy!r}:", policy, POLICIES, "expected one of"))
     if room < 0:
         raise SpecError(f"room = {room}: expected a number of samples, at least 0.")
     hits = POLICIES[policy](orders, room) if room else [0 for _ in orders]

@@ -22,7 +22,7 @@ from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.wire_format import cast_time, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.program import Collective, Move, Program
 from lib_dlhpc.simulation.conditions import Conditions, Floats, StepProgress
 from lib_dlhpc.simulation.input import supply
@@ -237,10 +237,8 @@ def check(
     rows: whether the timeline is wanted, whose size is limited.
     """
     if fidelity not in FIDELITIES:
-        raise SpecError(
-            f"fidelity = {fidelity!r}: expected one of {', '.join(FIDELITIES)}."
-            f"{suggest(fidelity, FIDELITIES)}"
-        )
+        head = f"fidelity = {fidelity!r}:"
+        raise SpecError(listed(head, fidelity, FIDELITIES, "expected one of"))
     for name, value, least in (
         ("seed", seed, 0),
         ("steps", steps, 1),

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.errors import FieldError, SpecError, nearest, suggest
+from lib_dlhpc.errors import FieldError, SpecError, listed, nearest
 
 ROOT = Path(__file__).resolve().parents[1] / "catalog"
 KINDS = (
@@ -23,9 +23,7 @@ _LEGAL_NAME = re.compile(r"[a-z0-9][a-z0-9.\-]*")
 def names(kind: str) -> tuple[str, ...]:
     """Return the sorted names of the entries of one kind, such as "machines"; raises SpecError."""
     if kind not in KINDS:
-        raise SpecError(
-            f"No kind of catalog entry is called {kind!r}; legal: {', '.join(KINDS)}.{suggest(kind, KINDS)}"
-        )
+        raise SpecError(listed(f"No kind of catalog entry is called {kind!r};", kind, KINDS))
     files = os.listdir(ROOT / kind)
     return tuple(sorted(name.removesuffix(".toml") for name in files if name.endswith(".toml")))
 
@@ -60,8 +58,11 @@ def run(name: str, folder: bool = False) -> dict[str, Any]:
         hint = f" Did you mean {near!r}?" if near in kinds else ""
         if near and not hint:
             hint = f" {near} is a model: name its machine too, such as {near}@h100-pod."
+        head = f"{what}, and no run of that name in the catalog"
         raise SpecError(
-            f"{what}, and no run of that name in the catalog; runs: {', '.join(kinds)}.{hint}"
+            f"{head}.{hint} Runs: {', '.join(kinds)}."
+            if hint
+            else f"{head}; runs: {', '.join(kinds)}."
         )
     experiment: dict[str, Any] = read(kinds[name], name)["experiment"]
     return experiment
@@ -77,10 +78,8 @@ def _entry(kind: str, name: str, field: str, lacking: Sequence[str] = ()) -> dic
             if field.endswith(".name")
             else ""
         )
-        raise FieldError(
-            f"{field or kind.rstrip('s')} = {name!r}: not in the catalog; legal: {', '.join(legal)}."
-            f"{own}{suggest(name, legal)}"
-        )
+        head = f"{field or kind.rstrip('s')} = {name!r}: not in the catalog;"
+        raise FieldError(listed(head, name, legal) + own)
     return _parsed(kind, name)
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.spec.calibration import check_calibration
 from lib_dlhpc.spec.exchanged import check_expert_wire, check_lora, check_muon, check_wire
 from lib_dlhpc.spec.machine import IN_NETWORK, IN_SWITCHES, Machine, storage_tier
@@ -54,10 +54,11 @@ def check_consistency(experiment: "Experiment") -> None:
     _check_outer(experiment)
     if s.offload_to != "host" and s.offload_to not in machine.storage:
         legal = ["host", *machine.storage]
-        raise SpecError(
-            f"strategy.offload_to = {s.offload_to!r}: {machine.name or 'the machine'} has"
-            f" {', '.join(legal)}.{suggest(s.offload_to, legal)}"
+        head, lead = (
+            f"strategy.offload_to = {s.offload_to!r}:",
+            f"legal on {machine.name or 'this machine'}:",
         )
+        raise SpecError(listed(head, s.offload_to, legal, lead))
     if np.any(wrong := np.greater(s.nodes + experiment.servers, machine.nodes)):
         raise SpecError(
             f"strategy.servers = {np.max(s.servers)}: beside strategy.nodes = {np.max(s.nodes)} that makes"
@@ -191,11 +192,12 @@ def _check_local(experiment: "Experiment") -> None:
         )
     legal = [name for name, tier in machine.storage.items() if tier.scope == "node"]
     if (is_local or storage.local) and storage.local not in legal:
-        raise SpecError(
+        head = (
             f'storage.local = "{storage.local}": expected a tier in each node, for storage.access = "stage"'
-            f' and "cooperative"; {machine.name or "this machine"} has {", ".join(legal) or "none"}.'
-            f"{suggest(storage.local, legal)}"
+            ' and "cooperative";'
         )
+        lead = f"legal on {machine.name or 'this machine'}:"
+        raise SpecError(listed(head, storage.local, legal or ["none"], lead))
     if storage.access == "cooperative" and np.any(
         np.greater(storage.replication, experiment.strategy.nodes)
     ):

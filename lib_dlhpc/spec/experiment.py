@@ -176,7 +176,7 @@ class Experiment:
             if not dot or section not in SECTIONS:
                 near = nearest_field(key, {name: getattr(self, name) for name in SECTIONS})
                 legal = ", ".join(f"{name}." for name in SECTIONS)
-                raise FieldError(f"{key}: unknown field; it starts with {legal}{near}")
+                raise FieldError(f"{key}: unknown field.{near} A field starts with {legal}")
             by_section.setdefault(section, {})[rest] = value
         nouns = {name: _changed(self, name, inner) for name, inner in by_section.items()}
         experiment = dataclasses.replace(self, **nouns)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.layer_rate import LayerRate, read_layer_rates
 from lib_dlhpc.spec.measured import Measured, read_measured
@@ -255,10 +255,9 @@ def storage_tier(machine: Machine, tier: str) -> StorageTier:
     """Return the machine's storage tier of that name; raises SpecError naming the legal ones."""
     if tier not in machine.storage:
         legal = list(machine.storage)
-        raise SpecError(
-            f"storage.tier = {tier!r}: {machine.name or 'this machine'} has {', '.join(legal) or 'no tiers'};"
-            f' "" means that the data is in memory.{suggest(tier, legal)}'
-        )
+        lead = f"legal on {machine.name or 'this machine'}:"
+        message = listed(f"storage.tier = {tier!r}:", tier, legal or ["no tiers"], lead)
+        raise SpecError(f'{message} "" means that the data is in memory.')
     return machine.storage[tier]
 
 
@@ -278,8 +277,5 @@ def field_of(key: str, path: str = "intervals") -> Mapping[str, Any]:
     legal = [name for name, meta in found.items() if meta.get("kind") in ("number", "whole")]
     if last not in legal:
         known = [".".join([*parents, name]) for name in legal] or ["jitter", "device.efficiency"]
-        raise SpecError(
-            f'{path}."{key}": a machine has no such number; legal: {", ".join(known)}.'
-            f"{suggest(key, known)}"
-        )
+        raise SpecError(listed(f'{path}."{key}": a machine has no such number;', key, known))
     return found[last]

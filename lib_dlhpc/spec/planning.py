@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.schema import check_keys, check_value, number, read_table, whole
 from lib_dlhpc.spec.strategy import Strategy
@@ -101,8 +101,7 @@ def _objectives(value: Any, path: str) -> tuple[str, ...]:
         raise SpecError(f"{path} = {value!r}: expected at least one of {', '.join(OBJECTIVES)}.")
     for name in names:
         if name not in OBJECTIVES:
-            near = suggest(str(name), OBJECTIVES)
-            raise SpecError(f"{path}: {name!r}: legal: {', '.join(OBJECTIVES)}.{near}")
+            raise SpecError(listed(f"{path}: {name!r}:", name, OBJECTIVES))
     return tuple(dict.fromkeys(names))
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from lib_dlhpc.errors import FieldError, SpecError, nearest, suggest
+from lib_dlhpc.errors import FieldError, SpecError, listed, nearest
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
@@ -101,11 +101,10 @@ def check_keys(table: Any, legal: tuple[str, ...], path: str) -> None:
         raise SpecError(f"{path} = {table!r}: expected a table with the keys {', '.join(legal)}.")
     for key in table:
         if key not in legal:
-            moved = MOVED.get(f"{path}.{key}")
-            raise FieldError(
-                f"{path}.{key}: unknown key; legal: {', '.join(legal)}."
-                + (f" It is {moved} now." if moved else suggest(key, legal))
-            )
+            head = f"{path}.{key}: unknown key"
+            if moved := MOVED.get(f"{path}.{key}"):
+                raise FieldError(f"{head}. It is {moved} now.")
+            raise FieldError(listed(f"{head};", key, legal))
 
 
 def renamed(table: Any, path: str) -> Any:
@@ -158,9 +157,7 @@ def check_value(meta: Mapping[str, Any], value: Any, path: str) -> Any:
         if isinstance(value, str):
             value = meta["also"].get(value, value)
         if not isinstance(value, str) or value not in legal:
-            raise FieldError(
-                f"{path} = {value!r}: legal: {', '.join(legal)}.{suggest(value, legal)}"
-            )
+            raise FieldError(listed(f"{path} = {value!r}:", value, legal))
         return value
     if kind == "flag":
         if not isinstance(value, bool):

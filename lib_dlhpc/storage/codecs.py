@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from lib_dlhpc.errors import suggest
+from lib_dlhpc.errors import listed
 from lib_dlhpc.storage.errors import StoreError
 from lib_dlhpc.storage.fresh import fresh
 from lib_dlhpc.storage.memory import available
@@ -26,8 +26,7 @@ _WORTH = 0.95  # above this ratio an uncompressed file is faster to read
 def code_of(codec: str) -> int:
     """Return the number of a codec in an index. Raises StoreError naming the legal ones."""
     if codec not in CODECS:
-        legal = ", ".join(map(repr, CODECS))
-        raise StoreError(f"codec: {codec!r} is unknown. Legal: {legal}.{suggest(codec, CODECS)}")
+        raise StoreError(listed(f"codec: {codec!r} is unknown;", codec, CODECS))
     return CODECS.index(codec)
 
 

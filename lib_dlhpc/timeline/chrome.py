@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.timeline.json_events import JsonTrace, moment, number
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
@@ -72,9 +72,7 @@ def read_chrome(trace: JsonTrace) -> Timeline:
 def _add(rows: Rows, event: dict[str, Any], streams: list[str]) -> None:
     kind, args = str(event["cat"]), event.get("args", {})
     if kind not in KINDS:
-        raise ValueError(
-            f"cat = {kind!r}: expected one of {', '.join(KINDS)}{suggest(kind, KINDS)}"
-        )
+        raise ValueError(listed(f"cat = {kind!r}:", kind, KINDS, "expected one of"))
     stream = streams[number(event["tid"], "tid") % LANES]
     if stream not in STREAMS:
         raise ValueError(f"stream {stream!r}: expected one of {', '.join(STREAMS)}")

@@ -13,7 +13,7 @@ A folder of .json and .json.gz files, or of .sqlite files, is one trace, its fil
 from collections.abc import Sequence
 from pathlib import Path
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.timeline.chrome import export_chrome, read_chrome
 from lib_dlhpc.timeline.files import Tell, read_text
 from lib_dlhpc.timeline.hlo import collective_sizes
@@ -66,7 +66,7 @@ def write(timeline: Timeline, path: str | Path, to: str = "") -> None:
     """
     path = Path(path)
     if to and to not in FORMATS:
-        raise SpecError(f"{to!r}: formats: {', '.join(FORMATS)}.{suggest(to, FORMATS)}")
+        raise SpecError(listed(f"{to!r}:", to, FORMATS, "formats:"))
     form = to or _by_name(path)
     if form != "otf2" and path.is_dir():
         raise SpecError(f"{path}: a folder; expected the name of a file.")

@@ -21,7 +21,7 @@ from weakref import WeakSet
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 
 ROW = np.dtype(
     [
@@ -197,10 +197,8 @@ class region:
                 self._event = recorder.regions[name] = recorder.number("compute", "region", name)
         else:
             if kind not in STORAGE:
-                known = ", ".join(("region", *STORAGE))
-                raise SpecError(
-                    f"kind = {kind!r}: expected one of {known}.{suggest(kind, STORAGE)}"
-                )
+                known = ("region", *STORAGE)
+                raise SpecError(listed(f"kind = {kind!r}:", kind, known, "expected one of"))
             main = threading.current_thread() is threading.main_thread()
             self._event = recorder.number("compute" if main else kind, kind, name)
             self._again = (name, recorder, kind)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 
@@ -222,7 +222,5 @@ def check(timeline: Timeline) -> Timeline:
 
 def _index(legal: tuple[str, ...], field: str, value: str) -> int:
     if value not in legal:
-        raise SpecError(
-            f"{field} = {value!r}: expected one of {', '.join(legal)}.{suggest(value, legal)}"
-        )
+        raise SpecError(listed(f"{field} = {value!r}:", value, legal, "expected one of"))
     return legal.index(value)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc import layout
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.layers.base.slices import part_of
 from lib_dlhpc.spec.experiment import Experiment
@@ -94,10 +94,8 @@ def check_data(experiment: Experiment) -> None:
     name, reads, gives = dataset.name, model.input_shape, model.output_shape
     legal = (*REAL, *MADE)
     if name not in legal:
-        raise SpecError(
-            f"dataset.name = {name!r}: can be predicted but not trained; to train: {', '.join(legal)}."
-            f"{suggest(name, legal)}"
-        )
+        head = f"dataset.name = {name!r}: can be predicted but not trained;"
+        raise SpecError(listed(head, name, legal, "to train:"))
     if name in REAL:
         samples, size, classes = REAL[name]
         fits = prod(reads) == size and len(gives) == 1 and gives[0] >= classes

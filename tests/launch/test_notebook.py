@@ -64,7 +64,7 @@ def test_a_plain_value_is_passed_unchanged(value):
 @pytest.mark.parametrize(
     ("cell", "parameters", "message"),
     [
-        ("steps = 1", {"step": 2}, "no such parameter; legal: steps. Did you mean"),
+        ("steps = 1", {"step": 2}, "no such parameter. Did you mean 'steps'\\? Legal: steps"),
         ("steps = 1", {"steps; import os": 2}, "no such parameter"),
         ("", {"a": 2}, "legal: none"),
         ("a = = 1", {"a": 2}, "tag 'parameters': invalid syntax, line 1"),

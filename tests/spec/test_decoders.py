@@ -93,7 +93,7 @@ LLAMA = {"layers": 1, "hidden": 12, "heads": 4, "feed_forward": 8}
         ("llama", {**LLAMA, "kv_heads": 3}, ["kv_heads = 3", "heads = 4"]),
         ("llama", {**LLAMA, "heads": 5}, ["heads = 5", "hidden = 12", "head_size"]),
         ("llama", LLAMA, ["rotary_base", "pairs", "3"]),
-        ("llama", {**LLAMA, "activation": "relu"}, ["'relu'", "'silu'", "'gelu'"]),
+        ("llama", {**LLAMA, "activation": "relu"}, ["'relu'", "silu, gelu", "'gelu'"]),
         ("llama", {**LLAMA, "feed_forward": 0}, ["feed_forward", "at least 1"]),
         ("opt", {"layers": 1, "hidden": 8, "heads": 2, "positions": 9}, ["positions = 9", "2048"]),
         (

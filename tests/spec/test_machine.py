@@ -140,7 +140,7 @@ def test_a_missing_part_is_named(key):
 def test_an_unknown_tier_lists_the_legal_ones():
     with pytest.raises(SpecError) as error:
         storage_tier(read_machine("summit"), "nvm")
-    assert "summit has" in str(error.value) and "gpfs" in str(error.value)
+    assert "Legal on summit: " in str(error.value) and "gpfs" in str(error.value)
     assert "Did you mean 'nvme'?" in str(error.value)
     with pytest.raises(SpecError, match="no tiers"):
         storage_tier(read_machine(MACHINE), "nvme")

@@ -344,7 +344,7 @@ SMALL = {"input": [1, 8, 8]}
     [
         ("resnets", {}, ["'resnets'", "resnet_cifar", "Did you mean 'resnet'"]),
         ("resnet", {"block": [1]}, ["'block'", "stride_in", "Did you mean 'blocks'"]),
-        ("resnet", {"stride_in": "3x4"}, ["'3x4'", "'1x1'", "Did you mean '3x3'"]),
+        ("resnet", {"stride_in": "3x4"}, ["'3x4'", "1x1, 3x3", "Did you mean '3x3'"]),
         ("resnet", {"blocks": [3, 0]}, ["blocks", "0", "at least 1"]),
         ("resnet", {"blocks": []}, ["blocks", "[]", "at least one"]),
         ("resnet", {"image": 2.5}, ["image", "2.5", "whole number"]),
@@ -403,7 +403,7 @@ SMALL = {"input": [1, 8, 8]}
         (
             "sequential",
             {**SMALL, "layers": [{"kind": "relu", "after": "rely"}]},
-            ["'rely'", "legal: input"],
+            ["'rely'", "Legal: input"],
         ),
         (
             "sequential",

@@ -99,7 +99,9 @@ def test_a_choice_lists_what_is_legal(experiment, key):
 
 def test_a_choice_names_the_nearest(experiment):
     message = refusal(experiment, "strategy.allreduce", "rabenseifer")
-    assert message.endswith("Did you mean 'rabenseifner'?")
+    assert message.startswith(
+        "strategy.allreduce = 'rabenseifer': Did you mean 'rabenseifner'? Legal: "
+    )
 
 
 @pytest.mark.parametrize("value", [0, 1, "true", None, np.array([True])])
@@ -114,7 +116,7 @@ def test_an_unknown_key_names_itself_the_legal_ones_and_the_nearest(experiment, 
         message = refusal(experiment, f"{table}.{name}x", 1)
         assert f"{table}.{name}x" in message and "unknown key" in message
         assert all(field in message for field in fields)
-        assert message.endswith(f"Did you mean '{name}'?")
+        assert message.startswith(f"{table}.{name}x: unknown key. Did you mean '{name}'? Legal: ")
 
 
 @pytest.mark.parametrize("key", NUMBERS)

@@ -32,7 +32,7 @@ def test_costs_and_placement_read_back_too():
         ("restart = 8", "restart = 7", "simulation.restart = 7: legal: a multiple"),
         ("grid = 12", "grid = 16", "must read and give fields of (1, 16, 16)"),
         ("grid = 12", "grid = 3", "simulation.grid = 3"),
-        ('"separate"', '"apart"', "legal: shared, separate"),
+        ('"separate"', '"apart"', "Legal: shared, separate"),
         ("depth = 2", "depth = 0", "coupling.depth = 0"),
         ("depth = 2", "deep = 2", "coupling.deep: unknown key"),
         ('point = "10 ns"', "", "costs.point: missing"),

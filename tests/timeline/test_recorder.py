@@ -85,7 +85,7 @@ def test_a_program_says_what_it_stands_still_for(clock):
         ("checkpoint", "checkpoint", "save"),
     ]
     with pytest.raises(
-        SpecError, match="kind = 'inptu': expected one of region, input, checkpoint"
+        SpecError, match=r"kind = 'inptu': .* Expected one of region, input, checkpoint"
     ):
         region("read", log, kind="inptu")
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 
 KINDS = ("cuda", "rocm", "mps", "cpu")
 PRECISIONS = {
@@ -45,7 +45,7 @@ def check_device(kind: str, ranks: int) -> None:
     here = devices_here()
     shown = ", ".join(f"{name} ({many})" for name, many in here.items())
     if kind not in KINDS:
-        raise SpecError(f"--device {kind}: legal: {', '.join(KINDS)}.{suggest(kind, KINDS)}")
+        raise SpecError(listed(f"--device {kind}:", kind, KINDS))
     if kind not in here:
         raise SpecError(f"--device {kind}: torch {torch.__version__} finds none; here: {shown}.")
     if kind != "cpu" and ranks > here[kind]:

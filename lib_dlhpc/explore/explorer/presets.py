@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.prediction.replays import Replay, replay
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -43,8 +43,7 @@ def preset(name: str) -> Preset:
         run = replay(name)
         return Preset(name, run.title, run.description, run.experiment, run.source, run)
     if name not in catalog.names("presets"):
-        legal = f"legal: {', '.join(names())}.{suggest(name, names())}"
-        raise SpecError(f"preset = {str(name)[:60]!r}: {legal}")
+        raise SpecError(listed(f"preset = {str(name)[:60]!r}:", name, names()))
     table = catalog.read("presets", name)
     return Preset(name, table["title"], table["description"], read_experiment(table["experiment"]))
 

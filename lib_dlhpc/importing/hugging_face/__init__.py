@@ -7,7 +7,7 @@ hybrid.py   state-space layers; fields.py: what their configurations share
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.importing.configuration import Configuration
 from lib_dlhpc.importing.hugging_face import gated, hybrid, mixtures, plain
 from lib_dlhpc.importing.hugging_face.fields import Options
@@ -25,10 +25,8 @@ def from_config(
     config = Configuration(table, where)
     kind = config.take("model_type")
     if not isinstance(kind, str) or kind not in READERS:
-        raise SpecError(
-            f"{where}: model_type = {kind!r}: must be one of {', '.join(READERS)}."
-            f"{suggest(str(kind), READERS)}"
-        )
+        head = f"{where}: model_type = {kind!r}:"
+        raise SpecError(listed(head, kind, READERS, "must be one of"))
     options = READERS[kind](config)
     positions = config.take(
         "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", default=0

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import lib_dlhpc
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.extras import missing
 from lib_dlhpc.labs.findings import Finding, seed_of
 from lib_dlhpc.labs.grading import restarts
@@ -235,8 +235,7 @@ def folder_of(name: str) -> Path:
     if re.fullmatch("[0-9]{1,2}", name):  # 1 and 01 are 01_data_parallel_step
         name = next((lab for lab in LABS if lab[:3] == f"{int(name):02}_"), name)
     if name not in LABS:
-        legal = ", ".join(LABS)
-        raise SpecError(f"--lab {name}: there is no such lab; legal: {legal}.{suggest(name, LABS)}")
+        raise SpecError(listed(f"--lab {name}: there is no such lab;", name, LABS))
     package = Path(lib_dlhpc.__file__).parent
     for place in (Path.cwd(), package.parent, package / "course"):
         if (place / "labs" / name / "checks.py").is_file():

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.launch.network.lab import Network, NetworkError, network
 from lib_dlhpc.launch.network.lab import check as check_network
 from lib_dlhpc.launch.network.model import Messages, crossing, fit, seconds
@@ -125,9 +125,7 @@ def check(
     known = COLLECTIVES["allreduce"]
     for name in algorithms:
         if name not in known:
-            raise SpecError(
-                f"algorithms: {name}: expected some of {', '.join(known)}.{suggest(name, known)}"
-            )
+            raise SpecError(listed(f"algorithms: {name}:", name, known, "expected some of"))
     if not algorithms or len(set(algorithms)) < len(algorithms):
         raise SpecError(f"algorithms: {', '.join(algorithms) or 'none'}: name each of them once.")
     for size in sizes:

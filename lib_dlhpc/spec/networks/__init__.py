@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.model import Model
 
@@ -55,10 +55,8 @@ def build(family: str, options: Mapping[str, Any], name: str = "") -> Model:
     layers.
     """
     if family not in FAMILIES:
-        raise SpecError(
-            f"model family = {family!r}: must be one of {', '.join(FAMILIES)}."
-            f"{suggest(family, FAMILIES)}"
-        )
+        head = f"model family = {family!r}:"
+        raise SpecError(listed(head, family, FAMILIES, "must be one of"))
     try:
         key = _hashable(options)
     except (TypeError, RecursionError) as error:

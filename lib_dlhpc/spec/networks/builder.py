@@ -58,8 +58,8 @@ class Builder:
         if source not in self._layers:
             legal = ["input", *self._layers]
             raise SpecError(
-                f"layer {source!r} does not exist before its use; legal: {', '.join(legal[-8:])}."
-                f"{suggest(source, legal)}"
+                f"layer {source!r} does not exist before its use.{suggest(source, legal)}"
+                f" Legal: {', '.join(legal[-8:])}."
             )
         return self._layers[source].output_shape
 

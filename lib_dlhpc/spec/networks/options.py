@@ -6,7 +6,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.layers.base.kind import Factor
 
 LARGEST = 10**9  # integer; larger values would overflow the counts
@@ -25,9 +25,7 @@ def check_options(
     """
     for name in options:
         if name not in legal:
-            raise SpecError(
-                f"{where} has no option {name!r}; legal: {', '.join(legal)}.{suggest(name, legal)}"
-            )
+            raise SpecError(listed(f"{where} has no option {name!r};", name, legal))
     for name, (_, default) in legal.items():
         if default is inspect.Parameter.empty and name not in options:
             raise SpecError(f"{where} needs the option {name!r}; legal: {', '.join(legal)}.")
@@ -62,8 +60,7 @@ def _convert(value: Any, hint: Any, default: Any, what: str) -> Any:
         choices = get_args(hint)
         if type(value) in {type(choice) for choice in choices} and value in choices:
             return value
-        legal = ", ".join(repr(choice) for choice in choices)
-        raise SpecError(f"{what}: must be one of {legal}.{suggest(str(value), map(str, choices))}")
+        raise SpecError(listed(f"{what}:", value, choices, "must be one of"))
     if get_origin(hint) is tuple:
         if not isinstance(value, list | tuple) or not value:
             raise SpecError(f"{what}: must be a list with at least one entry.")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from inspect import Parameter
 from typing import Any, Literal
 
-from lib_dlhpc.errors import SpecError, suggest
+from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.layers import KINDS
 from lib_dlhpc.spec.networks.builder import Builder
 from lib_dlhpc.spec.networks.family import family
@@ -24,10 +24,8 @@ def sequential(input: tuple[int, ...], layers: tuple[Mapping[str, Any], ...]) ->
         kind = options.pop("kind", None)
         if kind not in KINDS or not hasattr(KINDS[kind], "describe"):
             legal = [each for each in KINDS if hasattr(KINDS[each], "describe")]
-            raise SpecError(
-                f"layer {number}: kind = {kind!r}: must be one of {', '.join(legal)}."
-                f"{suggest(str(kind), legal)}"
-            )
+            head = f"layer {number}: kind = {kind!r}:"
+            raise SpecError(listed(head, kind, legal, "must be one of"))
         checked = check_options(_options(kind), options, f"layer {number} ({kind})")
         getattr(net, kind)(**checked)
     return net

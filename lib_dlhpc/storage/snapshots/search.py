@@ -4,7 +4,7 @@ import operator
 import re
 from collections.abc import Iterable, Sequence
 
-from lib_dlhpc.errors import suggest
+from lib_dlhpc.errors import listed
 from lib_dlhpc.storage.snapshots.files import SnapshotError
 from lib_dlhpc.storage.snapshots.version import Version
 
@@ -37,10 +37,8 @@ def search(versions: Sequence[Version], conditions: Iterable[str]) -> list[Versi
                 f"{condition!r}: expected a condition such as 'accuracy > 0.9'."
             ) from None
         if name not in legal:
-            raise SnapshotError(
-                f"{condition!r}: no version has a {name}; they have {', '.join(legal)}."
-                f"{suggest(name, legal)}"
-            )
+            head = f"{condition!r}: no version has a {name};"
+            raise SnapshotError(listed(head, name, legal, "they have"))
         found = [
             version
             for version in found
