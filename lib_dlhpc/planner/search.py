@@ -14,7 +14,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner.candidates import HELD, UNFIT, Candidates, candidates, least_of
 from lib_dlhpc.planner.learned import is_asked, named, runs_of, samples
 from lib_dlhpc.planner.prices import predicted, uncollected
-from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan
+from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan, in_words
 from lib_dlhpc.planner.space import SAME, Columns, changes_of, met_before
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.elementwise import holds_arrays
@@ -92,6 +92,7 @@ class _Search:
         self.base, self.found, self.wanted = base, found, base.plan.objectives
         self.limits = {name: most for name, most in vars(base.plan.limits).items() if most}
         self.left_out, self.ranked = Counter[str](), list[Choice]()
+        self.reached = dict[str, float]()  # the least of what is limited, of layouts that fit
         for each in found:
             self.left_out += each.left_out
             if is_asked(base) and not len(each):
@@ -206,6 +207,9 @@ class _Search:
             own = {name: float(each[at]) for name, each in values.items()}
             over = (name for name, most in self.limits.items() if own[name] > most * ROUNDED)
             reason = f"over the limit of {next(over, '')}" if fits[at] else "does not fit"
+            if fits[at]:
+                for name in self.limits:
+                    self.reached[name] = min(own[name], self.reached.get(name, np.inf))
             if fits[at] and reason == "over the limit of ":
                 changes = {**changes_of(columns, row), **named(base, self.base.plan.axes)}
                 self.ranked.append(Choice(base, changes, own))
@@ -215,16 +219,7 @@ class _Search:
     def plan(self) -> Plan:
         """Return what was found; raises SpecError where nothing was."""
         if not self.ranked:
-            unfit = {r: n for r, n in self.left_out.items() if r.startswith("does not fit")}
-            over = {r: n for r, n in self.left_out.items() if r.startswith("over")}
-            most = Counter(unfit | over or self.left_out).most_common(3)
-            reasons = "; ".join(f"{count:,}: {reason}" for reason, count in most)
-            untried = int(self.waiting.sum()) + sum(each.others for each in self.found)
-            rest = f"; {untried:,} others were not tried" if untried else ""
-            hint = (
-                " More nodes may make it fit, or offloading (plan.axes.offload)." if unfit else ""
-            )
-            raise SpecError(f"No layout was found for this run: {reasons}{rest}.{hint}")
+            raise SpecError(self._nothing())
         same, accuracy = self.left_out.pop(SAME, 0), ""
         if is_asked(self.base) or self.base.run.target:
             accuracy = epochs_of(self.ranked[0].experiment).reason
@@ -235,7 +230,7 @@ class _Search:
             self.left_out,
             self.legal,
             self.predicted,
-            int(self.waiting.sum()) + sum(each.others for each in self.found),
+            self._untried,
             min(
                 float(self.least[self.waiting].min(initial=np.inf)),
                 *(each.beyond for each in self.found),
@@ -243,6 +238,30 @@ class _Search:
             same,
             accuracy,
         )
+
+    @property
+    def _untried(self) -> int:
+        return int(self.waiting.sum()) + sum(each.others for each in self.found)
+
+    def _nothing(self) -> str:
+        """Return why no layout was found: the limits that exclude those that fit, or else what all break."""
+        rest = f"; {self._untried:,} others were not tried" if self._untried else ""
+        if self.reached:
+            return f"No layout is within the limits: {self._beyond()}{rest}."
+        unfit = {r: n for r, n in self.left_out.items() if r.startswith("does not fit")}
+        most = Counter(unfit or self.left_out).most_common(3)
+        reasons = "; ".join(f"{count:,}: {reason}" for reason, count in most)
+        hint = " More nodes may make it fit, or offloading (plan.axes.offload)." if unfit else ""
+        return f"No layout was found for this run: {reasons}{rest}.{hint}"
+
+    def _beyond(self) -> str:
+        """Return the limits that no layout is within, and the least that was reached of each."""
+        limits = {n: m for n, m in self.limits.items() if self.reached[n] > m * ROUNDED}
+        each = (
+            f"the least {name} predicted is {in_words(self.reached[name], name)}, its limit {in_words(most, name)}"
+            for name, most in (limits or self.limits).items()
+        )
+        return "each is met by some layout, all by none: " * (not limits) + "; ".join(each)
 
 
 def _short(error: SpecError) -> str:

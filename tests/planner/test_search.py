@@ -6,7 +6,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner import candidates, plan, search
-from lib_dlhpc.planner.result import value
+from lib_dlhpc.planner.result import in_words, value
 from lib_dlhpc.planner.space import met_before, space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.what_if import what_if
@@ -104,6 +104,18 @@ def test_the_fullest_device_of_a_plan_holds_no_more_than_its_limit():
     found = plan(run, limit={"memory": most}, choose=choose)
     assert max(float(c.prediction.memory_total) for c in found.ranked) <= most
     assert found.gap == 0 and found.left_out["over the limit of memory"]
+
+
+def test_limits_that_only_exclude_all_layouts_at_once_are_named_with_what_was_reached():
+    run, choose = drawn(random.Random(1))
+    pairs = [(value(p, "time"), value(p, "memory")) for p in everything(run, choose)]
+    least = [min(column) for column in zip(*pairs, strict=True)]
+    assert tuple(least) not in pairs
+    with pytest.raises(SpecError, match="each is met by some layout, all by none: ") as error:
+        plan(run, limit={"time": least[0], "memory": least[1]}, choose=choose)
+    assert all(
+        in_words(*each) in str(error.value) for each in zip(least, ("time", "memory"), strict=True)
+    )
 
 
 def test_a_measured_rate_is_of_one_layout():
