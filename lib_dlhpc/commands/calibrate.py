@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.commands.calibrate_device import calibrate_device
-from lib_dlhpc.commands.output import add_output, print_note, print_result
+from lib_dlhpc.commands.output import add_output, new_file, print_note, print_result
 from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.lifetime.files import write_text
 from lib_dlhpc.spec.host import cores
@@ -90,7 +90,9 @@ def _machine(options: argparse.Namespace) -> int:
     if ranks < 1:
         raise SpecError(f"--ranks {ranks}: expected a whole number, at least 1.")
     if options.device is not None:
-        return calibrate_device(options, seconds, _file(options.out) if options.out else None)
+        return calibrate_device(
+            options, seconds, new_file("--out", options.out) if options.out else None
+        )
     # Needs the extra `run`, which devices do not.
     from lib_dlhpc.launch.mpi import mpiexec, run_to_end
 
@@ -99,7 +101,7 @@ def _machine(options: argparse.Namespace) -> int:
             f"--ranks {ranks}: legal: 1 to {SHARING * cores()} on {count(cores(), 'core')}; times of ranks that"
             " share cores do not apply to ranks with one core each."
         )
-    out = default_path() if options.out is None else _file(options.out)
+    out = default_path() if options.out is None else new_file("--out", options.out)
     if options.io and not Path(options.io).is_dir():
         raise SpecError(f"--io {options.io}: no such folder.")
     mpiexec()
@@ -143,7 +145,7 @@ def _io(options: argparse.Namespace) -> int:
         raise SpecError(f"--name {name}: expected letters, digits, - and _.")
     if options.scope not in SCOPES:
         raise SpecError(listed(f"--scope {options.scope}:", options.scope, SCOPES))
-    out = _file(options.out) if options.out else None
+    out = new_file("--out", options.out) if options.out else None
     seconds, size = _number("seconds", options.seconds, "s"), _number("size", options.size, "B")
     folder, settings = Path(options.folder), default_settings(_readers(options.readers))
     state = WARM if options.warm else COLD
@@ -178,11 +180,3 @@ def _readers(text: str | None) -> tuple[int, ...]:
         return tuple(sorted({1, *map(int, text.split(","))}))
     except ValueError:
         raise SpecError(f"--readers {text}: expected whole numbers, such as 1,2,8.") from None
-
-
-def _file(name: str) -> Path:
-    """Return the output path; raise SpecError before the measurement if it cannot be written."""
-    path = Path(name)
-    if path.is_dir() or not path.parent.is_dir():
-        raise SpecError(f"--out {name}: {'a folder' if path.is_dir() else 'no such folder'}.")
-    return path

@@ -8,7 +8,7 @@ from typing import Any
 
 from lib_dlhpc.commands.output import STDIN, print_note, standard_input
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec.experiment import Experiment, load, loads
+from lib_dlhpc.spec.experiment import Experiment, dump, load, loads
 
 
 def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
@@ -50,6 +50,15 @@ def add_run(command: argparse.ArgumentParser) -> None:
         metavar="RUN@VERSION",
         help="start from a version of another run (without @VERSION: its newest)",
     )
+
+
+def save(experiment: Experiment, name: str | None) -> None:
+    """Write the experiment to the file of --save, if there is one. Raises SpecError."""
+    if name:
+        try:
+            dump(experiment, name)
+        except OSError as error:
+            raise SpecError(f"--save {name}: {error.strerror}.") from None
 
 
 def folder_of(options: argparse.Namespace) -> str | None:

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
 from typing import Any, TextIO
 
 from lib_dlhpc.errors import SpecError
@@ -46,6 +47,14 @@ def standard_input() -> str:
         return given().read()
     except UnicodeDecodeError as error:
         raise SpecError(f"-: standard input is not text: {error}.") from None
+
+
+def new_file(option: str, name: str) -> Path:
+    """Return the path of a result. Raises SpecError, before the work, where it cannot be written."""
+    path = Path(name)
+    if path.is_dir() or not path.parent.is_dir():
+        raise SpecError(f"{option} {name}: {'a folder' if path.is_dir() else 'no such folder'}.")
+    return path
 
 
 def print_result(options: argparse.Namespace, data: Any, *lines: str) -> None:

@@ -3,12 +3,11 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.commands.experiment import add_experiment, change
+from lib_dlhpc.commands.experiment import add_experiment, change, save
 from lib_dlhpc.commands.on_machine import add_machine, read_on_machine
-from lib_dlhpc.commands.output import add_output, failed, print_note, print_result
+from lib_dlhpc.commands.output import add_output, failed, new_file, print_note, print_result
 from lib_dlhpc.commands.scale_out import add_scale_out, place_of
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec.experiment import dump
 
 if TYPE_CHECKING:
     from lib_dlhpc.planner import Plan
@@ -60,6 +59,8 @@ def _plan(options: argparse.Namespace) -> int:
     from lib_dlhpc.planner import plan
     from lib_dlhpc.scale_out import LostError, Progress
 
+    if options.save:
+        new_file("--save", options.save)
     wanted = options.objective and options.objective.split(",")
     limits = dict(change(each, "--limit", "memory=40GB") for each in options.limit)
     axes = dict(change(each, "--choose", "tensor=[1,2]") for each in options.choose)
@@ -73,11 +74,7 @@ def _plan(options: argparse.Namespace) -> int:
         found = plan(experiment, wanted, limits, axes, options.most, progress=tried, where=where)
     except LostError as error:
         return failed(error)
-    if options.save:
-        try:
-            dump(found.best.experiment, options.save)
-        except OSError as error:
-            raise SpecError(f"--save {options.save}: {error.strerror}.") from None
+    save(found.best.experiment, options.save)
     with_failures, missing = _with_failures(found)
     table = [one._asdict() for one in with_failures]
     lines = [*(f"    {one.words}" for one in with_failures), *(f"    {each}" for each in missing)]

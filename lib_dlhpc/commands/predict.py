@@ -4,11 +4,10 @@ import argparse
 from pathlib import Path
 from time import monotonic
 
-from lib_dlhpc.commands.experiment import add_experiment
+from lib_dlhpc.commands.experiment import add_experiment, save
 from lib_dlhpc.commands.on_machine import add_machine, known_of, read_on_machine
 from lib_dlhpc.commands.output import add_output, print_result
-from lib_dlhpc.errors import SpecError
-from lib_dlhpc.spec.experiment import Experiment, dump
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity
 
 SEARCHED, SECONDS = 150, 30.0  # configurations tried if a run does not fit, and s
@@ -43,11 +42,7 @@ def _predict(options: argparse.Namespace) -> int:
     experiment, notes = read_on_machine(options)
     prediction = predict(experiment)
     known = known_of(experiment, [*_miss(options, float(prediction.time_to_train)), *notes])
-    if options.save:
-        try:
-            dump(experiment, options.save)
-        except OSError as error:
-            raise SpecError(f"--save {options.save}: {error.strerror}.") from None
+    save(experiment, options.save)
     if options.json:
         table = as_dict(prediction)
         table["notes"] = [*table["notes"], *known.notes]

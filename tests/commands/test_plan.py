@@ -5,6 +5,7 @@ import json
 import pytest
 
 from lib_dlhpc.cli import main
+from lib_dlhpc.planner.result import in_words
 from lib_dlhpc.prediction.trust import trust_dict, trust_words
 from lib_dlhpc.scale_out import progress
 from lib_dlhpc.spec.experiment import load
@@ -65,6 +66,36 @@ def test_a_plan_says_how_far_its_best_layout_can_be_trusted(file, capsys):
     assert main(["plan", *map(str, words)]) == 0
     step = found["layouts"][0]["step_time"]
     assert f"trust: {trust_words(best, step)}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("no/such/best.toml", "no such folder"), ("folder", "a folder")]
+)
+def test_where_it_cannot_be_saved_is_reported_before_the_search(
+    file, name, said, tmp_path, monkeypatch, capsys
+):
+    def searched(*_, **__):
+        raise AssertionError("a search whose result cannot be saved")
+
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("lib_dlhpc.planner.plan", searched)
+    assert main(["plan", str(file), "--save", name]) == 2
+    assert capsys.readouterr().err == f"dlhpc: --save {name}: {said}.\n"
+
+
+def test_a_limit_that_no_layout_is_within_is_named_with_the_least_that_was_reached(file, capsys):
+    found = planned(capsys, file, "--objective", "time")
+    assert main(["plan", str(file), "--limit", "cost=1e-9", "time=9days"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    least = in_words(min(row["cost"] for row in found["layouts"]), "cost")
+    limit = in_words(1e-9, "cost")
+    assert f"the least cost predicted is {least}, its limit {limit}." in said
+    assert "More nodes" not in said and "time" not in said
+    seconds, joules = (min(row[name] for row in found["layouts"]) for name in ("time", "energy"))
+    assert main(["plan", str(file), "--limit", f"time={seconds / 2}", f"energy={joules / 2}"]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert in_words(seconds, "time") in said and in_words(joules, "energy") in said
 
 
 def test_flags_override_it_and_the_saved_file_has_what_was_asked(file, tmp_path, capsys):
