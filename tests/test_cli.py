@@ -170,6 +170,15 @@ def test_a_mistyped_value_of_a_sweep_names_the_nearest(option, capsys, tmp_path)
     assert "Did you mean " in capsys.readouterr().err
 
 
+def test_a_sweep_prints_energy_in_the_unit_of_a_prediction(capsys):
+    words = ["--over", "strategy.nodes=32", "--by", "energy_to_train"]
+    assert main(["sweep", "goyal-2017", *words]) == 0
+    swept = capsys.readouterr().out
+    assert main(["predict", "goyal-2017"]) == 0
+    energy = re.search(r"energy to train +([\d.]+ kWh)", capsys.readouterr().out)[1]
+    assert swept.count(energy) == 3 and not re.search(r"\d [kMG]?J", swept)
+
+
 def test_a_sweep_prints_device_hours_without_a_prefix(capsys):
     words = ["--over", "strategy.nodes=40", "--set", "run.epochs=900", "--by", "device_hours"]
     assert main(["sweep", "goyal-2017", *words]) == 0

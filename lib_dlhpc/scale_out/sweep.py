@@ -37,6 +37,7 @@ from lib_dlhpc.scale_out.places import HERE, Place
 from lib_dlhpc.scale_out.rows import FORMATS, check_format, write_rows
 from lib_dlhpc.scale_out.work import Arrays, Work, experiment_of, open_folder, part
 from lib_dlhpc.spec.experiment import Experiment, dumps
+from lib_dlhpc.spec.units import format_energy
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -72,13 +73,12 @@ class Points(Result):
             reasons = (f"{many:,} such as {said}" for said, many in self.illegal.items())
             facts["not legal"] = " ".join(reasons)
         for name, (least, most) in self.ranges.items():
-            unit = QUANTITIES[name]
-            facts[name.replace("_", " ")] = f"{show(least, unit)} to {show(most, unit)}"
+            facts[name.replace("_", " ")] = f"{_shown(name, least)} to {_shown(name, most)}"
         shown = ("step_time", "throughput", "memory_total", self.by)
         names = [*self.axes, *dict.fromkeys(shown)]
         rows = [
             [
-                str(value) if name in self.axes else show(value, QUANTITIES[name])
+                str(value) if name in self.axes else _shown(name, value)
                 for name, value in zip(names, row, strict=True)
             ]
             for row in zip(*(self.best[name] for name in names), strict=True)
@@ -144,6 +144,12 @@ def sweep_points(
             found = each if found is None else _merged(found, each, by, best)
     assert found is not None
     return _points(experiment, axes, by, points, found)
+
+
+def _shown(name: str, value: float) -> str:
+    """Return a quantity in words; energy in watt-hours, as a prediction and a plan have it."""
+    unit = QUANTITIES[name]
+    return format_energy(value) if unit == "J" else show(value, unit)
 
 
 def _unfinished(
