@@ -25,7 +25,7 @@ reads.py      trace_reads: a store whose reads are recorded
 collecting.py collect: what all ranks took down as a Timeline, with clocks.py (one clock for all) and
                   matching.py (which receive got which send)
 collective_names.py  one name for a collective, however a library calls it
-overview.py   what a trace has, in words
+overview.py   what a trace has, in words; printable.py: its names, cut to the width of a column
 """
 
 from lib_dlhpc.timeline.bubble import mark_bubble

@@ -6,6 +6,7 @@ import numpy as np
 
 from lib_dlhpc.spec.units import count, format_quantity
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
+from lib_dlhpc.timeline.printable import printable
 
 if TYPE_CHECKING:
     from lib_dlhpc.timeline.table import Timeline
@@ -54,7 +55,9 @@ def as_text(timeline: "Timeline") -> str:
         lines += ["", head]
     for name in summary["names"][:SHOWN]:
         times = [format_quantity(name[key], "s") for key in ("seconds", "most")]
-        shown = f"{_printable(name['name']):<{WIDTH}} {name['stream']:<14} {name['events']:>10,}"
+        shown = (
+            f"{printable(name['name'], WIDTH):<{WIDTH}} {name['stream']:<14} {name['events']:>10,}"
+        )
         lines.append(f"{shown} {times[0]:>10} {times[1]:>10}  {name['rank']}")
     if summary["names"][SHOWN:]:
         rest = summary["names"][SHOWN:]
@@ -104,8 +107,3 @@ def _names(timeline: "Timeline") -> list[dict[str, Any]]:
         }
         for at in np.argsort(-seconds, kind="stable").tolist()
     ]
-
-
-def _printable(name: str) -> str:
-    clean = "".join(sign if sign.isprintable() else "?" for sign in name)
-    return clean if len(clean) <= WIDTH else clean[: WIDTH - 3] + "..."

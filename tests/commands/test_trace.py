@@ -75,7 +75,7 @@ def refused(capsys, *arguments):
 def test_errors_are_reported_with_the_file(trace, tmp_path, capsys):
     assert "none.npz: no such file" in refused(capsys, "show", "none.npz")
     assert "expected a name that ends in .npz" in refused(capsys, "convert", trace, "out.txt")
-    assert "'crome': formats: columns, chrome" in refused(
+    assert "'crome': Did you mean 'chrome'? Formats: columns" in refused(
         capsys, "convert", trace, "out.x", "--to", "crome"
     )
     assert "no-folder/out.json: cannot be written: No such file or directory" in refused(

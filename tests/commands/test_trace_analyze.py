@@ -70,3 +70,17 @@ def test_control_signs_in_names_never_reach_the_terminal(tmp_path, capsys):
     save(from_rows(rows, 2, "measured"), tmp_path / "names.npz")
     assert main(["trace", "analyze", str(tmp_path / "names.npz")]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("action", ["analyze", "show"])
+def test_long_names_are_cut_in_the_middle_and_stay_distinct(action, tmp_path, capsys):
+    names = [f"model.layers.{n}.self_attention.core_attention.{op}" for n in (1, 2) for op in "qk"]
+    rows = [(0, "compute", "region", name, at, at + 1.0) for at, name in enumerate(names)]
+    save(from_rows(rows, 1, "measured"), tmp_path / "names.npz")
+    assert main(["trace", action, str(tmp_path / "names.npz")]) == 0
+    lines = [
+        line for line in capsys.readouterr().out.splitlines() if line.strip().startswith("model.")
+    ]
+    shown = {line.split()[0] for line in lines}
+    assert len(shown) == 4 and all(name.endswith((".q", ".k")) for name in shown)
+    assert max(map(len, shown)) <= 40

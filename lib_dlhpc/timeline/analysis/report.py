@@ -7,8 +7,9 @@ import numpy as np
 from lib_dlhpc.spec.units import count, format_quantity
 from lib_dlhpc.timeline.analysis.analysis import Analysis
 from lib_dlhpc.timeline.analysis.finding import Finding, duration
+from lib_dlhpc.timeline.printable import printable
 
-SHOWN = 12  # names, pairs and findings in the text
+SHOWN, WIDTH = 12, 32  # names, pairs and findings in the text; characters of a name
 MATRIX_SHOWN = 12  # ranks of a matrix in the text
 MOST_PAIRS = 10_000  # in the dictionary
 GOOD = 0.95  # parallel efficiency above which nothing limits much
@@ -121,7 +122,7 @@ def _findings(analysis: Analysis) -> list[str]:
             f"{number:>3}. {finding.kind}, {duration(finding.seconds)}: {finding.sentence}"
         )
         lines.append(
-            f"     Look at rank {rank}, {start:.6g} s to {stop:.6g} s, {_printable(name)}."
+            f"     Look at rank {rank}, {start:.6g} s to {stop:.6g} s, {printable(name, WIDTH)}."
         )
     if findings[SHOWN:]:
         lines.append(f"     and {len(findings) - SHOWN} more (--json has all)")
@@ -143,12 +144,12 @@ def _regions(analysis: Analysis) -> list[str]:
     regions = analysis.regions
     lines = [
         "",
-        f"{'Time by name, all ranks':<34} {'calls':>10} {'within':>10} {'own':>10}  most, rank",
+        f"{'Time by name, all ranks':<{WIDTH + 2}} {'calls':>10} {'within':>10} {'own':>10}  most, rank",
     ]
     for k, name in enumerate(regions.names[:SHOWN]):
         own = regions.exclusive[k]
         lines.append(
-            f"  {_printable(name):<32} {int(regions.calls[k].sum()):>10,}"
+            f"  {printable(name, WIDTH):<{WIDTH}} {int(regions.calls[k].sum()):>10,}"
             f" {duration(regions.inclusive[k].sum()):>10} {duration(own.sum()):>10}"
             f"  {duration(own.max())}, {int(np.argmax(own))}"
         )
@@ -165,7 +166,7 @@ def _path(analysis: Analysis) -> list[str]:
     total = sum(seconds for _, seconds, _ in names) or 1.0
     lines = ["", f"Critical path: {count(len(analysis.path), 'event')}, most of it in"]
     lines += [
-        f"  {_printable(name):<32} {duration(seconds):>10} {seconds / total:>5.0%}, most on rank {rank}"
+        f"  {printable(name, WIDTH):<{WIDTH}} {duration(seconds):>10} {seconds / total:>5.0%}, most on rank {rank}"
         for name, seconds, rank in names[:5]
     ]
     return lines
@@ -240,8 +241,3 @@ def _sizes(analysis: Analysis) -> list[tuple[int, int]]:
     """Return the least bytes of each class of message size, and how many messages it has."""
     histogram = analysis.matrix.histogram.tolist()
     return [(2 ** (k - 1) if k else 0, number) for k, number in enumerate(histogram)]
-
-
-def _printable(name: str) -> str:
-    clean = "".join(sign if sign.isprintable() else "?" for sign in name)
-    return clean if len(clean) <= 32 else clean[:29] + "..."
