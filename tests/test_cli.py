@@ -100,6 +100,11 @@ def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsy
             ["predict", "goyal-2017", "--set", "machine.name=mine"],
             "write its whole table, with any other name",
         ),
+        (
+            ["predict", "goyal-2017", "--machine", "sumit"],
+            "write MODEL@summit, or --set machine.name",
+        ),
+        (["predict", "goyal-2017", "--machine", "our.toml"], "write MODEL@NAME or MODEL@FILE"),
         (["plan", "goyal-2017", "--limit", "memory"], "--limit memory: expected KEY=VALUE"),
         (["sweep", "goyal-2017", "--over", f"strategy.nodes=1-{10**20}"], "legal: up to 1,000,000"),
     ],

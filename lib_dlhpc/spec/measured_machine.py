@@ -14,7 +14,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import SpecError, nearest
+from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.host import host_class, kernels, versions
 from lib_dlhpc.spec.machine import Machine, field_of, read_machine
 from lib_dlhpc.spec.schema import SECTIONS, check_keys
@@ -56,15 +57,26 @@ def load_measured(path: str | Path) -> Machine:
         _check_believable(machine)
     except SpecError as error:
         raise SpecError(f"{path}: {error}") from None
+    except FileNotFoundError:
+        raise SpecError(f"{path}: no such file. {_meant(str(path))}") from None
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: not valid TOML: {error}.") from None
     if machine.measured is None:
         raise SpecError(
-            f"{path}: [machine.measured] is missing: `dlhpc calibrate --out FILE` writes it."
+            f"{path}: [machine.measured] is missing: `dlhpc calibrate --out FILE` writes it. To predict a model on"
+            f" a machine that was not measured, write MODEL@{path}."
         )
     return machine
+
+
+def _meant(name: str) -> str:
+    """Return what to write instead of the name of a file that does not exist: it may be of the catalog."""
+    measured = "`dlhpc calibrate --out FILE` measures this machine."
+    if near := nearest(name, catalog.names("machines"), 0.6):
+        return f"{measured} For {near} of the catalog, write MODEL@{near}, or --set machine.name={near}."
+    return f"{measured} For another, of the catalog or a TOML file, write MODEL@NAME or MODEL@FILE."
 
 
 def _check_believable(machine: Machine) -> None:

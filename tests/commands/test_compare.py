@@ -56,7 +56,7 @@ def test_a_sweep_has_a_row_for_each_setting(capsys):
         (["--steps", "0"], "at least 1"),
         (["--gantt", "step.pdf"], "ends in .html, .svg, .png, .json"),
         (["--gantt", "step.svg", "--sweep", "strategy.batch=8,16"], "--sweep makes several"),
-        (["--machine", "missing.toml"], "cannot be read"),
+        (["--machine", "missing.toml"], "no such file"),
         (["--set", "dataset.name=words"], "sequences of words"),
     ],
 )
