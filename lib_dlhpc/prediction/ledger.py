@@ -263,7 +263,7 @@ def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
         shape = experiment.dataset.sample_shape or shape
     strategy = experiment.strategy
     share = strategy.context * (1 + strategy.mirrored)  # the other copy reads half of the batch
-    return float(strategy.batch * np.prod(shape) / share)
+    return float(strategy.batch) * float(np.prod(shape)) / float(share)
 
 
 def _buffers(experiment: Experiment, model: Model) -> float:

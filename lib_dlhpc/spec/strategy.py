@@ -130,7 +130,7 @@ class Strategy:
 
     nodes: int = whole(default=1)
     devices_per_node: int = whole(default=0, least=0)  # 0: all of the node
-    batch: int = whole(default=32)
+    batch: int = whole(default=32, most=1e12)
     precision: str = choice(TRAINING_PRECISIONS, default="fp32")
     allreduce: str = choice(NAMED_ALLREDUCES, default=AUTO)
     overlap: bool = flag(default=True)

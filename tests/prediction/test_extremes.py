@@ -14,6 +14,7 @@ from lib_dlhpc import SpecError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.prediction.report import as_dict, as_text
+from lib_dlhpc.spec.experiment import load
 
 GOYAL = replay("goyal-2017").experiment
 PLAIN = GOYAL.set(
@@ -58,6 +59,31 @@ def test_an_extreme_is_refused_by_name_or_can_be_read(value):
 def test_so_it_is_where_the_network_is_split(value):
     for name in FIELDS:
         readable(SPLIT, name, value)
+
+
+@pytest.mark.parametrize("split", [{}, {"strategy.tensor": 2, "strategy.zero": 1}])
+def test_the_largest_batch_on_all_devices_overflows_neither_alone_nor_in_an_array(split):
+    run = load("llama3-8b@h100-pod").set({"strategy.nodes": 3072, **split})
+    most = int(1e12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        alone = predict(run.set({"strategy.batch": most}))
+        both = predict(run.set({"strategy.batch": np.array([1, most])}))
+        assert float(alone.memory_total) == pytest.approx(float(both.memory_total[1]))
+    assert (
+        float(both.throughput[1]) == pytest.approx(float(alone.throughput)) and both.steps[1] == 1
+    )
+    with pytest.raises(SpecError, match=r"strategy.batch = 1e\+15: legal: .* at most 1e\+12"):
+        run.set({"strategy.batch": 10**15})
+
+
+def test_the_samples_of_a_split_network_are_counted_without_overflow():
+    run = load("cosmoflow-512@h100-pod").set({"dataset.sample_shape": [4, 512, 512, 512]})
+    run = run.set({"strategy.batch": 10**12, "strategy.tensor": 2})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        held = predict(run).memory["input batch"]
+    assert held == pytest.approx(1e12 * 4 * math.prod(run.dataset.sample_shape))
 
 
 @given(st.sampled_from(FIELDS), st.floats())
