@@ -58,7 +58,7 @@ class CollectivePrices:
             PAIRS: float(pair_bytes(strategy.precision)),
         }
         self._known: dict[tuple[Any, ...], Priced] = {}
-        self._busy: dict[tuple[Any, ...], tuple[Busy, ...]] = {}
+        self._busy: dict[tuple[Any, ...], Busy] = {}
 
     def bytes(self, what: Collective) -> Any:
         """Return the bytes of the buffer."""
@@ -75,15 +75,14 @@ class CollectivePrices:
             found = self._known[key] = Priced(cost, seconds, size)
         return found
 
-    def busy(self, what: Collective) -> tuple[Busy, ...]:
-        """Return for how long it keeps links busy, one entry for each number of samples."""
-        key = (what.group, what.goal, what.elements, what.of, what.algorithm)
+    def busy(self, what: Collective, lane: int) -> Busy:
+        """Return for how long it keeps links busy; lane: which of several numbers of samples."""
+        size = self.bytes(what)
+        size = float(size[lane]) if np.ndim(size) else size
+        key = (what.group, what.goal, size, what.algorithm)
         if key not in self._busy:
             net = self.groups[what.group].network
-            sizes = np.atleast_1d(self.bytes(what)).tolist()
-            self._busy[key] = tuple(
-                busy_links(what.goal, size, net, what.algorithm) for size in sizes
-            )
+            self._busy[key] = busy_links(what.goal, size, net, what.algorithm)
         return self._busy[key]
 
     def _cost(self, what: Collective, size: Any) -> Cost:

@@ -15,6 +15,7 @@ import numpy as np
 from lib_dlhpc.costs.instruction_prices import PartPrices
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program import Collective, Compute, Priced
+from lib_dlhpc.program.crossing import Busy
 from lib_dlhpc.program.program import Floats
 
 SERVING, MULTIPROCESSORS = 20, 132
@@ -97,9 +98,9 @@ class OverlappedPrices:
         """Return what a collective costs whose ranks start together."""
         return self.parts[0].priced(what)
 
-    def busy(self, what: Collective) -> Sequence[tuple[float, ...]]:
+    def busy(self, what: Collective, lane: int) -> Busy:
         """Return for how long a collective keeps links busy."""
-        return self.parts[0].busy(what)
+        return self.parts[0].busy(what, lane)
 
     def work(self, what: Compute) -> tuple[float, float]:
         """Return the FLOP of a computation, and the bytes that it reads and writes."""

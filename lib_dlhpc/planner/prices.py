@@ -29,7 +29,7 @@ from lib_dlhpc.prediction.ledger import holding, peak
 from lib_dlhpc.prediction.step import compute_scale, of_a_run
 from lib_dlhpc.program import Mix, Update
 from lib_dlhpc.program.lane_walk import walk
-from lib_dlhpc.program.lanes import SENDS, Timed, finished, timed
+from lib_dlhpc.program.lanes import SENDS, Samples, Timed, finished, timed
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.experiment import Experiment
@@ -183,18 +183,19 @@ def _samples(found: list[Kin]) -> dict[float, Floats]:
 
 
 def _step(kin: Kin, samples: Floats) -> Step:
-    sample = np.searchsorted(samples, kin.one.strategy.batch / kin.many)
+    each = np.searchsorted(samples, kin.one.strategy.batch / kin.many)
+    some, sample = np.unique(each, return_inverse=True)
     key = Keyed(kin.one, id(kin.one)), Keyed(samples, samples.tobytes())
-    return Step(*_timed(*key), sample)
+    return Step(*_timed(*key, tuple(some.tolist())), sample)
 
 
 @lru_cache(maxsize=1024)
-def _timed(one: Keyed[Experiment], samples: Keyed[Floats]) -> tuple[Timed, float]:
-    """Return what passes take with each number of samples in a microbatch, and the scale of compute times."""
+def _timed(one: Keyed[Experiment], samples: Keyed[Floats], some: Samples) -> tuple[Timed, float]:
+    """Return what passes take with some of the numbers of samples in a microbatch, and the scale of compute times."""
     factor = _slow(one.value) if one.value.strategy.pipeline == 1 else 1.0
     scale = float(compute_scale(one.value))
     step = program(one.value, scale, samples.value)
-    return timed(step, len(samples.value), factor, STREAM), scale
+    return timed(step, some, factor, STREAM), scale
 
 
 def _slow(one: Experiment) -> float:

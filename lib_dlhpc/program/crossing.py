@@ -15,7 +15,8 @@ taken to meet as often as if they were independent.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,9 @@ if TYPE_CHECKING:
     from lib_dlhpc.program.fold import Shape
 
 Floats = NDArray[np.float64]
+Busy: TypeAlias = tuple[float, float, float]  # of each kind of links
 SENT = "sent"  # the stream of a message between stages
-NONE = np.zeros(3)  # links that a move keeps busy
+NONE = 0.0, 0.0, 0.0  # links that a move keeps busy
 NEGLIGIBLE = 1e-12  # of an exchange, by rounding
 
 
@@ -39,50 +41,53 @@ class Added(NamedTuple):
 
 
 def crossing(
-    shape: "Shape", busy: Floats, spans: Floats, posts: Floats, sent: "_Active | None" = None
+    shape: "Shape",
+    busy: Sequence[Busy],
+    spans: Floats,
+    posts: Floats,
+    sent: "_Active | None" = None,
 ) -> Added | None:
     """Return what exchanges of a pass that finds all streams free add to each other, None if none meet.
 
-    busy: s for which each of `shape.priced` keeps links busy, (priced, kinds of links). spans, posts: s of each span,
-    and of each exchange and move that is posted, alone. sent: the message that is on its way when the pass begins.
+    busy: s for which each of `shape.priced` keeps links of each kind busy. spans, posts: s of each span, and of each
+    exchange and move that is posted, alone. sent: the message that is on its way when the pass begins.
     """
     if sent is None and not _may_meet(shape, busy):
         return None
-    of_spans = _busy_of_spans(shape, busy, spans).tolist()
-    added, walk = Added(np.zeros_like(spans), np.zeros_like(posts)), _Walk()
-    if sent is not None:
-        walk.streams[SENT] = deque([sent])
-    number, of_posts = 0, iter(shape.posts)
+    of_spans, walk = _busy_of_spans(shape, busy, spans), _Walk(sent)
+    added = [0.0] * len(spans), [0.0] * len(posts)
+    work, seconds, number, of_posts = spans.tolist(), posts.tolist(), 0, iter(shape.posts)
     for each in shape.compact:
         if isinstance(each, Collective | Move):
-            seconds = float(posts[number])
-            keeps = NONE if isinstance(each, Move) else busy[next(of_posts)] / (seconds or 1.0)
-            one = _Active(seconds, keeps.tolist(), added.posts, number, each.key)
-            walk.streams.setdefault(each.stream, deque()).append(one)
+            keeps = NONE if isinstance(each, Move) else busy[next(of_posts)]
+            left = seconds[number]
+            a, b, c = (one / (left or 1.0) for one in keeps)
+            walk.post(each.stream, _Active(left, (a, b, c), added[1], number, each.key))
             number += 1
         elif isinstance(each, Wait):
             walk.wait(each)
-        else:
+        elif walk.queues:
             at = each.number
-            walk.work(_Active(float(spans[at]), of_spans[at], added.spans, at))
-    return added
+            walk.work(_Active(work[at], of_spans[at], added[0], at))
+    return Added(*map(np.array, added))
 
 
-def _may_meet(shape: "Shape", busy: Floats) -> bool:
+def _may_meet(shape: "Shape", busy: Sequence[Busy]) -> bool:
     """Whether exchanges of two streams use links of one kind."""
-    streams = {"": busy[sorted(set(shape.numbers))].sum(axis=0) > 0}
-    posted = (each for each in shape.compact if isinstance(each, Collective))
-    for number, each in zip(shape.posts, posted, strict=True):
-        streams[each.stream] = streams.get(each.stream, False) | (busy[number] > 0)
-    return bool((np.sum([*streams.values()], axis=0) > 1).any())
+    uses = [
+        [any(each) for each in zip(*(busy[n] for n in some), strict=True)] for some in shape.streams
+    ]
+    return any(sum(each) > 1 for each in zip(*uses, strict=True))
 
 
-def _busy_of_spans(shape: "Shape", busy: Floats, spans: Floats) -> Floats:
-    """Return the part of each span for which its exchanges keep links busy, (spans, kinds)."""
-    found = np.zeros((len(spans), busy.shape[1]))
-    if shape.numbers:
-        np.add.at(found, np.array(shape.spans_of), busy[shape.numbers])
-    return found / np.where(spans > 0, spans, 1.0)[:, None]
+def _busy_of_spans(shape: "Shape", busy: Sequence[Busy], spans: Floats) -> list[Busy]:
+    """Return the part of each span for which its exchanges keep links of each kind busy."""
+    if not shape.numbers:
+        return [NONE] * len(spans)
+    alone = np.where(spans > 0, spans, 1.0)
+    each = np.array(busy)[shape.numbers].T
+    kinds = [np.bincount(shape.spans_of, one, len(spans)) / alone for one in each]
+    return [*zip(*(one.tolist() for one in kinds), strict=True)]
 
 
 class Message(NamedTuple):
@@ -97,8 +102,8 @@ class Message(NamedTuple):
     def active(self, lane: int) -> "_Active":
         """Return the message as what is at work; its own delay is not counted."""
         seconds = np.ravel(self.seconds)
-        busy = [0.0, 1 / self.slower, float(self.slower > 1)]
-        return _Active(float(seconds[lane % len(seconds)]), busy, np.zeros(1), 0)
+        busy = 0.0, 1 / self.slower, float(self.slower > 1)
+        return _Active(float(seconds[lane % len(seconds)]), busy, [0.0], 0)
 
 
 class _Active:
@@ -106,51 +111,69 @@ class _Active:
 
     __slots__ = ("added", "at", "busy", "key", "left")
 
-    def __init__(
-        self, left: float, busy: list[float], added: Floats, at: int, key: str = ""
-    ) -> None:
+    def __init__(self, left: float, busy: Busy, added: list[float], at: int, key: str = "") -> None:
         self.left, self.busy, self.added, self.at, self.key = left, busy, added, at, key
+
+    def advance(self, seconds: float, slower: float) -> None:
+        """Go on for the work of some seconds alone, which takes longer by the factor 1 + slower."""
+        self.added[self.at] += seconds * slower
+        self.left = self.left - seconds if self.left > seconds * (1 + NEGLIGIBLE) else 0.0
 
 
 class _Walk:
-    """What each stream has not done yet, the first of which is at work."""
+    """What each stream has not done yet, the first of which is at work; streams that are free are left out."""
 
-    def __init__(self) -> None:
-        self.streams: dict[str, deque[_Active]] = {}
+    def __init__(self, sent: _Active | None) -> None:
+        self.queues: dict[str, deque[_Active]] = {SENT: deque([sent])} if sent is not None else {}
+
+    def post(self, stream: str, what: _Active) -> None:
+        """Append what is posted to its stream."""
+        self.queues.setdefault(stream, deque()).append(what)
 
     def work(self, span: _Active) -> None:
         """Let a span of the compute stream pass."""
-        while span.left > 0:
+        while span.left and self.queues:
             self._advance(span)
 
     def wait(self, what: Wait) -> None:
         """Let the compute stream stand until what it waits for is done."""
-        queue = self.streams.get(what.stream, deque())
-        while any(not what.key or each.key == what.key for each in queue):
-            self._advance(None)
+        while any(
+            not what.key or each.key == what.key for each in self.queues.get(what.stream, ())
+        ):
+            self._advance()
 
-    def _advance(self, span: _Active | None) -> None:
+    def _advance(self, *span: _Active) -> None:
         """Go on until the first of what is at work is done."""
-        heads = [queue[0] for queue in self.streams.values() if queue]
-        active = heads if span is None else [span, *heads]
+        active = [*span, *(queue[0] for queue in self.queues.values())]
         if len(active) == 1:
             active[0].left = 0.0
+        elif len(active) == 2:
+            _meet_one(*active)
         else:
             _meet(active)
-        for queue in self.streams.values():
+        for stream in [*self.queues]:
+            queue = self.queues[stream]
             while queue and not queue[0].left:
                 queue.popleft()
+            if not queue:
+                del self.queues[stream]
+
+
+def _meet_one(one: _Active, other: _Active) -> None:
+    """Let two go on until the first is done."""
+    (a, b, c), (d, e, f) = one.busy, other.busy
+    seconds, slower = min(one.left, other.left), max(a * d, b * e, c * f)
+    one.advance(seconds, slower)
+    other.advance(seconds, slower)
 
 
 def _meet(active: list[_Active]) -> None:
     """Let several go on until the first is done."""
     near, nics, far = (sum(kind) for kind in zip(*(one.busy for one in active), strict=True))
     slower = [
-        1 + max(a * (near - a), b * (nics - b), c * (far - c))
+        max(a * (near - a), b * (nics - b), c * (far - c))
         for a, b, c in (one.busy for one in active)
     ]
-    passed = min(each.left * slow for each, slow in zip(active, slower, strict=True))
-    for each, slow in zip(active, slower, strict=True):
-        each.added[each.at] += passed * (1 - 1 / slow)
-        done = passed / slow
-        each.left = each.left - done if each.left > done * (1 + NEGLIGIBLE) else 0.0
+    passed = min(each.left * (1 + more) for each, more in zip(active, slower, strict=True))
+    for each, more in zip(active, slower, strict=True):
+        each.advance(passed / (1 + more), more)

@@ -191,13 +191,13 @@ class Shape:
             phase: np.flatnonzero(np.diff(each, prepend=-1)) for phase, each in self.slots.items()
         }
 
-    def work_of_lanes(self, prices: "Prices", lanes: int) -> Floats:
-        """Return the seconds of work of each span, with prices of several lanes, (spans, lanes)."""
-        total = np.zeros((3 * self.spans, lanes))
+    def work_of_lanes(self, prices: "Prices", lanes: Sequence[int]) -> Floats:
+        """Return the seconds of work of each span, with prices of several lanes, (spans, lanes); lanes: which."""
+        total = np.zeros((3 * self.spans, len(lanes)))
         for phase, layers in self.layers.items():
-            each, first = getattr(prices, phase)[:, layers].T, self.firsts[phase]
+            each, first = getattr(prices, phase).T[np.ix_(layers, lanes)], self.firsts[phase]
             total[self.slots[phase][first]] += np.add.reduceat(each, first, axis=0)
-        return total.reshape(-1, 3, lanes).sum(axis=1)
+        return total.reshape(-1, 3, len(lanes)).sum(axis=1)
 
     def work(self, prices: "Prices") -> Floats:
         """Return the seconds of work of each span, (spans, 3)."""
@@ -244,17 +244,20 @@ class Shape:
         lane: int = 0,
     ) -> Added | None:
         """Return what exchanges that meet add to each other, see crossing.py; spans, posts: s of each alone."""
-        if not self.priced or not (self.meet or message):
+        if not self.priced or (len(self.streams) == 1 and message is None):
             return None
-        sent = message and message.active(lane)
-        each = [prices.busy(what) for what in self.priced]
-        return crossing(self, np.array([of[lane % len(of)] for of in each]), spans, posts, sent)
+        busy = [prices.busy(what, lane) for what in self.priced]
+        return crossing(self, busy, spans, posts, message and message.active(lane))
 
     @cached_property
-    def meet(self) -> bool:
-        """Whether exchanges of several streams may be at work at once."""
+    def streams(self) -> list[set[int]]:
+        """Which of `priced` are on each stream."""
+        found = defaultdict[str, set[int]](set)
+        found[""].update(self.numbers)
         posted = (each for each in self.compact if isinstance(each, Collective))
-        return len({each.stream for each in posted} | ({""} if self.numbers else set())) > 1
+        for number, each in zip(self.posts, posted, strict=True):
+            found[each.stream].add(number)
+        return [each for each in found.values() if each]
 
 
 def fold(

@@ -12,7 +12,7 @@ Linearity"). All other streams are free when it starts.
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from lib_dlhpc.schedules.pipeline import Pipeline
 # its end and until the stream is free again; s that a message occupies a port, and until it arrives.
 COLUMNS = (*PASSES, "end", "end behind", "free", "free behind", "busy", "takes")
 LAST, SENDS = slice(3, 7), slice(7, 9)
+Samples: TypeAlias = tuple[int, ...]  # numbers of lanes of prices
 
 
 class Row(NamedTuple):
@@ -54,8 +55,9 @@ class Timed(NamedTuple):
     schedule: Pipeline
 
 
-def timed(step: Program, samples: int, factor: float, stream: str) -> Timed:
-    """Return what the passes of a program take; samples: how many its prices are of; factor: of compute times.
+def timed(step: Program, samples: Samples, factor: float, stream: str) -> Timed:
+    """Return what the passes of a program take; samples: which of those that its prices are of; factor: of compute
+    times.
 
     stream: that on which a pass may leave something behind.
     """
@@ -76,45 +78,53 @@ def timed(step: Program, samples: int, factor: float, stream: str) -> Timed:
     )
 
 
-def _columns(chunk: Chunk, samples: int, factor: float, stream: str) -> Floats:
+def _columns(chunk: Chunk, samples: Samples, factor: float, stream: str) -> Floats:
     """Return the column of a chunk in the table, (COLUMNS, samples)."""
-    found = np.zeros((len(COLUMNS), samples))
+    found = np.zeros((len(COLUMNS), len(samples)))
     for number, block in enumerate((chunk.forward, chunk.backward, chunk.weights)):
         if block is not None:
             found[number] = _taken(Keyed(block, id(block)), samples, factor, stream)[0][0]
     end, free = _taken(Keyed(chunk.last, id(chunk.last)), samples, factor, stream)
     found[LAST] = end[0], end[1], free[0], free[1]
-    found[SENDS.start], found[SENDS.start + 1] = chunk.sends.bandwidth, chunk.sends.total
+    found[SENDS.start] = _of(chunk.sends.bandwidth, samples)
+    found[SENDS.start + 1] = _of(chunk.sends.total, samples)
     return found
 
 
-def _work(stage: tuple[Chunk, ...], samples: int) -> tuple[Floats, Floats]:
-    work, limited = np.zeros((3, samples)), np.zeros((2, 2, samples))
+def _of(values: Any, samples: Samples) -> Any:
+    """Return the values of some samples; a number is that of all."""
+    return values[..., samples] if np.ndim(values) else values
+
+
+def _work(stage: tuple[Chunk, ...], samples: Samples) -> tuple[Floats, Floats]:
+    work, limited = np.zeros((3, len(samples))), np.zeros((2, 2, len(samples)))
     for chunk in stage:
-        work += chunk.backward.work[0]
-        limited += chunk.backward.limited[0]
+        work += chunk.backward.work[0][:, samples]
+        limited += chunk.backward.limited[0][..., samples]
     return work, limited
 
 
 @lru_cache(maxsize=8192)  # as many as there are blocks
-def _taken(key: Keyed[Block], samples: int, factor: float, stream: str) -> tuple[Floats, Floats]:
+def _taken(
+    key: Keyed[Block], samples: Samples, factor: float, stream: str
+) -> tuple[Floats, Floats]:
     """Return when a pass ends, and when its stream is free again, each (2, samples): from a start at 0 with that stream
     free, and from 0 of that stream if it is what matters."""
     shape, prices = key.value.variants[0].shape, key.value.prices[0]
-    origin = np.array([[0.0], [-np.inf]]) + np.zeros(samples)
-    costs = np.zeros((len(shape.priced), samples))
+    origin = np.array([[0.0], [-np.inf]]) + np.zeros(len(samples))
+    costs = np.zeros((len(shape.priced), len(samples)))
     for number, what in enumerate(shape.priced):
-        costs[number] = prices.priced(what).seconds
+        costs[number] = _of(prices.priced(what).seconds, samples)
     work = shape.work_of_lanes(prices, samples)
     talk = np.zeros_like(work)
     np.add.at(talk, np.array(shape.spans_of, np.int64), costs[np.array(shape.numbers, np.int64)])
     posts = costs[shape.posts] if not shape.moves else _with_moves(shape, costs)
-    for lane in range(samples):
-        alone = work[:, lane] + talk[:, lane]
-        added = shape.crossing(prices, alone, posts[:, lane], key.value.message, lane)
+    for at, lane in enumerate(samples):
+        alone = work[:, at] + talk[:, at]
+        added = shape.crossing(prices, alone, posts[:, at], key.value.message, lane)
         if added is not None:
-            talk[:, lane] += added.spans
-            posts[:, lane] += added.posts
+            talk[:, at] += added.spans
+            posts[:, at] += added.posts
     seconds = factor * work + talk
     if shape.queue is not None:
         return _queued(shape.queue, seconds, posts, origin)

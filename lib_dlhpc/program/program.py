@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.program.calls import FORWARD, OVERLAPPED, PASSES
-from lib_dlhpc.program.crossing import Message
+from lib_dlhpc.program.crossing import Busy, Message
 from lib_dlhpc.program.fold import Folded, Shape, Span, Times, fold
 from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.instructions import (
@@ -80,8 +80,8 @@ class Prices(Protocol):
     def priced(self, what: Collective) -> Priced:
         """Return what a collective costs whose ranks start together."""
 
-    def busy(self, what: Collective) -> Sequence[tuple[float, ...]]:
-        """Return the seconds for which a collective keeps each kind of links busy, one entry for each lane."""
+    def busy(self, what: Collective, lane: int) -> Busy:
+        """Return the seconds for which a collective keeps each kind of links busy."""
 
     def work(self, what: Compute) -> tuple[float, float]:
         """Return the FLOP of a computation, and the bytes that it reads and writes."""
