@@ -1,6 +1,7 @@
-"""Collectives over the ranks of a run: sums, means, and a broadcast decision of rank 0."""
+"""Collectives over the ranks of a run: sums, means, and decisions of rank 0."""
 
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from lib_dlhpc.layers.base.saved import Array
 
 PIECE = 1024 * 1024  # bytes; MPI_Allreduce allocates as much memory as its message has
+MOST_STEPS = 100  # between two decisions: steps may become longer
 
 
 def allreduce_in_place(comm: Any, array: Array) -> None:
@@ -55,10 +57,28 @@ def mean(comm: Any, values: Array) -> None:
         np.divide(allreduce_of(comm)(values), values.dtype.type(comm.size), out=values)
 
 
-def decided_by_rank_zero(comm: Any, *mine: bool) -> tuple[bool, ...]:
-    """Return rank 0's decision: clocks differ, and all ranks must branch alike."""
-    if comm.size == 1:
-        return mine
-    decision = np.array(mine, np.uint8)
-    comm.Bcast(decision)
-    return tuple(bool(each) for each in decision)
+class Decisions:
+    """Decisions by rank 0's clock: clocks differ, and all ranks must branch alike.
+
+    Rank 0 looks at its clock about every `seconds`, as a broadcast in each step would delay small steps by some
+    percent. A single rank looks in each.
+    """
+
+    def __init__(self, comm: Any, seconds: float) -> None:
+        self.comm, self.seconds = comm, seconds
+        self._steps, self._left, self._since = 0, 0, monotonic()
+
+    def decided(self, *mine: bool) -> tuple[bool, ...]:
+        """Return rank 0's decision at a step's end, all False between two looks; all ranks call this."""
+        if self.comm.size == 1:
+            return mine
+        if self._left:
+            self._left -= 1
+            return (False,) * len(mine)
+        each = (monotonic() - self._since) / max(self._steps, 1)
+        steps = min(int(self.seconds / max(each, 1e-9)), MOST_STEPS) if self._steps else 0
+        decision = np.array([steps, *mine], np.int64)
+        self.comm.Bcast(decision)
+        self._left, *found = decision.tolist()
+        self._steps, self._since = self._left + 1, monotonic()
+        return tuple(bool(each) for each in found)

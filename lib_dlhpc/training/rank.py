@@ -18,7 +18,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.storage.snapshots import Stream
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.training import loss as losses
-from lib_dlhpc.training.collectives import decided_by_rank_zero, mean
+from lib_dlhpc.training.collectives import Decisions, mean
 from lib_dlhpc.training.data import Data, global_batches, own_rows, share
 from lib_dlhpc.training.expert_load import ExpertLoad, expert_load
 from lib_dlhpc.training.groups import Groups
@@ -38,6 +38,7 @@ from lib_dlhpc.training.staleness import Updates
 from lib_dlhpc.training.versions import Versions
 
 REPORT_INTERVAL = 0.5  # s between two reports of the loss, at least
+LOOK = 0.05  # s between two looks of rank 0 at its clock
 TEST_BATCH = 256  # samples
 Report = Callable[[dict[str, Any]], None]
 
@@ -133,6 +134,7 @@ class Rank:
         """Train from `place` on; arguments as of `train`. shift: from this rank's clock to that of rank 0, in s."""
         begun = reported = saved = monotonic()
         loss, samples, interval = np.nan, 0, self.experiment.run.checkpoint_interval
+        decisions = Decisions(self.comm, min(LOOK, interval or LOOK))
         first = place.step
         accuracy, test_loss = self._test(place.step) if place.step else (None, np.nan)
         for taken, (at, indices) in enumerate(self._batches(place)):
@@ -148,9 +150,7 @@ class Rank:
             if apart and not (last or version):
                 continue  # local updates: ranks synchronize only to average
             due = folder is not None and 0 < interval < met - saved
-            report_due, keep = decided_by_rank_zero(
-                self.comm, met - reported > REPORT_INTERVAL, due
-            )
+            report_due, keep = decisions.decided(met - reported > REPORT_INTERVAL, due)
             if last or report_due or version:
                 reported, loss = monotonic(), self._mean_loss(own_loss)
                 row = {"step": place.step, "epoch": at, "loss": loss}
