@@ -13,6 +13,7 @@ import numpy as np
 from lib_dlhpc.calibration.robust import HIGH, LOW, SHARE, Floats, Points, calm, typical
 from lib_dlhpc.costs import layer_rates
 from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
+from lib_dlhpc.costs.layer_rates import LOSS, SAMPLES
 from lib_dlhpc.costs.stragglers import largest_of
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.layer_rate import FASTEST, LayerRate
@@ -43,7 +44,7 @@ class Layers:
 
 @dataclass(frozen=True)
 class Tiny:
-    """A tiny run without communication. steps: s, low, typical, high; inside: s of its layers and its update."""
+    """A tiny run without communication. steps: s, low, typical, high; inside: s of its layers, loss and update."""
 
     steps: tuple[float, float, float]
     inside: float
@@ -62,8 +63,8 @@ def fit_layers(raw: Mapping[str, Any], peak: float) -> Layers:
     quiet = calm(raw["others"])
     cases = [_Case(case, quiet) for case in raw["cases"]]
     found, errors, held = _rates(cases, peak)
-    updates, more = _updates(cases)
-    found, errors = found | updates, errors | more
+    for own, off in (_updates(cases), _outside(cases)):
+        found, errors = found | own, errors | off
     ratios = [case.predicted(found) / case.took for case in cases]
     over = 1 / np.concatenate([case.predicted(found) / case.each for case in cases])
     ends = tuple(float(end) for end in np.quantile(over, (LOW, HIGH)))
@@ -93,6 +94,10 @@ class _Case:
         self.updates = {
             name: self._mean([[r["updates"][name] for r in rank] for rank in rounds])[quiet]
             for name in names
+        }
+        self.outside = {
+            name: self._mean([[r[name] for r in rank] for rank in rounds])[quiet]
+            for name in (SAMPLES, LOSS)
         }
         elements, parameters = layer_rates.moved(self.model)
         self.work = self.batch * layer_rates.computed(self.model)
@@ -177,10 +182,25 @@ def _updates(cases: list[_Case]) -> tuple[dict[str, LayerRate], dict[str, Floats
     return found, errors
 
 
+def _outside(cases: list[_Case]) -> tuple[dict[str, LayerRate], dict[str, Floats]]:
+    """Return the rates of copying samples and of the loss, and their errors."""
+    found, errors = {}, {}
+    for name in (SAMPLES, LOSS):
+        moved = [case.batch * layer_rates.outside_elements(case.model)[name] for case in cases]
+        took = np.array([case.outside[name] for case in cases])
+        shares = np.quantile(took, SHARE, axis=1) / np.array([case.took for case in cases])
+        points = Points([(1.0, ELEMENT * size) for size in moved], took, counts=shares)
+        x = points.fit()
+        found[name] = LayerRate(launch=float(x[0]), bandwidth=_inverse(x[1]))
+        errors[name] = points.errors(x)
+    return found, errors
+
+
 def _tiny(run: Mapping[str, Any], found: Mapping[str, LayerRate]) -> Tiny:
     model = read_model({"family": "mlp", "widths": run["widths"]})
     each = [found[layer.traits.rate_key(layer)] for layer in model.layers]
     layers = sum(part.sum() for part in layer_rates.seconds(model, each, run["batch"], ELEMENT))
+    layers += layer_rates.outside(model, found, np.array([run["batch"]]), ELEMENT).sum()
     rate, moved = found[UPDATE], 4 * UPDATE_TRAFFIC[UPDATE] * model.parameters
     low, middle, high = np.quantile(np.concatenate(run["seconds"]), (0.1, 0.5, 0.9)).tolist()
     return Tiny((low, middle, high), float(layers) + rate.launch + moved / rate.bandwidth)

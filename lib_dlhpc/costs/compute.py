@@ -144,6 +144,8 @@ def layer_activities(
     # The overhead of a pass outside the layers is charged to the first layer.
     first, slow = np.arange(len(model.layers)) == 0, last_axis(device.slowdown)
     forward = found.launch.forward + first * last_axis(device.overhead)
+    if device.layers:
+        forward = forward + layer_rates.outside(model, device.layers, batch, BYTES[precision])
     found = found._replace(launch=LayerTimes(forward, found.launch.backward))
     if np.any(device.dispatch):
         found = found._replace(launch=_dispatched(model, device, found, exchanged, pieces))

@@ -1,11 +1,13 @@
 """Layer times by measured rates: launch + FLOP / rate + bytes / bandwidth, forward and backward.
 
 FLOP and bytes are those of the trainer's layers: `numpy_flop` of a kind is what it computes, `numpy_traffic` what it
-moves beside input and output.
+moves beside input and output. A pass also copies its samples before the layers, and computes the loss and its gradient
+after them.
 """
 
 from collections.abc import Mapping
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.spec.layer_rate import LayerRate
 from lib_dlhpc.spec.model import Layer, Model
+
+SAMPLES, LOSS = "samples", "loss"  # of a pass outside the layers, with rates of their own
 
 
 def rated(
@@ -54,6 +58,26 @@ def seconds(model: Model, each: list[LayerRate], batch: Any, size: int) -> tuple
     """Return the forward and backward times of layers in s, one rate for each."""
     ahead, back = zip(*activities(model, each, batch, size), strict=True)
     return sum(ahead), sum(back)
+
+
+def outside(model: Model, rates: Mapping[str, LayerRate], batch: Any, size: int) -> Any:
+    """Return the s of a forward pass outside the layers, at the layers next to it, (..., layers).
+
+    Arguments as of `rated`. Copying the samples is charged to the first layer that reads them, the loss and its
+    gradient to the last layer of the network; where they have no rate, they cost nothing.
+    """
+    number, found = np.arange(len(model.layers)), np.zeros(len(model.layers))
+    last = [len(number) - 1] if model.scored else []
+    for name, at in ((SAMPLES, model.readers.get("input", [])), (LOSS, last)):
+        if (rate := rates.get(name)) and at:
+            moved = batch * outside_elements(model)[name] * size
+            found = found + (number == at[0]) * (rate.launch + moved / rate.bandwidth)
+    return found
+
+
+def outside_elements(model: Model) -> dict[str, int]:
+    """Return the elements of a sample that are copied, and those of which the loss is computed."""
+    return {SAMPLES: prod(model.input_shape), LOSS: prod(model.output_shape)}
 
 
 @lru_cache(maxsize=256)

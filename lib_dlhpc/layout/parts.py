@@ -152,6 +152,7 @@ def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
             layers=(*map(_received, crossing[start]), *layers[start:stop]),
             input_shape=input_shape,
             in_blocks=model.has_blocks,
+            scored=stage == len(stops) - 1,
         )
         comes, goes = (tuple(each.name for each in crossing[at]) for at in (start, stop))
         part = Part(own, stage, comes, goes)

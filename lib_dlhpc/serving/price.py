@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, Activities, layer_activities, peak_rate, streaming_rate
 from lib_dlhpc.costs.groups import collective, network_on
+from lib_dlhpc.costs.layer_rates import LOSS, SAMPLES
 from lib_dlhpc.costs.tiles import TILES
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.serving.service import Service, is_attention
@@ -269,7 +270,9 @@ def _served(device: Device, precision: str, computed: str, graph: bool) -> Devic
     peak = dict(device.peak)
     if precision == "fp8" and "fp8" in peak:
         peak[computed] = peak["fp8"]
-    found = replace(device, peak=peak)
+    # No samples are copied, and there is no loss.
+    layers = {kind: rate for kind, rate in device.layers.items() if kind not in (SAMPLES, LOSS)}
+    found = replace(device, peak=peak, layers=layers)
     if np.isnan(peak_rate(found, computed)):
         raise SpecError(
             f"service.precision = {precision!r}: {device.name or 'the device'} has no {computed} rate; its rates:"

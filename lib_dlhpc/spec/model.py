@@ -21,7 +21,8 @@ class Model:
     """A network: its layers in topological order, and the family and options that rebuild it.
 
     Sums are per sample; the `layer_*` arrays are read-only float64, in the order of `layers`. in_blocks: whether it is
-    a part of a network of transformer blocks, even if it has none of them.
+    a part of a network of transformer blocks, even if it has none of them. scored: whether the loss follows its last
+    layer, as of all but the early stages of a pipeline.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Model:
     family: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     in_blocks: bool = False
+    scored: bool = True
 
     @cached_property
     def has_blocks(self) -> bool:

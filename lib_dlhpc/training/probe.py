@@ -10,12 +10,15 @@ import random
 import sys
 import time
 from collections.abc import Mapping
+from functools import cache
+from math import prod
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.costs.layer_rates import LOSS, SAMPLES
 from lib_dlhpc.costs.muon import MUON
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.spec.experiment import read_experiment, read_model
@@ -92,6 +95,12 @@ own_clock = time.thread_time if FINE else perf_counter
 # So little work that overhead dominates.
 TINY: dict[str, Any] = {"widths": [64, 24, 16, 10], "batch": 16}
 WARM_UP = 10  # steps of a tiny run to discard
+NUMBERS = 2**21  # of which samples are made: more than the caches of a core hold
+
+
+@cache
+def _numbers() -> Array:
+    return np.random.default_rng(0).random(NUMBERS, np.float32)
 
 
 class Timed(Network):
@@ -115,9 +124,13 @@ class Case:
         self.table, self.batch = dict(table), batch
         self.network = Timed(read_model(self.table))
         model, dice = self.network.model, np.random.default_rng(0)
-        shape = (batch, *model.input_shape)
-        words = model.reads_tokens
-        self.x: Array = dice.integers(0, 40, shape) if words else dice.random(shape, np.float32)
+        # As in a data set, the samples of a step lie apart, and were last read long ago.
+        each = prod(model.input_shape)
+        many = 64 * batch if model.reads_tokens else max(batch, len(_numbers()) // each)
+        self.x: Array = _numbers()[: many * each].reshape(many, *model.input_shape)
+        if model.reads_tokens:
+            self.x = (40 * self.x).astype(np.int64)
+        self.order = dice.permutation(many)
         self.y = dice.integers(0, 10, (batch, *model.output_shape[:-1]))
         # The optimizers share state arrays, or more data would compete for the caches than in a run with one of
         # them; but LARS uses its state as the step itself.
@@ -127,12 +140,14 @@ class Case:
         self.optimizers = {name: Optimizer(name, Training(), memories[name]) for name in STREAMED}
         self.step = 0
 
-    def once(self) -> tuple[list[float], list[float], float, dict[str, float], float]:
-        """Take a step; return s of each layer forward, backward, of the loss, of the update, and of the rest."""
+    def once(self) -> tuple[list[float], list[float], dict[str, float], dict[str, float], float]:
+        """Take a step; return s of each layer forward, backward, of samples and loss, of the update, and of all."""
         network, begun = self.network, perf_counter()
         network.context.step = self.step = self.step + 1
-        network.marks = []
-        outputs = network.forward(self.x)
+        first, begin = self.step * self.batch % (len(self.x) - self.batch + 1), own_clock()
+        x = self.x[self.order[first : first + self.batch]]
+        copied, network.marks = own_clock() - begin, []
+        outputs = network.forward(x)
         ahead = [*network.marks, own_clock()]
         _, dy = losses.softmax_cross_entropy(outputs, self.y, self.batch)
         lost, network.marks = own_clock(), []
@@ -144,7 +159,8 @@ class Case:
         self.optimizers[name].update(network, 0.0)  # rate 0, as the state may hold any values
         update = {name: own_clock() - begin}
         backward = np.diff(back)[::-1].tolist()
-        return np.diff(ahead).tolist(), backward, lost - ahead[-1], update, whole
+        outside = {SAMPLES: copied, LOSS: lost - ahead[-1]}
+        return np.diff(ahead).tolist(), backward, outside, update, whole
 
 
 def main(path: Path, seconds: float) -> None:
@@ -190,7 +206,10 @@ def _case(case: Case, rounds: list[Any], comm: Any) -> dict[str, Any]:
         {
             "forward": np.quantile([step[0] for step in steps], QUICK, axis=0).tolist(),
             "backward": np.quantile([step[1] for step in steps], QUICK, axis=0).tolist(),
-            "loss": float(np.quantile([step[2] for step in steps], QUICK)),
+            **{
+                name: float(np.quantile([step[2][name] for step in steps], QUICK))
+                for name in (SAMPLES, LOSS)
+            },
             "updates": {name: took for step in steps for name, took in step[3].items()},
         }
         for steps in rounds

@@ -35,12 +35,14 @@ def _words(layers: int, hidden: int, sequence: int) -> dict[str, Any]:
     return {"model": {"family": "gpt", "vocabulary": 72, **sizes}, "dataset": "words"}
 
 
-def _image(first: int, second: int) -> dict[str, Any]:
+def _image(
+    first: int, second: int, kernel: int = 3, activation: str = "tanh", pool: str = "avg_pool"
+) -> dict[str, Any]:
     convolutions = [
         [
-            {"kind": "conv", "channels": channels, "kernel": 3, "padding": 1},
-            {"kind": "tanh"},
-            {"kind": "avg_pool", "kernel": 2},
+            {"kind": "conv", "channels": channels, "kernel": kernel, "padding": kernel // 2},
+            {"kind": activation},
+            {"kind": pool, "kernel": 2},
         ]
         for channels in (first, second)
     ]
@@ -53,8 +55,11 @@ def _image(first: int, second: int) -> dict[str, Any]:
 # Model and data of a run, samples of a rank in a step, strategy; "ranks" stands for their number. No lab uses them.
 RUNS: tuple[tuple[dict[str, Any], int, dict[str, Any]], ...] = (
     (_mlp(448, 320), 40, {}),
+    (_mlp(720, 520), 40, {}),  # beyond the caches of a core
     (_words(2, 56, 36), 6, {"optimizer": "adam"}),
+    (_words(3, 88, 44), 9, {"optimizer": "adam"}),
     (_image(8, 16), 20, {}),
+    (_image(8, 20, 5, "relu", "max_pool"), 24, {}),
     (_mlp(256, 224, 160), 36, {"zero": 2, "optimizer": "adam"}),
     (_words(2, 112, 40), 5, {"tensor": "ranks"}),
 )

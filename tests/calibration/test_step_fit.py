@@ -55,8 +55,8 @@ def slower(parts):
 def test_what_a_step_adds_to_its_parts_is_found(parts):
     one = found([moment(parts, 1.2)] * 3)
     assert one.machine.device.slowdown == pytest.approx(1.2)
-    assert np.abs(one.whole.errors).max() < 1e-9 and len(one.whole.errors) == 15
-    assert any(line.startswith("whole steps of 15 real runs") for line in as_lines(one))
+    assert np.abs(one.whole.errors).max() < 1e-9 and len(one.whole.errors) == 24
+    assert any(line.startswith("whole steps of 24 real runs") for line in as_lines(one))
     assert one.machine.measured.intervals["intra_node.efficiency"] == pytest.approx((1.0, 1.0))
 
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_the_step_s_own_doing_is_not_believed(parts):
 
 
 def test_a_single_rank_measures_no_messages(parts):
-    assert [table["strategy"].get("zero") for table in experiments(1)] == [None] * 3
+    assert [table["strategy"].get("zero") for table in experiments(1)] == [None] * 6
     machine = found([moment(parts, 1.1, ranks=1)], ranks=1).machine
     assert machine.device.slowdown == pytest.approx(1.1)
     assert "intra_node.efficiency" not in machine.measured.intervals

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lib_dlhpc import layout
 from lib_dlhpc.costs import layer_rates
 from lib_dlhpc.costs.compute import layer_times, update_time
 from lib_dlhpc.costs.work import device_work
@@ -46,6 +47,32 @@ def test_an_update_has_a_pace_of_its_own_by_name():
     moved = 4 * 7 * MODEL.parameters
     assert update_time(MODEL, device, "adam") == pytest.approx(1e-5 + moved / 1e9)
     assert update_time(MODEL, device, "sgd") == update_time(MODEL, DEVICE, "sgd")
+
+
+OUTSIDE = {
+    layer_rates.SAMPLES: LayerRate(launch=1e-6, bandwidth=1e9),
+    layer_rates.LOSS: LayerRate(launch=2e-6, bandwidth=5e8),
+}
+
+
+def test_samples_and_the_loss_have_rates_of_their_own():
+    plain = layer_times(MODEL, DEVICE, 8, "fp32")
+    times = layer_times(MODEL, replace(DEVICE, layers=OUTSIDE), 8, "fp32")
+    more = times.forward - plain.forward
+    assert more == pytest.approx([1e-6 + 8 * 20 * 4 / 1e9, 0, 2e-6 + 8 * 10 * 4 / 5e8])
+    np.testing.assert_array_equal(times.backward, plain.backward)
+
+
+def test_the_first_stage_copies_the_samples_and_the_last_computes_the_loss():
+    laid = run(pipeline=4, microbatches=4)
+    spent = [
+        layer_rates.outside(part.model, OUTSIDE, np.array([4]), 4).sum()
+        for rank in range(4)
+        for part in layout.parts(laid, rank)
+    ]
+    whole = layer_rates.outside(laid.model, OUTSIDE, np.array([4]), 4)
+    assert spent == pytest.approx([whole[0], 0.0, 0.0, whole[-1]])
+    assert whole[0] > 0 < whole[-1] and whole.sum() == pytest.approx(sum(spent))
 
 
 def test_a_convolution_moves_its_columns_as_well():

@@ -14,6 +14,10 @@ from lib_dlhpc.training.probe_disk import SIZES
 KINDS = {"conv": 30e-6, "dense": 8e-6, "attention": 90e-6, "attention_with_dropout": 120e-6}
 KINDS["experts"] = 150e-6
 UPDATES = {name: LayerRate(launch=5e-6, bandwidth=2e10) for name in UPDATE_TRAFFIC}
+OUTSIDE = {
+    layer_rates.SAMPLES: LayerRate(launch=3e-6, bandwidth=4e9),
+    layer_rates.LOSS: LayerRate(launch=1e-5, bandwidth=2e9),
+}
 LATENCY, BANDWIDTH, SUMMED, CALL = 2e-6, 5e9, 1e11, 3e-7
 OUT, BACK = 30e-6, 3e9  # of the way out of memory: s, and B/s each way
 RATE, FIXED, OVERHEAD, JITTER = 9e10, 1e-6, 50e-6, 0.02
@@ -22,6 +26,12 @@ RATE, FIXED, OVERHEAD, JITTER = 9e10, 1e-6, 50e-6, 0.02
 def layer_rate(kind):
     rate = 8e10 if kind in KINDS else float("inf")
     return LayerRate(KINDS.get(kind, 4e-6), rate, 1e10, 2e-5, rate, 8e9)
+
+
+def around(model, batch, name):
+    """Seconds of a pass outside its layers."""
+    rates = {name: OUTSIDE[name]}
+    return float(layer_rates.outside(model, rates, np.array([batch]), 4).sum())
 
 
 class Planted:
@@ -46,7 +56,8 @@ class Planted:
         model = read_model({"family": "mlp", "widths": TINY["widths"]})
         inside = self.layers(model, TINY["batch"])
         moved = 4 * UPDATE_TRAFFIC["momentum"] * model.parameters
-        step = sum(map(sum, inside)) + 5e-6 + moved / 2e10 + OVERHEAD
+        own = sum(around(model, TINY["batch"], name) for name in OUTSIDE)
+        step = sum(map(sum, inside)) + own + 5e-6 + moved / 2e10 + OVERHEAD
         run = {**TINY, "seconds": [[step] * 50] * self.ranks}
         held = {"ranks": self.ranks, "resident": [6e7] * self.ranks, "others": self.others}
         away = [{"size": n, "seconds": self.each(OUT + n / BACK)} for n in SIZES]
@@ -65,12 +76,13 @@ class Planted:
             columns = [np.array([self.each(t) for t in part]).T.tolist() for part in (ahead, back)]
             moved = {name: 4 * UPDATE_TRAFFIC[name] * model.parameters for name in UPDATES}
             updates = {n: self.each(5e-6 + size / 2e10) for n, size in moved.items()}
+            outside = {name: self.each(around(model, batch, name)) for name in OUTSIDE}
             ranks.append(
                 [
                     {
                         "forward": columns[0][n],
                         "backward": columns[1][n],
-                        "loss": 1e-5,
+                        **{name: each[n] for name, each in outside.items()},
                         "updates": {name: each[n] for name, each in updates.items()},
                     }
                     for n in range(self.rounds)

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from services import large, tiny
 
+from lib_dlhpc.costs.layer_rates import LOSS, SAMPLES
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.serving.price import Chunk, Prices, StepTime, pairs
 from lib_dlhpc.serving.shard import shard_of
+from lib_dlhpc.spec.layer_rate import LayerRate
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp8", "int4"])
@@ -164,3 +166,11 @@ def test_a_device_without_the_precision_is_named():
     old = replace(service.machine.device, peak={"fp64": 1e12})
     with pytest.raises(SpecError, match=r"service\.precision = 'bf16'"):
         Prices(replace(service, machine=replace(service.machine, device=old)))
+
+
+def test_serving_copies_no_samples_and_has_no_loss():
+    service = tiny()
+    rates = {name: LayerRate(launch=1e-3, bandwidth=1e6) for name in (SAMPLES, LOSS)}
+    device = replace(service.machine.device, layers=rates)
+    other = replace(service, machine=replace(service.machine, device=device))
+    assert Prices(other).step([Chunk(8)]) == Prices(service).step([Chunk(8)])
