@@ -5,10 +5,17 @@ import tomllib
 import pytest
 
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.serving import predict_service, read_service
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.teaching.cases import WRONG, answered, asked, case
 
-NAMES = ("03_allreduce", "04_model_parallel", "11_traces_and_waits", "12_train_a_language_model")
+NAMES = (
+    "03_allreduce",
+    "04_model_parallel",
+    "11_traces_and_waits",
+    "12_train_a_language_model",
+    "13_serving",
+)
 SEEDS = range(6)
 
 
@@ -181,3 +188,44 @@ def test_12_the_file_of_the_sheet_predicts_its_layout(cases):
         found = cases["12_train_a_language_model", seed]
         seconds = float(predict(loads(found.choice.toml)).step_time)
         assert seconds == pytest.approx(of(found)["64 expert ranks, direct, no ZeRO"][0])
+
+
+def test_13_the_answers_follow_from_the_table(cases):
+    for seed in SEEDS:
+        found = cases["13_serving", seed]
+        rows = [[float(each.replace(",", "")) for each in row] for row in found.table.rows]
+        (_, _, answers), (_, _, prompts), (asked_, said, both) = rows
+        read, each = (step.value for step in found.readings[0].steps)
+        assert read == pytest.approx(16 * prompts)
+        assert each == pytest.approx(70.6e9 * (read + prompts)) and each < 1979e12
+        cheap, dear, over = (step.value for step in found.readings[1].steps)
+        assert cheap == pytest.approx(5 / 3600 / answers * 1e6)
+        assert dear == pytest.approx(cheap * over) and over == pytest.approx(answers / prompts)
+        token, written, rate, share = (step.value for step in found.readings[2].steps)
+        assert 128 * token + 2048 * written == pytest.approx(2048 / answers)
+        assert 2048 * token + 128 * written == pytest.approx(128 / prompts)
+        assert asked_ * token + said * written == pytest.approx(said / rate)
+        assert share == pytest.approx(100 * both / rate) and share < 80
+
+
+def test_13_divisions_are_as_defended(cases):
+    for seed in SEEDS:
+        found = of(cases["13_serving", seed])
+        best = [max(found, key=lambda name, at=at: found[name][at]) for at in range(3)]
+        assert best == ["4 × 2", "2 × 4", "1 × 8"]
+        assert found["4 × 2"][1] == found["4 × 2"][2] == 0 < found["2 × 4"][2]
+        assert all(own < other for own, other in zip(found["8 × 1"], found["2 × 4"], strict=True))
+        options = cases["13_serving", seed].choice.options
+        assert {option.name for option in options if option.defended} == set(best)
+
+
+def test_13_twice_the_sequences_are_less_than_twice_the_tokens_and_the_file_runs(cases):
+    for seed in SEEDS:
+        found = cases["13_serving", seed]
+        one, two, gain = (step.value for step in found.plan.lines[2].steps)
+        assert one < two and gain == pytest.approx(2 * one / two) and 1 < gain < 2
+        prompt, answer = (step.value for step in found.plan.lines[4].steps)
+        assert answer > 50 * prompt
+        curve = predict_service(read_service(tomllib.loads(found.choice.toml))).curve
+        most = max(each.tokens_per_second for each in curve if each.tpot <= 0.025)
+        assert most == of(found)["1 × 8"][0]
