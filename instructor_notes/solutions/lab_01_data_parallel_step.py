@@ -93,10 +93,10 @@ def loss_of_this_rank(network, loss, x, y, comm, rate):
 # mistake -> (the law that must break, words that its finding must hold)
 MISTAKES = {
     nothing_exchanged: ("Replicas agree", "different weights than rank 0"),
-    mean_of_shares: ("Even shares", "4 times too short"),
-    sum_of_means: ("Even shares", "sum of means"),
-    mean_of_means: ("Uneven shares", "Every rank counts equally"),
-    first_rank_leads: ("Even shares", "gradient of rank 0"),
+    mean_of_shares: ("Even shards", "4 times too short"),
+    sum_of_means: ("Even shards", "sum of means"),
+    mean_of_means: ("Uneven shards", "Every rank counts equally"),
+    first_rank_leads: ("Even shards", "gradient of rank 0"),
     idle_ranks_leave: ("A rank without samples", "rank 3, which returned without it"),
     everything_gathered: ("Target: the gradients travel once", "once is enough"),
     loss_of_this_rank: ("The loss is that of the whole batch", "the mean over all samples"),

@@ -113,12 +113,12 @@ def ddp_of_this_rank(network, loss, x, y, group, rate):
 # mistake, by hand -> (the law that must break, words that its finding must hold)
 MISTAKES = {
     gradients_accumulate: ("One rank alone", "What is left over from one step to the next?"),
-    averaged: ("Even shares", "4 times too short"),
-    mean_of_means: ("Uneven shares", "Every rank counts equally"),
+    averaged: ("Even shards", "4 times too short"),
+    mean_of_means: ("Uneven shards", "Every rank counts equally"),
     idle_ranks_leave: ("A rank without samples", "rank 3, which returned without it"),
     everything_gathered: ("Target: the gradients travel once", "once is enough"),
 }
 DDP_MISTAKES = {
-    ddp_undivided: ("Even shares", "4 times too short"),
-    ddp_of_this_rank: ("Uneven shares", "Every rank counts equally"),
+    ddp_undivided: ("Even shards", "4 times too short"),
+    ddp_of_this_rank: ("Uneven shards", "Every rank counts equally"),
 }

@@ -42,14 +42,14 @@ IDENTICAL = {
 
 
 def tasks(name, ranks=RANKS):
-    """Return the learner's own tasks: even shares, uneven ones, and one with a rank without samples."""
+    """Return the learner's own tasks: even shards, uneven ones, and one with a rank without samples."""
     rng = np.random.default_rng(seed_of(name))
     widths = [64, int(rng.integers(10, 21)), int(rng.integers(6, 13)), 10]
     seed, rate = int(rng.integers(1000)), round(float(rng.uniform(0.1, 0.5)), 2)
     even = [int(rng.integers(3, 8))] * ranks
     uneven = (1 + rng.permutation(2 * ranks)[:ranks]).tolist()
     empty = [*uneven[1:], 0]
-    shares = {"Even shares": even, "Uneven shares": uneven, "A rank without samples": empty}
+    shares = {"Even shards": even, "Uneven shards": uneven, "A rank without samples": empty}
     return {law: task_of(widths, seed, cut, rate) for law, cut in shares.items()}
 
 
@@ -62,7 +62,7 @@ def findings(step, name, run=run_emulated):
 
 
 def _findings(step, own, run):
-    result, emulated, reported = [_alone(step, own["Even shares"], run)], {}, set()
+    result, emulated, reported = [_alone(step, own["Even shards"], run)], {}, set()
     reported.add(result[0].words)
     for law, task in own.items():
         try:
@@ -134,10 +134,10 @@ def _equal(law, task, emulated):
     shares = ", ".join(map(str, task.shares))
     if worst <= NEAR:
         return kept(
-            law, f"Shares of {shares}: the weights of one rank, to {max(worst, 1e-16):.0e}."
+            law, f"Shards of {shares}: the weights of one rank, to {max(worst, 1e-16):.0e}."
         )
     far = f": off by {worst:.1e} of the largest weight" if np.isfinite(worst) else ""
-    return broken(law, f"Shares of {shares}{far}. {way_off(task, emulated.weights)}".strip())
+    return broken(law, f"Shards of {shares}{far}. {way_off(task, emulated.weights)}".strip())
 
 
 def _loss(emulated, own):

@@ -26,8 +26,8 @@ def torch_findings(world, file, name, step="step", ddp_step="ddp_step"):
 
 
 def write_traces(world, file, name, folder):
-    """Write traces of both functions on even shares."""
-    task = replace(tasks(name)["Even shares"], steps=STEPS)
+    """Write traces of both functions on even shards."""
+    task = replace(tasks(name)["Even shards"], steps=STEPS)
     trace_steps(world, file, "step", task, False, folder / "by_hand")
     trace_steps(world, file, "ddp_step", task, True, folder / "ddp")
 

@@ -53,7 +53,7 @@ def experiment_of(name):
 
 
 def tasks(name, ranks=RANKS):
-    """Return the learner's own tasks, each with its size of buckets: shares even, uneven, and none for one."""
+    """Return the learner's own tasks, each with its size of buckets: shards even, uneven, and none for one."""
     rng = np.random.default_rng(seed_of(name))
     widths = [64, int(rng.integers(10, 21)), int(rng.integers(6, 13)), 10]
     uneven = (1 + rng.permutation(2 * ranks)[:ranks]).tolist()
@@ -291,17 +291,17 @@ def _equal(own, emulated):
                 return broken(EQUAL, "They are; the loss that is returned is not that of one rank.")
         return kept(
             EQUAL,
-            f"Even, uneven and empty shares, large buckets and small, three steps: to {max(worst, 1e-16):.0e}.",
+            f"Even, uneven and empty shards, large buckets and small, three steps: to {max(worst, 1e-16):.0e}.",
         )
     task, each = next(
         (task, each)
         for (weights, _), task, each in zip(right, own, emulated, strict=True)
         if any(off(rank, weights) > NEAR for rank in each.weights)
     )
-    shares = f"Shares of {', '.join(map(str, task.shares))}"
+    shards = f"Shards of {', '.join(map(str, task.shares))}"
     far = "" if np.isinf(worst) else f": off by up to {worst:.1e} of the largest weight"
     why = way_off(task, each.weights)
-    return broken(EQUAL, f"{shares}{far}. {why or 'If all laws above hold, does lab 1 pass?'}")
+    return broken(EQUAL, f"{shards}{far}. {why or 'If all laws above hold, does lab 1 pass?'}")
 
 
 def _near(value, right):

@@ -147,7 +147,7 @@ def _equal(own, runs):
                 return broken(
                     EQUAL, f"Rank {rank} is off by {far:.1e} of the largest weight. {why}".strip()
                 )
-    return kept(EQUAL, "Even, uneven and empty shares, large buckets and small, three steps.")
+    return kept(EQUAL, "Even, uneven and empty shards, large buckets and small, three steps.")
 
 
 def _list(sizes):

@@ -59,8 +59,8 @@ def test_lab_1_starter_fails_and_solution_passes(lab, world):
     checks, starter, _, solution = lab("01")
     found = by_law(checks.torch_findings(world, starter, "your name"))
     assert found["By hand: One rank alone"].right
-    assert found["By hand: Even shares"].right is False
-    assert found["DDP: Even shares"].right and found["DDP: Uneven shares"].right is False
+    assert found["By hand: Even shards"].right is False
+    assert found["DDP: Even shards"].right and found["DDP: Uneven shards"].right is False
     assert passed(checks.torch_findings(world, solution, "your name"))
 
 

@@ -66,7 +66,7 @@ def test_single_precision_is_named(own):
         network.weights -= rate * comm.allreduce(network.gradients.astype("float32"))
         return comm.allreduce(value)
 
-    assert "single precision" in found(own.findings(step, "x"), "Even shares").words
+    assert "single precision" in found(own.findings(step, "x"), "Even shards").words
 
 
 def test_replicas_that_agree_are_not_praised_for_it(own, solution):

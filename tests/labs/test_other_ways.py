@@ -64,10 +64,10 @@ def test_other_right_steps_pass(checks, solution, changes):
                     "network.v = total + getattr(network, 'v', 0); network.weights -= rate * network.v",
                 )
             ],
-            "Even shares",
+            "Even shards",
             "The first step is right",
         ),
-        ([(EXCHANGE, "comm.Iallreduce(network.gradients, total)")], "Even shares", "read before"),
+        ([(EXCHANGE, "comm.Iallreduce(network.gradients, total)")], "Even shards", "read before"),
         (
             [(EXCHANGE, "comm.Allreduce(network.gradients, network.gradients)")],
             "One rank alone",

@@ -14,7 +14,7 @@ from lib_dlhpc.labs.grading.rubric import Row, page, points_of, reflection, rubr
 
 LAB = "01_data_parallel_step"
 LAWS_1 = (
-    *("One rank alone", "Replicas agree", "Even shares", "Uneven shares", "A rank without samples"),
+    *("One rank alone", "Replicas agree", "Even shards", "Uneven shards", "A rank without samples"),
     *("The loss is that of the whole batch", "Target: the gradients travel once"),
 )
 
@@ -43,8 +43,8 @@ def test_where_all_holds_a_human_is_asked_for_the_rest(tmp_path, repository):
     mark = Mark(tmp_path, "ada", LAB, 1, 1, "passed", "All 1 hold.", laws_of_lab_1())
     text = page(mark, rubric)
     assert "# half ?, 01" in page(replace(mark, learner="half \ud800"), rubric)
-    assert "- ✓ Even shares. It holds." in text
-    assert "| 4 | 4 | even and uneven shares" in text and "| 1 | 1 | the loss" in text
+    assert "- ✓ Even shards. It holds." in text
+    assert "| 4 | 4 | even and uneven shards" in text and "| 1 | 1 | the loss" in text
     assert "|  | 3 | reflection" in text and "|  | 1 | real ranks" in text
     assert "> In `loss`, &lt;b>twice&lt;/b>." in text
 
@@ -57,13 +57,13 @@ def test_where_a_law_fails_the_points_of_the_others_are_given(tmp_path, reposito
     assert "| 4 | 4 | even" in text and "| 1 | 1 | the loss" in text
     assert "| 0 | 1 | the target" in text
     assert "|  | 3 | reflection" in text and "|  | 1 | real ranks" in text
-    uneven = replace(mark, findings=laws_of_lab_1(broken("Uneven shares", "They are off.")))
+    uneven = replace(mark, findings=laws_of_lab_1(broken("Uneven shards", "They are off.")))
     assert "| 3 | 4 | even" in page(uneven, rubric)
 
 
 def test_what_was_not_checked_or_ended_badly_is_left_to_a_human(tmp_path, repository):
     rubric = rubric_of(repository / "instructor_notes", LAB)
-    mark = Mark(tmp_path, "ada", LAB, 5, 7, "failed", "", laws_of_lab_1(later("Uneven shares")))
+    mark = Mark(tmp_path, "ada", LAB, 5, 7, "failed", "", laws_of_lab_1(later("Uneven shards")))
     assert "|  | 4 | even" in page(mark, rubric) and "| 1 | 1 | the target" in page(mark, rubric)
     assert "| 1 | 1 |" not in page(replace(mark, status="timeout"), rubric)
     assert "|  | 4 | even" in page(replace(mark, findings=()), rubric)
