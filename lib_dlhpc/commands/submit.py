@@ -60,6 +60,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one.add_argument(
         "--wait", action="store_true", help="wait until it has ended, and print the result"
     )
+    one.add_argument(
+        "--dry-run", action="store_true", help="print the scripts of the job, and submit nothing"
+    )
     add_output(one)
     one.set_defaults(command=_submit)
 
@@ -85,6 +88,8 @@ def _submit(options: argparse.Namespace) -> int:
     experiment = read(options.experiment or f"{options.resume}/experiment.toml", options.set)
     ranks = ranks_of(experiment, options.ranks, options.resume)
     check_fits(experiment)
+    if options.dry_run:
+        return _dry_run(options, ranks)
     site, limit = _site(options)
     job = submit(
         experiment,
@@ -102,17 +107,25 @@ def _submit(options: argparse.Namespace) -> int:
     return status
 
 
+def _dry_run(options: argparse.Namespace, ranks: int) -> int:
+    """Print the scripts of the job that the command would submit."""
+    from lib_dlhpc.launch.dry_run import scripts
+
+    site, limit = _site(options)
+    found = scripts(ranks, options.to, site, folder_of(options), limit)
+    lines = [f"# {name}\n{text}" for name, text in found.items()]
+    print_result(options, {"scripts": found}, "\n".join(lines).rstrip())
+    print_note("dlhpc: nothing was submitted.")
+    return 0
+
+
 def _task(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import submit_task
 
-    job = submit_task(
-        _task_of(options),
-        1 if options.ranks is None else options.ranks,
-        options.to,
-        _site(options)[0],
-        options.out,
-        options.time,
-    )
+    task, ranks = _task_of(options), 1 if options.ranks is None else options.ranks
+    if options.dry_run:
+        return _dry_run(options, ranks)
+    job = submit_task(task, ranks, options.to, _site(options)[0], options.out, options.time)
     status, table = _report(options, job)
     print_result(options, table)
     return status
@@ -124,6 +137,8 @@ def _sweep(options: argparse.Namespace) -> int:
     from lib_dlhpc.prediction.resplit import beside
     from lib_dlhpc.prediction.what_if import what_if
 
+    if options.dry_run:
+        raise SpecError("--dry-run prints the job of one run: omit --sweep.")
     key, equals, values = options.sweep.partition("=")
     if not equals or not values:
         raise SpecError(f"--sweep {options.sweep}: expected KEY=A,B, such as strategy.batch=8,16.")

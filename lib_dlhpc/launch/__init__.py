@@ -11,6 +11,7 @@ batch.py   the program of a job: starts and ends the ranks, records their exit
 schedulers.py  a job of a batch system: submit (PSI/J), query, cancel; systems/: Slurm, PBS, LSF, Flux, one file each
 folder.py  a run folder: lock, status files, errors; prepare.py makes one ready for a run
 crate.py   a run folder described as an RO-Crate
+dry_run.py the scripts of a job that is not submitted
 energy.py  joules of a run from RAPL, NVML or Slurm, or modeled
 coupled.py run_coupled: a coupled workflow on ranks of this machine, to its end
 mpi.py     which mpiexec starts ranks here

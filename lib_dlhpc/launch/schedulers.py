@@ -5,6 +5,7 @@ sleeps, and we parse the scheduler's output. Only shell-safe words reach a scrip
 """
 
 import importlib
+import io
 import logging
 import math
 import shutil
@@ -69,6 +70,20 @@ def submit_job(
     if job.native_id is None:
         raise SpecError(f"{site.scheduler} returns no job id.")
     return str(job.native_id)
+
+
+def job_script(
+    site: Site, ranks: int, limit: float, name: str, words: Sequence[str], work: Path
+) -> str:
+    """Return the script that `submit_job` submits, without submitting it; `work` must exist. Raises SpecError."""
+    try:
+        psij = _psij()
+    except ImportError:
+        raise SpecError(f"{site.scheduler} needs PSI/J: {missing('psij')}") from None
+    job = psij.Job(_spec(site, ranks, limit, name, words, work, 0))
+    executor, text = _executor(site.scheduler, work), io.StringIO()
+    executor.generate_submit_script(job, executor._create_script_context(job), text)
+    return text.getvalue()
 
 
 def ask(scheduler: str, native: str) -> Answer:

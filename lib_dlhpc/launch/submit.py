@@ -113,7 +113,7 @@ def _submit_prepared(
     ticket = Ticket(secrets.token_hex(4), site, ranks, limit, time.time())
     folder = Path(os.path.abspath(ticket.name if folder is None else folder))
     if site.scheduler != "local":
-        _check_path(folder)
+        check_path(folder)
     with _staged(ready, more, folder, ticket) as log:
         words = _script(folder, ticket)
         if site.scheduler == "local":
@@ -213,7 +213,7 @@ def _submit_array(
     try:
         with ExitStack() as stack:
             for place, ticket in tickets.items():
-                _check_path(place)
+                check_path(place)
                 stack.enter_context(_staged(runs[place], lambda folder: None, place, ticket))
             work.mkdir(mode=0o700)
             words = _array_script(work, site, tickets)
@@ -283,7 +283,7 @@ def settle_site(to: str | None, site: Site | None) -> Site:
     return site
 
 
-def _check_path(folder: Path) -> None:
+def check_path(folder: Path) -> None:
     """Raise SpecError for a run folder whose path is illegal in a job script."""
     try:
         check_word(str(folder), "run folder")
@@ -296,7 +296,7 @@ def _check_path(folder: Path) -> None:
 def _script(folder: Path, ticket: Ticket) -> list[str]:
     """Write the job script, every word quoted; return the command that runs it."""
     site = ticket.site
-    run = [*_program(site), str(folder), ticket.token]
+    run = [*program(site), str(folder), ticket.token]
     if os.name != "posix":
         if site.lines():
             raise SpecError(f"site {site.name}: modules and setup need a shell.")
@@ -312,27 +312,37 @@ def _array_script(work: Path, site: Site, tickets: Mapping[Path, Ticket]) -> lis
         lines.append(f"{ticket.task}) {mine} ;;")
     lines += ["*) exit 95 ;;", "esac"]
     lines.append(f'exec >"$dlhpc_run/{WORK}/out.txt" 2>"$dlhpc_run/{WORK}/err.txt"')
-    run = f'{shlex.join(_program(site))} "$dlhpc_run" "$dlhpc_token"'
+    run = f'{shlex.join(program(site))} "$dlhpc_run" "$dlhpc_token"'
     return _write_script(work, site, lines, run)
 
 
-def _program(site: Site) -> list[str]:
+def program(site: Site) -> list[str]:
+    """Return the command of a job, without its folder and token."""
     return [site.python or sys.executable, "-m", "lib_dlhpc.launch.batch"]
 
 
 def _write_script(work: Path, site: Site, first: list[str], run: str) -> list[str]:
-    """Write a script into a private folder: `first`, the site's lines, then `run`; return its command."""
+    """Write a script into a private folder; return its command."""
+    path = work / SCRIPT
+    path.touch(mode=0o700)
+    path.chmod(0o700)
+    path.write_text(script_lines(site, first, run), encoding="utf-8")
+    return command_of(site, path)
+
+
+def script_lines(site: Site, first: list[str], run: str) -> str:
+    """Return the text of a script: `first`, the site's lines, then `run`."""
     lines = [f"#!{SHELL}", "umask 077", *first, f"cd -- {shlex.quote(os.getcwd())} || exit 96"]
     for line in site.lines():
         message = shlex.quote(f"dlhpc: failed: {line}")
         lines.append(f"{line} || {{ echo {message} >&2; exit 97; }}")
-    lines.append(f"exec {run}")
-    path = work / SCRIPT
-    path.touch(mode=0o700)
-    path.chmod(0o700)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return "\n".join([*lines, f"exec {run}"]) + "\n"
+
+
+def command_of(site: Site, script: Path) -> list[str]:
+    """Return the command that runs a script."""
     login = ["-l"] if site.modules else []  # which defines `module`
-    return [SHELL, *login, str(path)]
+    return [SHELL, *login, str(script)]
 
 
 def _start_here(words: list[str], ticket: Ticket, log: BinaryIO) -> str:

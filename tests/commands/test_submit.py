@@ -1,5 +1,6 @@
 """`dlhpc submit` and `dlhpc jobs`, on this machine: what they print, and their exit status."""
 
+import json
 import os
 import sys
 
@@ -55,6 +56,34 @@ def test_a_job_is_listed_cancelled_and_resumed(tmp_path, capsys):
     assert "--resume" in capsys.readouterr().out
 
 
+def test_a_dry_run_prints_the_scripts_and_submits_nothing(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("psij")
+    site = 'scheduler = "slurm"\naccount = "abc123"\npartition = "gpu"\nmodules = ["openmpi"]\n'
+    (tmp_path / "site.toml").write_text(site)
+    monkeypatch.setenv("PATH", "/nowhere")  # without sbatch
+    words = ["submit", "e.toml", "-n", "4", "--site", "site.toml", "--time", "2h", "--out", "run"]
+    assert main([*words, "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    for line in ("--ntasks=4", '--account="abc123"', '--partition="gpu"', "--time=2:0:0"):
+        assert f"\n#SBATCH {line}\n" in out
+    assert "module load openmpi || " in out
+    assert f"-m lib_dlhpc.launch.batch {tmp_path}/run 00000000" in out
+    assert f"/bin/bash -l {tmp_path}/run/job/start.sh" in out and "nothing was submitted" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.toml", "site.toml"]
+    assert main([*words, "--dry-run", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["scripts"]) == {"job for slurm", "start.sh"}
+
+
+def test_a_dry_run_on_this_machine_and_of_a_program(tmp_path, capsys):
+    (tmp_path / "step.py").touch()
+    for file in ("e.toml", "step.py"):
+        assert main(["submit", file, "-n", "2", "--dry-run"]) == 0
+        out = capsys.readouterr().out
+        assert out.startswith("# start.sh\n#!/bin/bash") and "#SBATCH" not in out
+    assert main(["jobs", "list", str(tmp_path)]) == 0 and "No jobs" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.toml", "step.py"]
+
+
 def test_a_sweep_is_a_folder_of_runs(tmp_path, capsys):
     words = ["--sweep", "strategy.batch=25,50", "--out", "many", "-n", "1", "--wait"]
     assert main(["submit", "e.toml", *words]) == 0
@@ -103,6 +132,7 @@ def test_what_is_piped_is_no_terminal_and_nothing_else_is_listed(capsys, tmp_pat
         (["submit", "e.toml", "--time", "soon"], "time limit = 'soon'"),
         (["submit", "e.toml", "--out", "a", "--resume", "b"], "name one of them"),
         (["submit", "e.toml", "-n", "0"], "--ranks 0"),
+        (["submit", "e.toml", "--dry-run", "--sweep", "a=1", "--out", "o"], "omit --sweep"),
         (["submit", "e.toml", "--sweep", "strategy.batch"], "expected KEY=A,B"),
         (["submit", "e.toml", "--sweep", "strategy.batch=8,16"], "--out"),
         (["submit", "e.toml", "--sweep", "strategy.bach=8", "--out", "o"], "strategy.bach"),
