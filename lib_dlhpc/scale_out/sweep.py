@@ -78,7 +78,7 @@ class Points(Result):
         names = [*self.axes, *dict.fromkeys(shown)]
         rows = [
             [
-                str(value) if name in self.axes else _shown(name, value)
+                _given(value) if name in self.axes else _shown(name, value)
                 for name, value in zip(names, row, strict=True)
             ]
             for row in zip(*(self.best[name] for name in names), strict=True)
@@ -150,6 +150,11 @@ def _shown(name: str, value: float) -> str:
     """Return a quantity in words; energy in watt-hours, as a prediction and a plan have it."""
     unit = QUANTITIES[name]
     return format_energy(value) if unit == "J" else show(value, unit)
+
+
+def _given(value: Any) -> str:
+    """Return a value of an axis as it may be written: 1.5e+13 rather than 15000000000000.0."""
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def _unfinished(

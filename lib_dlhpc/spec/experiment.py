@@ -35,6 +35,7 @@ from lib_dlhpc.spec.schema import (
 )
 from lib_dlhpc.spec.storage import Storage
 from lib_dlhpc.spec.strategy import AUTO, Strategy
+from lib_dlhpc.spec.tokens import TOKENS, over_tokens, parted
 from lib_dlhpc.spec.training import Training
 
 
@@ -85,6 +86,7 @@ class Experiment:
             "plan": plan,
         }
         read = False
+        given["run"], tokens, stated = parted(run, dataset)
         for section, value in given.items():
             if not isinstance(value, _NOUNS[section]):
                 value, read = self._read(section, value), True
@@ -92,6 +94,9 @@ class Experiment:
         object.__setattr__(self, "warnings", warnings)
         network = as_trained(self.model, self.fuses_attention, self.strategy)
         object.__setattr__(self, "model", network)
+        if tokens is not None:
+            for section, noun in over_tokens(self, tokens, stated).items():
+                object.__setattr__(self, section, noun)
         if read:
             check_consistency(self)
 
@@ -170,13 +175,15 @@ class Experiment:
         machine, device, precision), unless [calibration] is set as well. Raises SpecError, which names the
         field, the fault and the legal values.
         """
+        given, changes = changes, {key: each for key, each in changes.items() if key != TOKENS}
         by_section: dict[str, dict[str, Any]] = {}
         for key, value in changes.items():
             section, dot, rest = key.partition(".")
             if not dot or section not in SECTIONS:
-                near = nearest_field(key, {name: getattr(self, name) for name in SECTIONS})
+                near = field_meant(key)
+                hint = f" Did you mean {near!r}?" if near else ""
                 legal = ", ".join(f"{name}." for name in SECTIONS)
-                raise FieldError(f"{key}: unknown field.{near} A field starts with {legal}")
+                raise FieldError(f"{key}: unknown field.{hint} A field starts with {legal}")
             by_section.setdefault(section, {})[rest] = value
         nouns = {name: _changed(self, name, inner) for name, inner in by_section.items()}
         experiment = dataclasses.replace(self, **nouns)
@@ -184,6 +191,10 @@ class Experiment:
         if not SIZES & data.keys() and ("name" in data or self.dataset.sample_shape == shape):
             fitted = cut(experiment.dataset, experiment.model.input_shape)
             experiment = dataclasses.replace(experiment, dataset=fitted)
+        if TOKENS in given:
+            experiment = dataclasses.replace(
+                experiment, **over_tokens(experiment, given[TOKENS], changes)
+            )
         if "calibration" in by_section:
             experiment = dataclasses.replace(experiment, warnings=())
         else:
@@ -203,6 +214,11 @@ _NOUNS: dict[str, Any] = {
     "training": Training,
     "plan": Planning,
 }
+
+
+def field_meant(word: str) -> str:
+    """Return the field of an experiment that a word without its section may mean, or an empty string."""
+    return nearest_field(word, _NOUNS)
 
 
 def _changed(experiment: Experiment, section: str, changes: Mapping[str, Any]) -> Any:

@@ -314,12 +314,13 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def nearest_field(key: str, nouns: Mapping[str, Any]) -> str:
-    """Return a hint for a field given without its section, such as nodes, or misspelled; else the nearest section."""
+    """Return the field meant by one without its section, such as nodes, or misspelled; else the nearest section."""
     sections = [*nouns, "strategy"]  # the last one wins: machine.nodes is how many there are
     fields = {
         field: f"{name}.{field}"
         for name in sections
         for field in getattr(nouns[name], "__dataclass_fields__", ())
     }
+    fields["tokens"] = "run.tokens"  # read, but no field (tokens.py)
     near = nearest(key, [*fields, *sections], 0.75)
-    return f" Did you mean {fields.get(near, f'{near}.')!r}?" if near else ""
+    return fields.get(near, f"{near}.") if near else ""
