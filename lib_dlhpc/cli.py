@@ -165,10 +165,18 @@ class _Parser(argparse.ArgumentParser):
         super().error(message)
 
     def _hint(self, words: Sequence[str]) -> str:
-        """Return a sentence with the option nearest to the first unknown one, or an empty string."""
+        """Return a sentence with the option that the first unknown word stands for, or an empty string."""
+        if "--against" in self._option_string_actions and words and _names_a_run(words[0]):
+            return f" To compare two runs: --against {words[0]}."
         names = [each.partition("=")[0] for each in words if each.startswith("-")]
         unknown = [each for each in names if each not in self._option_string_actions]
-        return "".join(suggest(each, self._option_string_actions, 0.75) for each in unknown[:1])
+        hint = "".join(suggest(each, self._option_string_actions, 0.75) for each in unknown[:1])
+        if hint or not unknown or "--set" not in self._option_string_actions:
+            return hint
+        from lib_dlhpc.spec.experiment import field_meant
+
+        field = field_meant(unknown[0].lstrip("-").replace("-", "_"))
+        return f" A field of the run: --set {field}=VALUE." if field.partition(".")[2] else ""
 
 
 def _names_a_run(word: str) -> bool:

@@ -63,6 +63,31 @@ def test_explain_opens_every_number(goyal, capsys):
     assert shown.count("\n  formula ") == shown.count("\n  assumes ") == 10
 
 
+def test_a_run_is_compared_with_another(goyal, tmp_path, capsys):
+    main(["predict", goyal, "--set", "strategy.overlap=false", "--save", str(tmp_path / "b.toml")])
+    capsys.readouterr()
+    words = ["predict", str(tmp_path / "b.toml"), "--against", goyal]
+    assert main(words) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith(f"  Against {goyal} (overlap true → false), a step takes ")
+    assert "gradients +" in said and "The run takes" in said
+    assert main([*words, "--json"]) == 0
+    against = json.loads(capsys.readouterr().out)["against"]
+    assert against["changed"] == {"strategy.overlap": {"from": True, "to": False}}
+    assert against["words"] == said.strip() and against["run"] == goyal
+    assert against["prediction"]["step_time"] == pytest.approx(
+        float(predict(load(goyal)).step_time)
+    )
+    assert main(["predict", goyal, "--against", goyal]) == 0
+    assert capsys.readouterr().out.endswith(f"  Against {goyal}: no field differs.\n")
+
+
+def test_two_runs_in_a_row_are_answered_with_against(goyal, capsys):
+    with pytest.raises(SystemExit):
+        main(["predict", "goyal-2017", goyal])
+    assert capsys.readouterr().err.endswith(f"To compare two runs: --against {goyal}.\n")
+
+
 def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsys):
     saved = tmp_path / "new.toml"
     main(["predict", goyal, "--set", "strategy.batch=64", "--save", str(saved), "--json"])
@@ -123,6 +148,7 @@ def test_an_error_is_reported_in_one_line_and_exits_2(arguments, words, capsys):
         ("predct goyal-2017", "predict", "dlhpc [-h]"),
         ("trace sohw x", "show", "dlhpc trace"),
         ("completion bsh", "bash", "dlhpc completion"),
+        ("plan goyal-2017 --quikc", None, "dlhpc plan"),
         ("predict goyal-2017 --explian", "--explain", "dlhpc predict"),
         ("predict goyal-2017 --sav=x.toml", None, None),  # an abbreviation, as argparse allows
         ("sweep goyal-2017 --over strategy.nodes=1-4 --outt=3", None, "dlhpc sweep"),
@@ -143,6 +169,16 @@ def test_a_mistyped_word_names_the_nearest(line, nearest, usage, capsys, tmp_pat
     assert (
         f"{nearest!r}? Choose from " in said or said.endswith(f"Did you mean {nearest!r}?\n")
     ) == bool(nearest)
+
+
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [("--nodes=4", "strategy.nodes"), ("--tokens", "run.tokens"), ("--bucket", "strategy.bucket")],
+)
+def test_a_field_in_place_of_an_option_is_answered_with_set(option, field, capsys):
+    with pytest.raises(SystemExit):
+        main(["predict", "llama3-8b@h100-pod", option, "4"])
+    assert capsys.readouterr().err.endswith(f"A field of the run: --set {field}=VALUE.\n")
 
 
 def test_without_a_verb_the_verbs_are_named(capsys):

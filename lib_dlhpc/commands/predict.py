@@ -3,12 +3,16 @@
 import argparse
 from pathlib import Path
 from time import monotonic
+from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.experiment import add_experiment, save
 from lib_dlhpc.commands.on_machine import add_machine, known_of, read_on_machine
 from lib_dlhpc.commands.output import add_output, print_result
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity
+
+if TYPE_CHECKING:
+    from lib_dlhpc.prediction import Breakdown
 
 SEARCHED, SECONDS = 150, 30.0  # configurations tried if a run does not fit, and s
 
@@ -22,6 +26,11 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--explain",
         action="store_true",
         help="show the formula, inputs and sources of every number",
+    )
+    one.add_argument(
+        "--against",
+        metavar="RUN",
+        help="compare with another run: what differs, and which term of the step moved; --set changes only the first",
     )
     add_output(one)
     one.add_argument(
@@ -41,6 +50,7 @@ def _predict(options: argparse.Namespace) -> int:
 
     experiment, notes = read_on_machine(options)
     prediction = predict(experiment)
+    other = _other(options)
     known = known_of(experiment, [*_miss(options, float(prediction.time_to_train)), *notes])
     save(experiment, options.save)
     if options.json:
@@ -48,13 +58,45 @@ def _predict(options: argparse.Namespace) -> int:
         table["notes"] = [*table["notes"], *known.notes]
         if known.bands:
             table |= {"bands": known.bands, "calibration": known.calibration}
+        if other:
+            table["against"] = _against_dict(options.against, prediction, other)
         print_result(options, table)
     else:
         lines = [as_text(prediction, options.explain, known.bands), *known.lines]
+        lines += ["", f"  {_against(options.against, prediction, other)}"] if other else []
         print("\n".join(lines), flush=True)
         if not (prediction.fits or options.check or options.quiet):
             _search(experiment)
     return int(options.check and not prediction.fits)
+
+
+def _other(options: argparse.Namespace) -> "Breakdown | None":
+    """Return the prediction of the run of --against, on the same machine if one is named."""
+    if options.against is None:
+        return None
+    from lib_dlhpc.prediction import predict
+
+    there = argparse.Namespace(**vars(options) | {"experiment": options.against, "set": []})
+    return predict(read_on_machine(there)[0])
+
+
+def _against(name: str, prediction: "Breakdown", other: "Breakdown") -> str:
+    """Return what differs from the other run and what that does, in words."""
+    from lib_dlhpc.prediction.difference import changed_words, difference_words
+
+    changed = changed_words(prediction.experiment, other.experiment)
+    words = difference_words(prediction, other, changed, name)
+    return words or f"Against {name}: no field differs."
+
+
+def _against_dict(name: str, prediction: "Breakdown", other: "Breakdown") -> dict[str, Any]:
+    from lib_dlhpc.prediction.difference import changed_fields
+    from lib_dlhpc.prediction.report import as_dict
+
+    pairs = changed_fields(prediction.experiment, other.experiment)
+    changed = {key: {"from": old, "to": new} for key, (old, new) in pairs.items()}
+    words = _against(name, prediction, other)
+    return {"run": name, "words": words, "changed": changed, "prediction": as_dict(other)}
 
 
 def _miss(options: argparse.Namespace, seconds: float) -> list[str]:

@@ -6,6 +6,7 @@ from html import escape
 from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.advice import endless, fits, held, run_time
+from lib_dlhpc.prediction.difference import SAME, time_words
 from lib_dlhpc.prediction.replays import Replay
 from lib_dlhpc.spec.units import format_energy, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
@@ -22,7 +23,6 @@ MEANING = {  # "{}": what is counted
 MORE_IS_BETTER = ("Throughput", "MFU")
 SIGNS = {"good": "✓", "fair": "≈", "poor": "✗", "unknown": "?"}
 NO_BREAK = "\N{NO-BREAK SPACE}"
-SAME = 5e-4  # relative; less is no difference
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,6 @@ def tokens(p: Breakdown) -> float:
 def peak_of(p: Breakdown) -> float:
     """Return the FLOP/s of one device."""
     return float(peak_rate(p.experiment.machine.device, p.experiment.strategy.precision))
-
-
-def time_words(p: Breakdown) -> str:
-    """Return the time of the run in words, failures included."""
-    return "never done" if endless(p) else show(run_time(p), "s")
 
 
 def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:

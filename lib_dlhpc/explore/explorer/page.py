@@ -15,7 +15,7 @@ from lib_dlhpc.explore.blocks.panels import explanation_html, notice_html, probl
 from lib_dlhpc.explore.blocks.plain_text import Column, Row
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE
 from lib_dlhpc.explore.explorer import parts
-from lib_dlhpc.explore.explorer.against import changes_words, difference_words
+from lib_dlhpc.explore.explorer.against import changes_words
 from lib_dlhpc.explore.explorer.bar import Bar, bar_state
 from lib_dlhpc.explore.explorer.charts_section import Charts
 from lib_dlhpc.explore.explorer.choice import Choice, History, experiment_of, read, written
@@ -33,6 +33,7 @@ from lib_dlhpc.explore.explorer.section import Soon
 from lib_dlhpc.explore.explorer.simulation import Simulation
 from lib_dlhpc.explore.explorer.sweep import Sweep
 from lib_dlhpc.prediction import Breakdown, predict
+from lib_dlhpc.prediction.difference import difference_words
 from lib_dlhpc.prediction.explain import explain
 from lib_dlhpc.prediction.replays import Replay
 from lib_dlhpc.spec.experiment import Experiment, dumps, loads

@@ -8,17 +8,26 @@ from typing import Any
 from lib_dlhpc.explore.blocks.bars import bar
 from lib_dlhpc.explore.blocks.charts import State, beside, between, columns
 from lib_dlhpc.prediction import Breakdown
+from lib_dlhpc.prediction.difference import step_causes
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 
-MESSAGES = {  # purpose of exposed communication: name, color
-    "tensor": ("tensor collectives", palette.COLLECTIVES),
-    "context": ("context exchange", palette.CONTEXT),
-    "experts": ("experts' all-to-all", palette.EXPERTS),
-    "halo": ("halo exchange", palette.NEIGHBORS),
-    "pipeline": ("stage to stage", palette.NEIGHBORS),
-    "data": ("gradients", palette.GRADIENTS),
-    "offload": ("offload", palette.CHECKPOINT),
+COLORS = {  # of the causes of a step
+    "forward": palette.FORWARD,
+    "backward": palette.BACKWARD,
+    "recompute": palette.BACKWARD,
+    "update": palette.UPDATE,
+    "tensor collectives": palette.COLLECTIVES,
+    "context exchange": palette.CONTEXT,
+    "experts' all-to-all": palette.EXPERTS,
+    "halo exchange": palette.NEIGHBORS,
+    "stage to stage": palette.NEIGHBORS,
+    "gradients": palette.GRADIENTS,
+    "offload": palette.CHECKPOINT,
+    "bubble": palette.BUBBLE,
+    "waiting for the slowest": palette.IDLE,
+    "input": palette.INPUT,
+    "checkpoint": palette.CHECKPOINT,
 }
 HATCHED = {"recompute", "bubble", "offload"}
 SMALL = 0.003  # of a step: smaller parts are not named
@@ -35,23 +44,7 @@ class Part:
 
 def step_parts(p: Breakdown) -> list[Part]:
     """Return the causes of a step's time; they add up to it, exposed communication by its purpose."""
-    again = float(p.recomputation)
-    exposed = [
-        Part(name, float(p.exposed.get(kind, 0.0)), color)
-        for kind, (name, color) in MESSAGES.items()
-    ]
-    found = [
-        Part("forward", float(p.forward), palette.FORWARD),
-        Part("backward", float(p.backward) - again, palette.BACKWARD),
-        Part("recompute", again, palette.BACKWARD),
-        Part("update", float(p.update), palette.UPDATE),
-        *exposed,
-        Part("bubble", float(p.pipeline_bubble), palette.BUBBLE),
-        Part("waiting for the slowest", float(p.straggler_wait), palette.IDLE),
-        Part("input", float(p.input_stall), palette.INPUT),
-        Part("checkpoint", float(p.checkpoint), palette.CHECKPOINT),
-    ]
-    return [part for part in found if part.size > 0]
+    return [Part(name, size, COLORS[name]) for name, size in step_causes(p).items()]
 
 
 def memory_parts(p: Breakdown) -> list[Part]:

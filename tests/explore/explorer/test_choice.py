@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.address import LONGEST, VERSION, decode, encode
-from lib_dlhpc.explore.explorer.against import changes_words, difference_words, moved_terms
+from lib_dlhpc.explore.explorer.against import changes_words
 from lib_dlhpc.explore.explorer.choice import (
     Choice,
     History,
@@ -22,6 +22,7 @@ from lib_dlhpc.explore.explorer.headlines import headlines
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.presets import names, preset
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.difference import difference_words, moved_terms
 
 VALUES = st.one_of(
     st.booleans(),
