@@ -12,6 +12,21 @@ ROWS = Path(__file__).parents[1] / "data" / "vtrain.csv"
 # The row from which `dispatch` of a100-sxm-80gb.toml is; it is not scored.
 START = ("8", "128", "2", "24", "1", "8", "1")
 KEYS = ("gpus", "global_batch", "micro_batch", "layers", "tensor", "data", "pipeline")
+# Bytes per weight of DeepSpeed's update in fp16 without ZeRO, kernel by kernel; the first line is what is priced. The
+# data's note names Megatron-DeepSpeed; its source: FP16_Optimizer.step in deepspeed/runtime/fp16/fused_optimizer.py,
+# CheckOverflow in runtime/utils.py, buffered_allreduce_fallback in runtime/engine.py.
+DEEPSPEED = {
+    "Adam": 28,
+    "check for overflow: a copy in fp32, and its sum": 10,
+    "gradients to fp32": 6,
+    "flat gradients": 8,
+    "norm of gradients": 4,
+    "gradients over the loss scale": 8,
+    "weights to fp16": 6,
+    "flat buckets, their mean, gradients out of them": 12,
+}
+STREAMING = 0.88 * 2.0e12  # B/s, of a100-sxm-80gb.toml
+ADAM = {"bandwidth": STREAMING * DEEPSPEED["Adam"] / sum(DEEPSPEED.values())}
 
 
 def test_small_models_on_one_node_are_predicted_without_calibration():
@@ -20,8 +35,8 @@ def test_small_models_on_one_node_are_predicted_without_calibration():
     assert len(rows) == 720
     scored = [row for row in rows if tuple(row[key] for key in KEYS) != START][::15]
     errors = [milliseconds(row) / float(row["iteration_ms"]) - 1 for row in scored]
-    assert mean(map(abs, errors)) <= 0.08
-    assert abs(mean(errors)) <= 0.05 and max(map(abs, errors)) <= 0.27
+    assert mean(map(abs, errors)) <= 0.07
+    assert abs(mean(errors)) <= 0.01 and max(map(abs, errors)) <= 0.23
 
 
 def test_pipelines_with_a_tensor_group_on_each_node_are_predicted_without_calibration():
@@ -38,24 +53,24 @@ def test_what_the_guide_says_of_few_tensor_ranks_is_so():
     with ROWS.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["set"] == "multi-node"]
     scored = [(row, milliseconds(row) / float(row["iteration_ms"]) - 1) for row in rows]
-    assert len(scored) == 50 and mean(abs(error) for _, error in scored) <= 0.0985
+    assert len(scored) == 50 and mean(abs(error) for _, error in scored) <= 0.094
     few = [(row, error) for row, error in scored if row["tensor"] in ("1", "2", "4")]
     # Module 05 says so beside its map: "3 to 40% too short".
     assert len(few) == 24 and {round(100 * f([e for _, e in few])) for f in (min, max)} == {-40, -3}
-    small = sorted(error for row, error in few if row["hidden"] == "3072")
-    assert len(small) == 15 and small[0] > -0.3 and all(-0.13 < each < -0.07 for each in small[1:])
-    one = {
-        stages: mean(e for r, e in few if r["tensor"] + r["pipeline"] == "1" + stages)
-        for stages in "12"
-    }
-    assert abs(one["1"] - one["2"]) < 0.01
+    small = [(row["tensor"] + row["pipeline"], e) for row, e in few if row["hidden"] == "3072"]
+    several = sorted(error for ways, error in small if ways[0] != "1")
+    assert len(several) == 9 and several[0] > -0.295
+    assert {round(-100 * f(several[1:])) for f in (min, max)} == {9, 11}
+    one = {stages: [e for ways, e in small if ways == "1" + stages] for stages in "12"}
+    assert {round(-100 * f(one["1"] + one["2"])) for f in (min, max)} == {4, 6}
+    assert max(one["2"]) < min(one["1"])
     large = [error for row, error in few if row["hidden"] == "8192" and row["tensor"] != "1"]
     assert len(large) == 8 and min(large) > -0.41 and max(large) < -0.03
     (alone,) = (e for r, e in few if r["hidden"] == "8192" and r["tensor"] == "1")
     assert round(100 * alone) == -5
     # Without a pipeline, by tensor ranks: misses where microbatches are smallest or largest, seven of 11 within 5%.
     most = {ranks: whole_replicas(scored, ranks) for ranks in ("8", "16")}
-    assert [round(100 * most["8"][i]) for i in (0, -1)] == [-35, -47] and len(most["8"]) == 6
+    assert [round(100 * most["8"][i]) for i in (0, -1)] == [-34, -47] and len(most["8"]) == 6
     assert all(abs(error) < 0.05 for error in most["8"][1:-1])
     assert [round(100 * error) for error in most["16"][:2]] == [-12, -6] and len(most["16"]) == 5
     assert all(abs(error) < 0.01 for error in most["16"][2:])
@@ -122,7 +137,7 @@ def test_times_on_one_node_are_linear_in_the_microbatches():
 
 
 def milliseconds(row: dict[str, str]) -> float:
-    """Return the predicted step of one run: fp16, Adam, all activations recomputed, no overlap."""
+    """Return the predicted step of one run: fp16, DeepSpeed's Adam, all activations recomputed, no overlap."""
     gpus, data, micro = (int(row[key]) for key in ("gpus", "data", "micro_batch"))
     batch = int(row["global_batch"]) // data
     shape = {key: int(row[key]) for key in ("layers", "hidden", "heads", "sequence")}
@@ -131,7 +146,11 @@ def milliseconds(row: dict[str, str]) -> float:
     run = Experiment(
         model={"name": "gpt3-175b", **shape},
         dataset="webtext",
-        machine={"name": "selene", "nics": 4},
+        machine={
+            "name": "selene",
+            "nics": 4,
+            "device": {"name": "a100-sxm-80gb", "layers": {"adam": ADAM}},
+        },
         strategy={
             **split,
             **kind,
