@@ -47,3 +47,21 @@ def test_without_meeting_the_price_is_too_fast(ways, request):
 def test_exchanges_that_meet_take_no_longer_than_one_after_the_other():
     run = split(LARGE, SLOW, precision="bf16", batch=32, **MEET["gradients"])
     assert step(run) <= step(run.set({"strategy.overlap": False})) * (1 + 1e-9)
+
+
+# Messages that take less than the passes of a microbatch, and more: docs/limits.md, item 2.
+BOTH_WAYS = {
+    "short": ("1f1b", 1e10, 0.0),
+    "long": ("1f1b", 3e8, -0.15),
+    "one way at a time": ("gpipe", 3e8, 0.0),
+}
+
+
+@pytest.mark.parametrize(("schedule", "bandwidth", "known"), BOTH_WAYS.values(), ids=BOTH_WAYS)
+def test_long_messages_in_both_directions_are_too_fast_in_1f1b(schedule, bandwidth, known):
+    """The price sends a stage's messages one after another; with events they share its NIC."""
+    links = {"latency": 1e-6, "bandwidth": bandwidth}
+    model = LARGE | {"layers": 16}
+    ways = {"pipeline": 8, "microbatches": 16, "schedule": schedule, "batch": 32}
+    run = split(model, links, precision="bf16", **ways).set({"machine.nics": 1})
+    assert step(run) / played(run) - 1 == pytest.approx(known, abs=0.005)
