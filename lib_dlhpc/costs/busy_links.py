@@ -4,6 +4,8 @@ Each is the bandwidth term of the same algorithm on a network whose other links 
 an oversubscribed switch slows down fourfold keeps its NICs busy for a quarter of its time.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +31,9 @@ def busy_links(goal: str, size: float, net: Network, algorithm: str) -> Busy:
 
     Of groups that do not fill nodes evenly the NICs are taken to be what limits them.
     """
+    cost = _of(goal, size, net, algorithm)
     if net.uneven is not None:
-        seconds = float(_cost(goal, size, net, net, algorithm).bandwidth)
-        return Busy(0.0, seconds, 0.0)
+        return Busy(0.0, float(cost(net).bandwidth), 0.0)
     inner, outer = net.inner, net.outer
     inside = net._replace(outer=Level(outer.ranks, 0.0, 0.0))
     between = net._replace(inner=Level(inner.ranks, 0.0, 0.0))
@@ -42,9 +44,7 @@ def busy_links(goal: str, size: float, net: Network, algorithm: str) -> Busy:
         crossing=0.0,
         trees=_no_congestion,
     )
-    devices, nics, switches = (
-        float(_cost(goal, size, net, on, algorithm).bandwidth) for on in (inside, free, between)
-    )
+    devices, nics, switches = (float(cost(on).bandwidth) for on in (inside, free, between))
     return Busy(devices, nics, switches if switches > SHARED * nics else 0.0)
 
 
@@ -52,12 +52,12 @@ def _no_congestion(*_: Any, **__: Any) -> float:
     return 1.0
 
 
-def _cost(goal: str, size: float, net: Network, on: Network, algorithm: str) -> Cost:
-    """Return the cost of the algorithm for `net` on another network."""
+def _of(goal: str, size: float, net: Network, algorithm: str) -> Callable[[Network], Cost]:
+    """Return what prices the algorithm for `net` on another network."""
     if goal == "halo":
-        return groups.halo_cost(on, size)
+        return partial(groups.halo_cost, size=size)
     if goal == "shift":
-        return groups.shift_cost(on, size)
+        return partial(groups.shift_cost, size=size)
     if goal == "all_to_all":
         size = size * int(np.max(net.inner.ranks * net.outer.ranks))
-    return chosen(goal, size, net, algorithm).priced(size, on)
+    return partial(chosen(goal, size, net, algorithm).priced, size)

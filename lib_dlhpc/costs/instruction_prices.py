@@ -58,7 +58,6 @@ class CollectivePrices:
             PAIRS: float(pair_bytes(strategy.precision)),
         }
         self._known: dict[tuple[Any, ...], Priced] = {}
-        self._busy: dict[tuple[Any, ...], Busy] = {}
 
     def bytes(self, what: Collective) -> Any:
         """Return the bytes of the buffer."""
@@ -79,11 +78,8 @@ class CollectivePrices:
         """Return for how long it keeps links busy; lane: which of several numbers of samples."""
         size = self.bytes(what)
         size = float(size[lane]) if np.ndim(size) else size
-        key = (what.group, what.goal, size, what.algorithm)
-        if key not in self._busy:
-            net = self.groups[what.group].network
-            self._busy[key] = busy_links(what.goal, size, net, what.algorithm)
-        return self._busy[key]
+        net = self.groups[what.group].network
+        return _busy(what.goal, size, Keyed(net, id(net)), what.algorithm)
 
     def _cost(self, what: Collective, size: Any) -> Cost:
         net = self.groups[what.group].network
@@ -108,6 +104,11 @@ def _collective_prices(key: Keyed[tuple[Experiment, Mapping[str, Group], Any]]) 
 @lru_cache(maxsize=4096)
 def _collective(goal: str, size: Keyed[Any], of: Keyed[Network], algorithm: str) -> Cost:
     return collective_cost(goal, size.value, of.value, algorithm)
+
+
+@lru_cache(maxsize=4096)
+def _busy(goal: str, size: float, of: Keyed[Network], algorithm: str) -> Busy:
+    return busy_links(goal, size, of.value, algorithm)
 
 
 def collective_cost(goal: str, size: Any, net: Network, algorithm: str) -> Cost:

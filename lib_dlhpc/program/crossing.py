@@ -14,8 +14,8 @@ Source of fair shares: Bertsekas & Gallager, "Data Networks" (1992), section 6.5
 taken to meet as often as if they were independent.
 """
 
-from collections import deque
-from collections.abc import Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -30,7 +30,9 @@ Floats = NDArray[np.float64]
 Busy: TypeAlias = tuple[float, float, float]  # of each kind of links
 SENT = "sent"  # the stream of a message between stages
 NONE = 0.0, 0.0, 0.0  # links that a move keeps busy
+KINDS = len(NONE)
 NEGLIGIBLE = 1e-12  # of an exchange, by rounding
+POSTED = Collective, Move
 
 
 class Added(NamedTuple):
@@ -52,42 +54,53 @@ def crossing(
     busy: s for which each of `shape.priced` keeps links of each kind busy. spans, posts: s of each span, and of each
     exchange and move that is posted, alone. sent: the message that is on its way when the pass begins.
     """
-    if sent is None and not _may_meet(shape, busy):
+    if not _may_meet(shape, busy, sent):
         return None
-    of_spans, walk = _busy_of_spans(shape, busy, spans), _Walk(sent)
-    added = [0.0] * len(spans), [0.0] * len(posts)
-    work, seconds, number, of_posts = spans.tolist(), posts.tolist(), 0, iter(shape.posts)
+    walk = _Walk(sent)
+    computed = [_Active(*each) for each in _alone(shape, busy, spans)]
+    posted = [*_posted(shape, busy, posts.tolist())]
+    coming = iter(posted)
     for each in shape.compact:
-        if isinstance(each, Collective | Move):
-            keeps = NONE if isinstance(each, Move) else busy[next(of_posts)]
-            left = seconds[number]
-            a, b, c = (one / (left or 1.0) for one in keeps)
-            walk.post(each.stream, _Active(left, (a, b, c), added[1], number, each.key))
-            number += 1
-        elif isinstance(each, Wait):
+        if isinstance(each, Wait):
             walk.wait(each)
-        elif walk.queues:
-            at = each.number
-            walk.work(_Active(work[at], of_spans[at], added[0], at))
-    return Added(*map(np.array, added))
+        elif isinstance(each, POSTED):
+            walk.post(each.stream, next(coming))
+        else:
+            walk.work(computed[each.number])
+    return Added(*(np.array([one.delay for one in some]) for some in (computed, posted)))
 
 
-def _may_meet(shape: "Shape", busy: Sequence[Busy]) -> bool:
-    """Whether exchanges of two streams use links of one kind."""
-    uses = [
-        [any(each) for each in zip(*(busy[n] for n in some), strict=True)] for some in shape.streams
-    ]
-    return any(sum(each) > 1 for each in zip(*uses, strict=True))
+def _may_meet(shape: "Shape", busy: Sequence[Busy], sent: "_Active | None") -> bool:
+    """Whether exchanges of two streams, or the message, use links of one kind."""
+    uses = [[any(busy[n][kind] for n in some) for kind in range(KINDS)] for some in shape.streams]
+    if sent is not None:
+        uses.append([*map(bool, sent.busy)])
+    return any(sum(each[kind] for each in uses) > 1 for kind in range(KINDS))
 
 
-def _busy_of_spans(shape: "Shape", busy: Sequence[Busy], spans: Floats) -> list[Busy]:
-    """Return the part of each span for which its exchanges keep links of each kind busy."""
+def _alone(shape: "Shape", busy: Sequence[Busy], spans: Floats) -> Iterable[tuple[float, Busy]]:
+    """Return s of each span, and the part of it for which its exchanges keep links of each kind busy."""
     if not shape.numbers:
-        return [NONE] * len(spans)
-    alone = np.where(spans > 0, spans, 1.0)
-    each = np.array(busy)[shape.numbers].T
-    kinds = [np.bincount(shape.spans_of, one, len(spans)) / alone for one in each]
-    return [*zip(*(one.tolist() for one in kinds), strict=True)]
+        return zip(spans.tolist(), [NONE] * len(spans), strict=True)
+    seconds, each = np.where(spans > 0, spans, 1.0), np.array(busy)[shape.numbers].T
+    kinds = [np.bincount(shape.spans_of, one, len(spans)) / seconds for one in each]
+    return zip(spans.tolist(), zip(*(one.tolist() for one in kinds), strict=True), strict=True)
+
+
+def _posted(shape: "Shape", busy: Sequence[Busy], seconds: Sequence[float]) -> "Iterator[_Active]":
+    """Yield each exchange and move that is posted; seconds: of each."""
+    numbers, known = iter(shape.posts), dict[int, Busy]()
+    each = (one for one in shape.compact if isinstance(one, POSTED))
+    for what, left in zip(each, seconds, strict=True):
+        if isinstance(what, Move):
+            yield _Active(left, NONE, what.key)
+            continue
+        number = next(numbers)
+        if number not in known:
+            a, b, c = busy[number]
+            alone = left or 1.0
+            known[number] = a / alone, b / alone, c / alone
+        yield _Active(left, known[number], what.key)
 
 
 class Message(NamedTuple):
@@ -103,77 +116,75 @@ class Message(NamedTuple):
         """Return the message as what is at work; its own delay is not counted."""
         seconds = np.ravel(self.seconds)
         busy = 0.0, 1 / self.slower, float(self.slower > 1)
-        return _Active(float(seconds[lane % len(seconds)]), busy, [0.0], 0)
+        return _Active(float(seconds[lane % len(seconds)]), busy)
 
 
 class _Active:
-    """What is at work: the seconds left of it alone, how busy it keeps links, and where delays count."""
+    """What is at work: the seconds left of it alone, how busy it keeps links, and by how much it is late."""
 
-    __slots__ = ("added", "at", "busy", "key", "left")
+    __slots__ = ("busy", "delay", "key", "left")
 
-    def __init__(self, left: float, busy: Busy, added: list[float], at: int, key: str = "") -> None:
-        self.left, self.busy, self.added, self.at, self.key = left, busy, added, at, key
-
-    def advance(self, seconds: float, slower: float) -> None:
-        """Go on for the work of some seconds alone, which takes longer by the factor 1 + slower."""
-        self.added[self.at] += seconds * slower
-        self.left = self.left - seconds if self.left > seconds * (1 + NEGLIGIBLE) else 0.0
+    def __init__(self, left: float, busy: Busy, key: str = "") -> None:
+        self.left, self.busy, self.key, self.delay = left, busy, key, 0.0
 
 
 class _Walk:
-    """What each stream has not done yet, the first of which is at work; streams that are free are left out."""
+    """What each stream has not done yet, the first of which is at work."""
 
     def __init__(self, sent: _Active | None) -> None:
-        self.queues: dict[str, deque[_Active]] = {SENT: deque([sent])} if sent is not None else {}
+        self.streams = defaultdict[str, deque[_Active]](deque)
+        if sent is not None:
+            self.streams[SENT].append(sent)
 
     def post(self, stream: str, what: _Active) -> None:
         """Append what is posted to its stream."""
-        self.queues.setdefault(stream, deque()).append(what)
+        self.streams[stream].append(what)
 
     def work(self, span: _Active) -> None:
         """Let a span of the compute stream pass."""
-        while span.left and self.queues:
-            self._advance(span)
+        while span.left and (posted := self._at_work()):
+            self._advance([span, *posted])
 
     def wait(self, what: Wait) -> None:
         """Let the compute stream stand until what it waits for is done."""
-        while any(
-            not what.key or each.key == what.key for each in self.queues.get(what.stream, ())
-        ):
-            self._advance()
+        queue = self.streams[what.stream]
+        behind = 0
+        if what.key:
+            for each in reversed(queue):
+                if each.key == what.key:
+                    break
+                behind += 1
+        while len(queue) > behind:
+            self._advance(self._at_work())
 
-    def _advance(self, *span: _Active) -> None:
+    def _at_work(self) -> list[_Active]:
+        return [queue[0] for queue in self.streams.values() if queue]
+
+    def _advance(self, active: list[_Active]) -> None:
         """Go on until the first of what is at work is done."""
-        active = [*span, *(queue[0] for queue in self.queues.values())]
         if len(active) == 1:
             active[0].left = 0.0
-        elif len(active) == 2:
-            _meet_one(*active)
         else:
             _meet(active)
-        for stream in [*self.queues]:
-            queue = self.queues[stream]
+        for queue in self.streams.values():
             while queue and not queue[0].left:
                 queue.popleft()
-            if not queue:
-                del self.queues[stream]
-
-
-def _meet_one(one: _Active, other: _Active) -> None:
-    """Let two go on until the first is done."""
-    (a, b, c), (d, e, f) = one.busy, other.busy
-    seconds, slower = min(one.left, other.left), max(a * d, b * e, c * f)
-    one.advance(seconds, slower)
-    other.advance(seconds, slower)
 
 
 def _meet(active: list[_Active]) -> None:
     """Let several go on until the first is done."""
-    near, nics, far = (sum(kind) for kind in zip(*(one.busy for one in active), strict=True))
-    slower = [
-        max(a * (near - a), b * (nics - b), c * (far - c))
-        for a, b, c in (one.busy for one in active)
-    ]
-    passed = min(each.left * (1 + more) for each, more in zip(active, slower, strict=True))
-    for each, more in zip(active, slower, strict=True):
-        each.advance(passed / (1 + more), more)
+    slower = _slower([each.busy for each in active])
+    passed = min([each.left * slow for each, slow in zip(active, slower, strict=True)])
+    for each, slow in zip(active, slower, strict=True):
+        done = passed / slow
+        each.delay += passed - done
+        each.left = each.left - done if each.left > done * (1 + NEGLIGIBLE) else 0.0
+
+
+def _slower(busy: list[Busy]) -> list[float]:
+    """Return how many times as long each takes beside the others."""
+    if len(busy) == 2:
+        (a, b, c), (d, e, f) = busy
+        return [1 + max(a * d, b * e, c * f)] * 2
+    near, nics, far = map(sum, zip(*busy, strict=True))
+    return [1 + max(a * (near - a), b * (nics - b), c * (far - c)) for a, b, c in busy]
