@@ -138,14 +138,14 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             ),
             "switches draws {} W",
             "draws {} W when",
-            "computes, {} W idle",
+            "computes, {} W when it is idle",
             "limit of {} W",
         ),
         "Read a published table": (
             lambda mwh, watts, pue, gpus: mwh * 1e6 / (watts * pue * gpus) * 3600,
-            "give {} MWh",
+            "report {} MWh",
             "GPU-hours at {} W",
-            "PUE of {}, not",
+            "PUE of {}. For",
             "long do {} GPUs",
         ),
         "A power limit": (
@@ -153,7 +153,7 @@ BY_HAND: dict[str, dict[str, Hand]] = {
                 100 * (((busy - idle) * 0.7 / (limit - idle - 0.3 * (busy - idle))) ** 0.25 - 1)
             ),
             "draws {} W",
-            "computes, {} W idle",
+            "computes, {} W when it is idle",
             "limit of {} W",
         ),
         "Time to accuracy": (
@@ -167,7 +167,7 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             lambda hours, watts, pue: hours * watts * pue / 1e6,
             "took {} GPU",
             "hours at {} W",
-            "PUE {}. How",
+            "PUE of {}. How",
         ),
         "Which size?": (
             lambda gpus, peak, days, mfu, *law: optimal(gpus, 1e12 * peak, days, mfu, *law),

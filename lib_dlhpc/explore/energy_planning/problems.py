@@ -43,15 +43,15 @@ JOULES = 3.6e9 * float(results()[ROW]["value"])
 PROBLEMS = [
     Problem(
         "A power limit",
-        f"A GPU draws {BUSY:.0f} W when it computes, {IDLE:.0f} W idle. The idle power and three"
-        " tenths of the rest remain at any clock; the other seven tenths fall with the fourth power of the clock. With"
-        f" a limit of {LIMIT:.0f} W, by how many percent does arithmetic take longer?",
+        f"A GPU draws {BUSY:.0f} W when it computes, {IDLE:.0f} W when it is idle. The idle power and three tenths of"
+        " the difference remain at any clock; the other seven tenths fall with the fourth power of the clock. With"
+        f" a power limit of {LIMIT:.0f} W, by how many percent does arithmetic take longer?",
         100 * (1 / float(clock(LIMIT, BUSY, IDLE)) - 1),
-        Step("What remains at any clock", static, "W"),
-        Step("What the limit leaves for the rest", LIMIT - static, "W"),
-        Step("Over what it takes without a limit", (LIMIT - static) / (BUSY - static)),
-        Step("Fourth root: the clock φ", phi),
-        Step("1 / φ - 1", 100 * (1 / phi - 1), "%"),
+        Step("Power that remains at any clock", static, "W"),
+        Step("Power that the limit leaves for the part that falls", LIMIT - static, "W"),
+        Step("That over the same part without a limit", (LIMIT - static) / (BUSY - static)),
+        Step("Its fourth root: the clock φ, relative to the highest", phi),
+        Step("Additional time: 1 / φ - 1", 100 * (1 / phi - 1), "%"),
     ),
     Problem(
         "Time to accuracy",
@@ -59,62 +59,79 @@ PROBLEMS = [
         f" {OWN.batch:,}; a step takes"
         f" {show(seconds, 's', 4)}. How long does the run take?",
         cost(OWN).seconds,
-        Step("Steps per epoch, rounded up", steps),
-        Step("Seconds of an epoch", steps * seconds, "s"),
-        Step("All epochs", epochs * steps * seconds, "s"),
+        Step("Steps per epoch: images over batch, rounded up", steps),
+        Step("Time of an epoch", steps * seconds, "s"),
+        Step("Time of all epochs", epochs * steps * seconds, "s"),
     ),
     Problem(
         "Energy of a facility",
-        f"A training took {HOURS:,} GPU-hours at 400 W, in a center of PUE {PUE}. How many MWh did the facility use?",
+        f"A training run took {HOURS:,} GPU-hours at 400 W, in a facility with a PUE of {PUE}. How many MWh did the"
+        " facility use for it?",
         float(facility_energy(HOURS, 400, PUE)) / MWH,
-        Step("GPU energy: hours times watts", HOURS * 400 * 3600 / MWH, "MWh"),
+        Step("Energy of the GPUs: GPU-hours times watts", HOURS * 400 * 3600 / MWH, "MWh"),
         Step("Times the PUE", HOURS * 400 * PUE * 3600 / MWH, "MWh"),
     ),
     Problem(
         "Which size?",
         f"{GPUS} GPUs with a peak of 989 TFLOP/s each train a language model for {DAYS} days at an MFU of"
         f" {100 * MFU:.0f}%. Its loss is E + {law.of_weights:g} / N^{law.alpha:g} + {law.of_tokens:g} / D^{law.beta:g}"
-        " (Besiroglu et al. 2024), for N parameters and D tokens. How many billion parameters are compute-optimal?",
+        " (Besiroglu et al. 2024), that is, E + A / N^α + B / D^β for N parameters and D tokens. Training takes 6 N D"
+        " FLOP. How many billion parameters are compute-optimal?",
         law.split(compute).weights / 1e9,
-        Step("Compute C: GPUs · peak · MFU · seconds", compute, "FLOP"),
-        Step("Weights times tokens: C / 6", compute / 6),
+        Step("Compute C: GPUs times peak, MFU and seconds", compute, "FLOP"),
+        Step("Parameters times tokens, N D: C / 6", compute / 6),
         Step("G = (α A / β B)^(1 / (α + β))", ratio),
         Step("N = G (C / 6)^(β / (α + β)), in billions", ratio * (compute / 6) ** share / 1e9),
     ),
     Problem(
         "A floor",
         f"A facility draws {show(HIGH, 'W')} while its GPUs compute, for {show(LONG, 's')}, and {show(LOW, 'W')} while"
-        f" they all wait for an exchange, for {show(SHORT, 's')}; then the next step begins. A floor of"
-        f" {FLOOR:.0%} of the higher power fills the valleys. By how many percent does the energy grow?",
+        f" they all wait for an exchange, for {show(SHORT, 's')}; then the next step begins. Now waiting GPUs draw"
+        f" extra power, so that the facility never falls below a floor of {FLOOR:.0%} of the higher power. By how many"
+        " percent does the energy grow?",
         100 * (floored(WAVE, FLOOR * HIGH).joules / WAVE.joules - 1),
-        Step("A step as it is", HIGH * LONG + LOW * SHORT, "J"),
-        Step("Added in a valley", (FLOOR * HIGH - LOW) * SHORT, "J"),
+        Step("Energy of a step without a floor", HIGH * LONG + LOW * SHORT, "J"),
+        Step("Energy that the floor adds in one wait", (FLOOR * HIGH - LOW) * SHORT, "J"),
         Step(
-            "Over the step", 100 * (FLOOR * HIGH - LOW) * SHORT / (HIGH * LONG + LOW * SHORT), "%"
+            "Added energy over that of the step",
+            100 * (FLOOR * HIGH - LOW) * SHORT / (HIGH * LONG + LOW * SHORT),
+            "%",
         ),
     ),
     Problem(
         "Find the mistake: watts for joules",
-        f"The GPU of problem 1 computes all the time, and its share of host and switches draws {HOST} W in any case. A"
-        f" plan sets the limit of {LIMIT:.0f} W and promises {100 * (1 - LIMIT / BUSY):.1f}% less energy for the same"
-        " work. How much less is it?",
+        f"The GPU of problem 1 computes all the time, and its share of host and switches draws {HOST} W at any clock. A"
+        f" plan sets the power limit of {LIMIT:.0f} W and promises {100 * (1 - LIMIT / BUSY):.1f}% less energy for the"
+        " same work. How much less is it really, host and switches included?",
         100 * (1 - paid / float(clock(LIMIT, BUSY, IDLE))),
-        Step("Power over power, host included", paid),
-        Step("Times the time: over the clock φ of problem 1", paid / phi),
-        Step("Less than 1 by", 100 * (1 - paid / phi), "%"),
+        Step("Power with the limit over power without, host and switches included", paid),
+        Step("Energy over energy: times 1 / φ, the ratio of the times in problem 1", paid / phi),
+        Step("Saving: 1 less that", 100 * (1 - paid / phi), "%"),
         traps=[
-            Trap(100 * (1 - paid), "That is the power. The work takes longer by 1 / φ."),
-            Trap(100 * (1 - LIMIT / BUSY / phi), "Host and switches draw power for longer, too."),
+            Trap(
+                100 * (1 - paid),
+                "That is the reduction of the power. The work takes 1 / φ times as long.",
+            ),
+            Trap(
+                100 * (1 - LIMIT / BUSY / phi),
+                "That leaves out host and switches, which draw power for longer, too.",
+            ),
         ],
     ),
     Problem(
         "Read a published table",
-        f"Touvron et al. 2023 (table 15) give {JOULES / MWH:.0f} MWh for LLaMA {MODEL}, computed from GPU-hours at 400"
-        " W and a PUE of 1.1, not metered. For how long do 2,048 GPUs train, if they run all the time?",
+        f"Touvron et al. 2023 (table 15) report {JOULES / MWH:.0f} MWh for LLaMA {MODEL}. They did not meter it, but"
+        " computed it from GPU-hours at 400 W and a PUE of 1.1. For how long do 2,048 GPUs train if they run all the"
+        " time?",
         JOULES / (2048 * float(facility_energy(1, 400, 1.1)) / 3600),
-        Step("Power of a GPU with its cooling", 400 * 1.1, "W"),
-        Step("Of all GPUs", 2048 * 400 * 1.1, "W"),
-        Step("Energy over that", JOULES / (2048 * 400 * 1.1), "s"),
-        traps=[Trap(JOULES / (2048 * 400), "The published energy includes cooling: a PUE of 1.1.")],
+        Step("Power of a GPU, times the PUE", 400 * 1.1, "W"),
+        Step("Power of all GPUs", 2048 * 400 * 1.1, "W"),
+        Step("Energy over power", JOULES / (2048 * 400 * 1.1), "s"),
+        traps=[
+            Trap(
+                JOULES / (2048 * 400),
+                "That leaves out the PUE of 1.1: the published energy includes cooling.",
+            )
+        ],
     ),
 ]
