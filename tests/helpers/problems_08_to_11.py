@@ -206,13 +206,13 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             ),
             "batch takes {} to produce",
             "and {} to train",
-            "on, {} batches",
+            "there are {} batches",
         ),
         "Samples that are waited for": (
             lambda produce, consume, batches: batches * produce - (batches - 1) * consume,
             "batch takes {} to produce",
             "and {} to train",
-            "on, {} batches",
+            "there are {} batches",
         ),
         "Both sides vary": (
             lambda each, varies, depth, walls: (
@@ -228,9 +228,9 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             lambda outside, run, transfer, times: (
                 run * ((1 - 1 / times) * outside / 100 - (1 - transfer))
             ),
-            "computation for {}% of a run",
-            "of a run of {}; its",
-            "transfer is {}. A plan",
+            "not compute for {}% of",
+            "In a run of {}, ranks",
+            "efficiency is {}. A plan",
             "network {} times as fast",
         ),
     },

@@ -33,40 +33,55 @@ PROBLEMS = [
         "Load balance",
         f"Four ranks compute for {', '.join(show(seconds, 's', 4) for seconds in computed)}. What is the load balance?",
         100 * own.load_balance,
-        Step("Mean", sum(computed) / 4, "s"),
-        Step("Most", max(computed), "s"),
-        Step("Mean over most", 100 * sum(computed) / 4 / max(computed), "%"),
+        Step("Mean of the four times", sum(computed) / 4, "s"),
+        Step("Time of the busiest rank", max(computed), "s"),
+        Step("Mean over the time of the busiest", 100 * sum(computed) / 4 / max(computed), "%"),
     ),
     Problem(
         "The factors",
-        f"A run has {factors}. For what share of the time do ranks compute on average?",
+        f"A run has these efficiencies: {factors}. For what share of the time do ranks compute on average?",
         100 * own.parallel,
-        Step("Communication: serialization times transfer", own.serialization * own.transfer),
-        Step("Times load balance", 100 * own.load_balance * own.serialization * own.transfer, "%"),
+        Step(
+            "Communication efficiency: serialization times transfer",
+            own.serialization * own.transfer,
+        ),
+        Step(
+            "Parallel efficiency: that times load balance",
+            100 * own.load_balance * own.serialization * own.transfer,
+            "%",
+        ),
     ),
     Problem(
         "An ideal network",
-        f"The same run takes {show(found.span, 's')}. By how many percent would an ideal network shorten it?",
+        f"The run of problem 2 takes {show(found.span, 's')}. By how many percent would an ideal network shorten it?",
         gain_of_ideal_network(OWN),
-        Step("Its time there: transfer times the run", own.transfer * found.span, "s"),
-        Step("What is saved", 100 * (1 - own.transfer), "%"),
+        Step(
+            "Its time on an ideal network: transfer efficiency times the time",
+            own.transfer * found.span,
+            "s",
+        ),
+        Step("Share of the time that is saved", 100 * (1 - own.transfer), "%"),
     ),
     Problem(
         "Which side is the bottleneck?",
-        f"Of eight ranks, {way.simulating} simulate and {way.training} train: a batch takes"
-        f" {show(way.produce, 's', 4)} to produce and {show(way.consume, 's', 4)} to train on, {BATCHES} batches in"
-        " all. The two sides work at the same time. About how long does the run take?",
+        f"Of eight ranks, {way.simulating} simulate and {way.training} train. A batch takes"
+        f" {show(way.produce, 's', 4)} to produce and {show(way.consume, 's', 4)} to train on, and there are {BATCHES}"
+        " batches in all. The two sides work at the same time. About how long does the run take?",
         way.seconds,
-        Step("The slower side: producing", way.produce, "s"),
-        Step("All batches, and the last one's training", BATCHES * way.produce + way.consume, "s"),
+        Step("Time per batch of the slower side, which produces", way.produce, "s"),
+        Step(
+            "Producing all batches, then training on the last one",
+            BATCHES * way.produce + way.consume,
+            "s",
+        ),
         traps=[
             Trap(
                 BATCHES * (way.produce + way.consume),
-                "That is for ranks that do both in turn. Here one side works on the next batch meanwhile.",
+                "That holds if the two sides take turns. Here one side produces the next batch while the other trains.",
             ),
             Trap(
                 BATCHES * way.consume + way.produce,
-                "Training waits for samples: the slower side decides.",
+                "That assumes that training is the slower side. Here training waits for samples: producing is slower.",
             ),
         ],
     ),
@@ -74,25 +89,26 @@ PROBLEMS = [
         "Samples that are waited for",
         "For how long does a training rank of problem 4 wait for samples in the whole run?",
         way.terms["wait for samples"] * coupled.RANKS / way.training,
-        Step("For the first batch", way.produce, "s"),
-        Step("For each later batch: producing less training", starved, "s"),
-        Step("In all", way.produce + (BATCHES - 1) * starved, "s"),
+        Step("Wait for the first batch: the time to produce it", way.produce, "s"),
+        Step("Wait for each later batch: producing less training", starved, "s"),
+        Step("All waits together", way.produce + (BATCHES - 1) * starved, "s"),
         traps=[
             Trap(
                 BATCHES * way.produce,
-                "While the next batch is produced, a training rank works on the last one: subtract that.",
+                "While a batch is produced, a training rank works on the one before: subtract the time of training.",
             )
         ],
     ),
     Problem(
         "Both sides vary",
-        f"Producing a batch and training on it take {EACH} ms each, and vary independently by {VARIES}% (one standard"
-        f" deviation); the buffer holds {DEPTH} batches. Each side then waits for σ² / (2 b) per batch: σ is the"
-        f" standard deviation of the difference of both times, and b = D p + {2 * OVERSHOOT:.3f} σ. How long is that?",
+        f"Producing a batch and training on it take {EACH} ms each on average, and vary independently by {VARIES}% (one"
+        f" standard deviation). The buffer holds {DEPTH} batches. Then each side waits for σ² / (2 b) per batch. Here σ"
+        f" is the standard deviation of the difference of the two times, and b = D p + {2 * OVERSHOOT:.3f} σ, with D"
+        " batches of buffer and a mean time p per batch. How long is that wait?",
         waits(EACH / 1e3, EACH / 1e3, spread, DEPTH)[0],
-        Step("σ: root of 2 times that of one side", spread, "s"),
-        Step("b", room, "s"),
-        Step("σ² / (2 b)", spread**2 / (2 * room), "s"),
+        Step("σ: the square root of 2 times the standard deviation of one side", spread, "s"),
+        Step(f"b = D p + {2 * OVERSHOOT:.3f} σ", room, "s"),
+        Step("Wait: σ² / (2 b)", spread**2 / (2 * room), "s"),
         traps=[
             Trap(
                 (spread / sqrt(2)) ** 2 / (2 * (DEPTH * EACH / 1e3 + sqrt(2) * OVERSHOOT * spread)),
@@ -102,36 +118,42 @@ PROBLEMS = [
     ),
     Problem(
         "What balance would save",
-        f"Four other ranks compute for {', '.join(show(seconds, 's', 4) for seconds in busy)}, and their run takes"
-        f" {show(whole, 's', 4)}. Suppose that the same work is balanced perfectly, and serialization and transfer"
-        " stay as they are. How long does the run take then?",
+        f"In another run, four ranks compute for {', '.join(show(seconds, 's', 4) for seconds in busy)}, and the run"
+        f" takes {show(whole, 's', 4)}. Suppose that the same work is balanced perfectly, while serialization and"
+        " transfer efficiency stay as they are. How long does the run take then?",
         late.efficiency.load_balance * whole,
-        Step("Mean", sum(busy) / 4, "s"),
-        Step("Load balance: over the most", 100 * sum(busy) / 4 / max(busy), "%"),
-        Step("Times the run", sum(busy) / 4 / max(busy) * whole, "s"),
+        Step("Mean compute time", sum(busy) / 4, "s"),
+        Step(
+            "Load balance: the mean over the time of the busiest",
+            100 * sum(busy) / 4 / max(busy),
+            "%",
+        ),
+        Step("Load balance times the run", sum(busy) / 4 / max(busy) * whole, "s"),
         traps=[
             Trap(
                 sum(busy) / 4,
-                "That also removes all messages and all waits in between: only load balance becomes 1.",
+                "That also removes all messages and all other waits. Only load balance becomes 1.",
             ),
             Trap(
                 min(busy) / max(busy) * whole,
-                "The slow rank's work does not vanish: balanced, each rank has the mean.",
+                "The slow rank's work does not vanish: if it is balanced, each rank computes for the mean time.",
             ),
         ],
     ),
     Problem(
         "Find the mistake: a faster network",
-        f"Ranks are outside of computation for {100 * outside:.2f}% of a run of {show(whole, 's', 4)}; its transfer is"
-        f" {late.efficiency.transfer:.4f}. A plan buys a network {TIMES} times as fast and expects all of that time to"
-        " fall to a tenth. How many seconds does it promise beyond what an ideal network saves?",
+        f"In a run of {show(whole, 's', 4)}, ranks do not compute for {100 * outside:.2f}% of the time; transfer"
+        f" efficiency is {late.efficiency.transfer:.4f}. A plan buys a network {TIMES} times as fast, and expects all"
+        " time outside of computation to fall to a tenth. How many seconds more does it promise to save than an ideal"
+        " network would?",
         hoped - gain_of_ideal_network(OTHER) / 100 * whole,
-        Step("The plan: nine tenths of the time outside of computation", hoped, "s"),
-        Step("An ideal network: 1 - transfer, of the run", real, "s"),
-        Step("The difference", hoped - real, "s"),
+        Step("Promised saving: nine tenths of the time outside of computation", hoped, "s"),
+        Step("Saving with an ideal network: (1 - transfer efficiency) times the run", real, "s"),
+        Step("Promised less possible saving", hoped - real, "s"),
         traps=[
             Trap(
-                outside * whole - real, "The plan expects nine tenths of that time, not all of it."
+                outside * whole - real,
+                "That takes all of the time outside of computation. The plan expects nine tenths of it.",
             )
         ],
     ),

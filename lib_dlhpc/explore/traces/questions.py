@@ -32,7 +32,7 @@ def best_of(sampling: int) -> str:
     """Say which placement is the fastest, and what all in turn would take."""
     setting = coupled.Setting(coupled.SHARED, sampling)
     found, turns = coupled.best(setting), way(setting)
-    return f"{coupled.named(found)}, {show(found.seconds, 's')}; all, in turn takes {show(turns.seconds, 's')}"
+    return f"{coupled.named(found)}, {show(found.seconds, 's')}; *all, in turn* takes {show(turns.seconds, 's')}"
 
 
 def load_balance(draw: np.random.Generator) -> Drawn:
