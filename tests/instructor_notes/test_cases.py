@@ -12,6 +12,7 @@ from lib_dlhpc.teaching.cases import WRONG, answered, asked, case
 NAMES = (
     "03_allreduce",
     "04_model_parallel",
+    "09_state_and_failures",
     "11_traces_and_waits",
     "12_train_a_language_model",
     "13_serving",
@@ -119,6 +120,34 @@ def test_04_the_file_of_the_sheet_predicts_its_layout(cases):
         assert own.strategy.batch == tomllib.loads(found.choice.toml)["strategy"]["batch"]
         seconds = float(predict(own).step_time)
         assert seconds == pytest.approx(of(found)["tensor 8 × pipeline 2"][0])
+
+
+def test_09_the_rates_follow_from_the_table_and_measures_are_as_defended(cases):
+    for seed in SEEDS:
+        found = cases["09_state_and_failures", seed]
+        planned, *unexpected = (int(many) for _, many in found.table.rows)
+        assert planned + sum(unexpected) == 466 and sum(unexpected) == 419
+        hours = 54 * 24 / sum(unexpected)
+        job, gpu = (step.value for step in found.readings[0].steps)
+        assert (job, gpu) == pytest.approx((3600 * hours, hours * 16384 / 24))
+        left, mtbf = (step.value for step in found.readings[1].steps)
+        assert left == sum(unexpected[2:]) and mtbf == pytest.approx(job * 419 / left)
+        assert found.readings[2].steps[-1].value == pytest.approx(0.1 * 54 * 86400 / 466)
+        measures = of(found)
+        best = [max(measures, key=lambda name, at=at: measures[name][at]) for at in (0, 2)]
+        assert best[0] == "asynchronous checkpoints" and best[1].startswith("spare nodes")
+        assert {each.name for each in found.choice.options if each.defended} == set(best)
+        worse = [each for name, each in measures.items() if name not in best]
+        fast = measures[best[0]]
+        assert all(goodput < fast[0] and later < fast[2] for goodput, _, later, _ in worse)
+
+
+def test_09_the_file_of_the_sheet_has_the_goodput_of_its_best_interval(cases):
+    for seed in SEEDS:
+        found = cases["09_state_and_failures", seed]
+        goodput, interval, *_ = of(found)["only the best interval"]
+        own = loads(found.choice.toml).set({"run.checkpoint_interval": interval})
+        assert 100 * float(predict(own).resilience.goodput) == pytest.approx(goodput)
 
 
 def test_11_the_slowdown_follows_from_the_text_and_placements_are_as_defended(cases):
