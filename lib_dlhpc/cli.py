@@ -176,7 +176,8 @@ class _Parser(argparse.ArgumentParser):
         from lib_dlhpc.spec.experiment import field_meant
 
         field = field_meant(unknown[0].lstrip("-").replace("-", "_"))
-        return f" A field of the run: --set {field}=VALUE." if field.partition(".")[2] else ""
+        of_a_run = field.startswith(("model.", "run.", "strategy.")) and not field.endswith(".")
+        return f" A field of the run: --set {field}=VALUE." if of_a_run else ""
 
 
 def _names_a_run(word: str) -> bool:

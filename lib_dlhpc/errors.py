@@ -46,4 +46,6 @@ def nearest(name: str, legal: Sequence[str], cutoff: float) -> str:
     """Return the legal name nearest to `name`, or an empty string."""
     from difflib import get_close_matches  # only for errors
 
-    return next(iter(get_close_matches(name, legal, n=1, cutoff=cutoff)), "")
+    small = {each.lower(): each for each in legal}  # FP8 is near fp8
+    near = get_close_matches(name.lower(), small, n=1, cutoff=cutoff)
+    return small[near[0]] if near else ""

@@ -103,6 +103,9 @@ def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsy
         (["predict", "goyal-2017", "--set", "strategy.nodes=45"], "bigbasin has 44"),
         (["predict", "goyal-2017", "--set", "strategy.nodse=4"], "Did you mean 'nodes'"),
         (["predict", "goyal-2017", "--set", "strategy.allreduce=rign"], "Did you mean 'ring'"),
+        (["predict", "goyal-2017", "--set", "strategy.tp=3"], "Did you mean 'strategy.tensor'"),
+        (["predict", "goyal-2017", "--set", "gpus=8"], "Did you mean 'strategy.nodes'"),
+        (["predict", "goyal-2017", "--set", "strategy.precision=FP16"], "Did you mean 'fp16'"),
         (["predict", "goyal-2017", "--set", "strategy.tensor=3"], "does not make the"),
         (["predict", "goyal-2017", "--set", "strategy.nodes"], "KEY=VALUE"),
         (["predict", "goyal-2017", "--set", "machine.inter_node.bandwidth=fast"], "12.5 GB/s"),
@@ -173,7 +176,13 @@ def test_a_mistyped_word_names_the_nearest(line, nearest, usage, capsys, tmp_pat
 
 @pytest.mark.parametrize(
     ("option", "field"),
-    [("--nodes=4", "strategy.nodes"), ("--tokens", "run.tokens"), ("--bucket", "strategy.bucket")],
+    [
+        ("--nodes=4", "strategy.nodes"),
+        ("--tokens", "run.tokens"),
+        ("--gpus", "strategy.nodes"),
+        ("-n", "strategy.nodes"),
+        ("--seq-len", "model.sequence"),
+    ],
 )
 def test_a_field_in_place_of_an_option_is_answered_with_set(option, field, capsys):
     with pytest.raises(SystemExit):

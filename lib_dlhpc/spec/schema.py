@@ -92,6 +92,21 @@ def text(default: Any = "") -> Any:
 RENAMED = {
     "training.normalisation": "normalization"
 }  # keys whose old names are read for one version
+ELSEWHERE = {  # words of other tools for a field, for hints
+    **dict.fromkeys(("gpus", "ngpus", "devices", "n", "world_size"), "strategy.nodes"),
+    **dict.fromkeys(("tp", "tensor_parallel_size"), "strategy.tensor"),
+    **dict.fromkeys(("pp", "pipeline_parallel_size"), "strategy.pipeline"),
+    **dict.fromkeys(("cp", "context_parallel_size"), "strategy.context"),
+    **dict.fromkeys(("ep", "expert_parallel_size"), "strategy.experts"),
+    **dict.fromkeys(("dp", "data_parallel_size"), "strategy.data"),
+    **dict.fromkeys(("fsdp", "zero_stage"), "strategy.zero"),
+    **dict.fromkeys(("dtype", "mixed_precision"), "strategy.precision"),
+    **dict.fromkeys(("batch_size", "micro_batch_size", "global_batch"), "strategy.batch"),
+    **dict.fromkeys(("sequence", "seq_len", "seq_length", "sequence_length"), "model.sequence"),
+    "gradient_accumulation": "strategy.microbatches",
+    "activation_checkpointing": "strategy.recompute",
+    "tokens": "run.tokens",  # read, but no field (tokens.py)
+}
 MOVED = {"training.test_share": "dataset.test_share"}  # keys of earlier versions
 
 
@@ -104,6 +119,9 @@ def check_keys(table: Any, legal: tuple[str, ...], path: str) -> None:
             head = f"{path}.{key}: unknown key"
             if moved := MOVED.get(f"{path}.{key}"):
                 raise FieldError(f"{head}. It is {moved} now.")
+            meant = ELSEWHERE.get(key, "")
+            if meant and path in SECTIONS:
+                raise FieldError(f"{head}. Did you mean {meant!r}? Legal: {', '.join(legal)}.")
             raise FieldError(listed(f"{head};", key, legal))
 
 
@@ -321,6 +339,6 @@ def nearest_field(key: str, nouns: Mapping[str, Any]) -> str:
         for name in sections
         for field in getattr(nouns[name], "__dataclass_fields__", ())
     }
-    fields["tokens"] = "run.tokens"  # read, but no field (tokens.py)
+    fields |= ELSEWHERE
     near = nearest(key, [*fields, *sections], 0.75)
     return fields.get(near, f"{near}.") if near else ""

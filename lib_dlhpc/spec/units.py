@@ -16,6 +16,7 @@ TIMES = {
     "day": 86400.0,
     "days": 86400.0,
     "d": 86400.0,
+    "year": 31557600.0,
     "years": 31557600.0,
 }
 FACTORS: dict[str, dict[str, float]] = {

@@ -10,7 +10,7 @@ from nouns import TABLES, reach
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.schema import difference, merge, readable, to_table
+from lib_dlhpc.spec.schema import ELSEWHERE, difference, merge, readable, to_table
 from lib_dlhpc.spec.units import parse_quantity
 
 BASE = Experiment(
@@ -189,3 +189,13 @@ def test_an_old_name_of_a_key_is_read_and_warns():
     with pytest.raises(SpecError, match="normalisation: unknown key"):
         both = {"normalization": "local", "normalisation": "global"}
         Experiment("resnet18", "imagenet", "lassen", training=both)
+
+
+def test_words_of_other_tools_name_fields_that_there_are():
+    run = Experiment(model="llama3-8b", machine="h100-pod")
+    for word, field in ELSEWHERE.items():
+        section, _, name = field.partition(".")
+        known = run.model.options if section == "model" else vars(getattr(run, section))
+        assert name in known or field == "run.tokens", word
+        with pytest.raises(SpecError, match=f"Did you mean '{field}'"):
+            run.set({word: 1})
