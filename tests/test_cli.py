@@ -10,6 +10,7 @@ import pytest
 from published_rows import validate_once
 
 from lib_dlhpc.cli import main
+from lib_dlhpc.commands import sweep
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.replays import replay
 from lib_dlhpc.spec import catalog
@@ -227,6 +228,12 @@ def test_a_sweep_prints_energy_in_the_unit_of_a_prediction(capsys):
     assert main(["predict", "goyal-2017"]) == 0
     energy = re.search(r"energy to train +([\d.]+ kWh)", capsys.readouterr().out)[1]
     assert swept.count(energy) == 3 and not re.search(r"\d [kMG]?J", swept)
+
+
+@pytest.mark.parametrize(("of_a_plan", "quantity"), sweep.OBJECTIVES.items())
+def test_a_sweep_has_the_objectives_of_a_plan(of_a_plan, quantity, capsys):
+    assert main(["sweep", "goyal-2017", "--over", "strategy.nodes=8,32", "--by", of_a_plan]) == 0
+    assert f"best by {quantity}" in capsys.readouterr().out
 
 
 def test_a_sweep_prints_device_hours_without_a_prefix(capsys):

@@ -32,7 +32,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         nargs="+",
         default=[],
         metavar="NAME=MOST",
-        help="upper limit of an objective or of memory, in s, J, device-hours or B: --limit cost=1000 memory=40GB",
+        help="upper limit of an objective or of memory, in s, J, device-hours or B:"
+        " --limit cost=1000 energy=5MWh memory=40GB",
     )
     one.add_argument(
         "--choose",

@@ -12,6 +12,12 @@ from lib_dlhpc.commands.output import add_output, failed, print_note, print_resu
 from lib_dlhpc.commands.scale_out import add_scale_out, place_of
 from lib_dlhpc.errors import SpecError
 
+OBJECTIVES = {  # of a plan, as quantities
+    "time": "time_to_train",
+    "energy": "energy_to_train",
+    "cost": "device_hours",
+    "memory": "memory_total",
+}
 RANGE = re.compile(r"(\d+)-(\d+)(?::(\d+))?")
 
 
@@ -38,7 +44,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--by",
         default="throughput",
         metavar="QUANTITY",
-        help="step_time, throughput (default), memory_total, time_to_train, energy_to_train or device_hours",
+        help="step_time, throughput (default), memory_total, time_to_train, energy_to_train or device_hours;"
+        " or, as in a plan, time, energy, cost or memory",
     )
     one.add_argument(
         "--best", type=int, default=10, metavar="N", help="points to print (default: 10)"
@@ -61,14 +68,13 @@ def _sweep(options: argparse.Namespace) -> int:
         if key in axes:
             raise SpecError(f"--over {key}: given twice; write its values in one list.")
         axes[key] = values
+    by = OBJECTIVES.get(options.by, options.by)
     where, rows = place_of(options), options.rows and Path(options.rows)
     experiment, notes = read_on_machine(options)
     for note in notes:
         print_note(f"dlhpc: note: {note}")
     try:
-        found = sweep_points(
-            experiment, axes, options.by, options.best, where, rows, options.format
-        )
+        found = sweep_points(experiment, axes, by, options.best, where, rows, options.format)
     except LostError as error:
         return failed(error)
     title, facts, header, table, _ = found.summary()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.units import format_quantity as show
+from lib_dlhpc.spec.units import format_energy
 
 POWERCAP = Path("/sys/class/powercap")
 NO_VALUE = 2**64 - 2  # NO_VAL64 of <slurm/slurm.h>
@@ -153,14 +153,14 @@ def run_energy(
 
 def job_energy_line(found: JobEnergy) -> str:
     """Return the energy of a job in a sentence."""
-    steps = ", ".join(f"{name} {show(joules, 'J')}" for name, joules in found.steps.items())
+    steps = ", ".join(f"{name} {format_energy(joules)}" for name, joules in found.steps.items())
     of_steps = f"; steps: {steps}" if steps else ""
-    return f"Its nodes drew {show(found.joules, 'J')}, by the scheduler's accounting{of_steps}."
+    return f"Its nodes drew {format_energy(found.joules)}, by the scheduler's accounting{of_steps}."
 
 
 def energy_lines(energy: Mapping[str, Any]) -> list[str]:
     """Return the energy of a run, and its terms, as lines."""
-    lines = [f"  energy {show(energy['joules'], 'J')} ({energy['source']}), of which"]
+    lines = [f"  energy {format_energy(energy['joules'])} ({energy['source']}), of which"]
     return lines + [
-        f"    {name:<25} {show(each, 'J'):>10}" for name, each in energy["terms"].items()
+        f"    {name:<25} {format_energy(each):>10}" for name, each in energy["terms"].items()
     ]

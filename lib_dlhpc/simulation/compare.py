@@ -12,7 +12,7 @@ from lib_dlhpc.simulation.energy import energy_of
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.plain import plain_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
-from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import count, format_energy
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Measured
 
@@ -67,7 +67,7 @@ def as_text(
     ]
     if joules is not None:
         shown = [
-            show(each, "J") for each in (joules, sum(energy_of(experiment, measured).values()))
+            format_energy(each) for each in (joules, sum(energy_of(experiment, measured).values()))
         ]
         lines.append(f"  {'energy of a step':<25} {shown[0]:>10} {shown[1]:>10}")
     lines += [

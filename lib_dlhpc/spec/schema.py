@@ -120,7 +120,8 @@ def check_keys(table: Any, legal: tuple[str, ...], path: str) -> None:
             if moved := MOVED.get(f"{path}.{key}"):
                 raise FieldError(f"{head}. It is {moved} now.")
             meant = ELSEWHERE.get(key, "")
-            if meant and path in SECTIONS:
+            meant = meant if path in SECTIONS else meant.rpartition(".")[2]
+            if meant and (path in SECTIONS or meant in legal):
                 raise FieldError(f"{head}. Did you mean {meant!r}? Legal: {', '.join(legal)}.")
             raise FieldError(listed(f"{head};", key, legal))
 

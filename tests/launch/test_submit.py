@@ -436,7 +436,7 @@ def test_an_ended_job_has_the_joules_of_its_accounting(done, tmp_path, monkeypat
     sacct.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert main(["jobs", "why", str(job.folder)]) == 0
-    said = "Its nodes drew 183 kJ, by the scheduler's accounting; steps: batch 91 kJ, 0 91.5 kJ."
+    said = "Its nodes drew 50.8 Wh, by the scheduler's accounting; steps: batch 25.3 Wh, 0 25.4 Wh."
     assert said in capsys.readouterr().out
     sacct.write_text("#!/bin/sh\nexit 1\n")
     assert attach(job.folder).energy() == (183000.0, {"batch": 91000.0, "0": 91500.0})

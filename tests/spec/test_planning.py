@@ -55,6 +55,7 @@ WRONG = [
     ({"limits": {"memory": "3 W"}}, ["plan.limits.memory", "bytes"]),
     ({"limits": {"cost": 0}}, ["plan.limits.cost = 0", "above 0"]),
     ({"limits": [1]}, ["plan.limits"]),
+    ({"axes": {"tp": [1]}}, ["plan.axes.tp", "Did you mean 'tensor'?"]),
     ({"axes": {"tensr": [1]}}, ["plan.axes.tensr", "Did you mean 'tensor'?"]),
     ({"axes": {"tensor": []}}, ["plan.axes.tensor", "at least one"]),
     ({"axes": {"tensor": [0]}}, ["plan.axes.tensor = 0", "at least 1"]),
