@@ -118,6 +118,8 @@ def test_save_writes_an_experiment_that_predicts_the_same(goyal, tmp_path, capsy
         ),
         (["catalog", "machines", "bigbasn"], "Did you mean 'bigbasin'"),
         (["catalog", "bigbasn"], "Did you mean 'bigbasin'"),
+        (["catalog", "H100"], "Did you mean 'h100-pod' or "),
+        (["catalog", "h100"], "'h100-sxm-80gb'"),
         (["catalog", "nope"], "no kind and no entry of the catalog; kinds: devices"),
         (["validate", "goyal"], "Did you mean 'goyal17'"),
         (["explore", "no.ipynb"], "no such notebook"),

@@ -53,7 +53,8 @@ def _catalog(options: argparse.Namespace) -> int:
 def _unknown(word: str) -> str:
     """Return that nothing of the catalog is called `word`, with the nearest names of all kinds."""
     every = [*catalog.KINDS, *(name for kind in catalog.KINDS for name in catalog.names(kind))]
-    near = get_close_matches(word, dict.fromkeys(every), n=3, cutoff=0.6)
+    within = sorted({name for name in every if word and word.lower() in name}, key=len)
+    near = within[:3] or get_close_matches(word, dict.fromkeys(every), n=3, cutoff=0.6)
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     head, kinds = f"{word}: no kind and no entry of the catalog", ", ".join(catalog.KINDS)
     return f"{head}.{hint} Kinds: {kinds}." if hint else f"{head}; kinds: {kinds}."

@@ -1,5 +1,6 @@
 """Two predictions in words: which fields differ, what became of the step, and which of its terms moved."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -109,13 +110,21 @@ def changed_fields(e: Experiment, a: Experiment) -> dict[str, tuple[Any, Any]]:
 
 def changed_words(e: Experiment, a: Experiment) -> str:
     """Return what differs between two experiments, such as "nodes 32 → 64"."""
-    found = []
-    for key, (old, new) in changed_fields(e, a).items():
-        parts = key.split(".")
-        what = parts[-2] if parts[-1] == "name" else parts[-1]
-        what = key.replace(".", " ") if parts[0] == "calibration" else what
-        found.append(f"{what.replace('_', ' ')} {_shown(old)} → {_shown(new)}")
-    return named(found)
+    changed = changed_fields(e, a)
+    labels = {key: _label(key) for key in changed}
+    many = Counter(labels.values())
+    return named(
+        [
+            f"{labels[key] if many[labels[key]] == 1 else key} {_shown(old)} → {_shown(new)}"
+            for key, (old, new) in changed.items()
+        ]
+    )
+
+
+def _label(key: str) -> str:
+    """Return the name of a field for readers: its last word, or what is named by it."""
+    parts = key.removesuffix(".name").split(".")
+    return " ".join(parts if parts[0] == "calibration" else parts[-1:]).replace("_", " ")
 
 
 def _leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

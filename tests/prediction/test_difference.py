@@ -34,6 +34,12 @@ def test_another_model_or_machine_is_named_without_its_numbers():
     assert changed_words(other, one) == "model resnet50 → resnet101, machine summit → selene"
 
 
+def test_fields_of_one_name_are_named_with_their_sections():
+    other = GOYAL.set({"strategy.devices_per_node": 4, "machine.devices_per_node": 16})
+    words = changed_words(other, GOYAL)
+    assert "strategy.devices_per_node 0 → 4" in words and "machine.devices_per_node 8 → 16" in words
+
+
 def test_many_changes_are_counted():
     other = GOYAL.set({"strategy.nodes": 16, "strategy.batch": 64, "strategy.bucket": 1e6})
     other = other.set({"strategy.overlap": False, "run.seed": 9})
