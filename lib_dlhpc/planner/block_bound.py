@@ -29,26 +29,29 @@ ROUNDING = 1e-9  # blocks
 
 class Blocks(NamedTuple):
     """Of each combination the blocks that take as long as the shortest of them, and the least of any of them: s of a
-    microbatch's passes, and of its forward pass, trained weights, B of a sample that are stored; and s of the passes
-    through what begins and ends the network, if it is not among them."""
+    microbatch's passes, and of its forward pass, trained weights, but for those of experts that replicas share, and of
+    these, B of a sample that are stored; and s of the passes through what begins and ends the network, if it is not
+    among them."""
 
     many: Floats
     passes: Floats
     forward: Floats
     weights: Floats
+    theirs: Floats
     stored: Floats
     first: Floats
     last: Floats
 
 
 def alike_blocks(forward: Floats, backward: Floats, weights: Floats, stored: Floats) -> Blocks:
-    """Return those blocks that are most of the work together; forward, backward: s, (samples, blocks)."""
+    """Return those blocks that are most of the work together; forward, backward: s, (samples, blocks); weights: by who
+    shares them, (2, blocks)."""
     each = forward + backward
     longest = -np.sort(-each, axis=1)
     many = (longest * np.arange(1, each.shape[1] + 1)).argmax(axis=1)
     shortest = np.take_along_axis(longest, many[:, None], axis=1)
     least = (
-        np.where(each >= shortest, one, np.inf).min(axis=1) for one in (forward, weights, stored)
+        np.where(each >= shortest, one, np.inf).min(axis=1) for one in (forward, *weights, stored)
     )
     ends = (np.where(each < shortest, each, 0.0)[:, at] for at in (0, -1))
     return Blocks(many + 1.0, shortest[:, 0], *least, *ends)
@@ -74,7 +77,7 @@ def of_whole_blocks(
     seconds, fits = np.zeros(len(p)), np.ones(len(p), bool)
     for stages in np.unique(p).tolist():
         at = np.flatnonzero(some & (p == stages))
-        n, v, f, _, _, first, last = (each[at] for each in blocks)
+        n, v, f, _, _, _, first, last = (each[at] for each in blocks)
         share = np.where(alone[at], f / v, plain[at])
         ways = zip(m[at].tolist(), c["schedule"][at].tolist(), strict=True)
         kept = np.array([passes_kept(stages, *way) for way in ways]).reshape(-1, stages).T

@@ -13,6 +13,9 @@ within the last backward pass of a stage, so that with b s of that pass, and as 
 
     T >= m c / p - b / p + w e / p
 
+Weights of experts that replicas share are exchanged by, and sharded over, those that have the same ones (Rajbhandari et
+al. 2022, "DeepSpeed-MoE", section 5.2).
+
 Where microbatches enter from both ends, c is without exchanges of experts, which passes of the two directions may hide
 from each other.
 
@@ -21,7 +24,7 @@ either its layers or its messages. Then follow the update and, with ZeRO 1 and 2
 gather behind a forward pass may take no time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -41,7 +44,7 @@ from lib_dlhpc.parallel.overlapped import STREAM
 from lib_dlhpc.planner.block_bound import Blocks, of_whole_blocks
 from lib_dlhpc.planner.cut_bound import Each, of_cuts
 from lib_dlhpc.planner.learned import samples as samples_of
-from lib_dlhpc.planner.memory_bound import of_microbatch, of_state, with_activations
+from lib_dlhpc.planner.memory_bound import experts_of, of_microbatch, of_state, with_activations
 from lib_dlhpc.planner.passes import Layers, Passes
 from lib_dlhpc.planner.space import Columns, Space, alike, divisors, keyed
 from lib_dlhpc.prediction.step import compute_scale
@@ -75,8 +78,8 @@ class Bound:
 
 class Unsplit(NamedTuple):
     """An unsplit pipeline, of each combination: s of a microbatch's computation, of its passes with what is exchanged
-    within them, of what may overlap with a pass of another microbatch of it, and of an update; weights; J of a
-    microbatch above idle power; B of a sample that are stored."""
+    within them, of what may overlap with a pass of another microbatch of it, and of an update; weights, but for those
+    of experts that replicas share, and of these; J of a microbatch above idle power; B of a sample that are stored."""
 
     work: Floats
     forward: Floats
@@ -85,6 +88,7 @@ class Unsplit(NamedTuple):
     back: Floats
     update: Floats
     weights: Floats
+    theirs: Floats
     joules: Floats
     stored: Floats
 
@@ -100,7 +104,9 @@ def bound(experiment: Experiment, combinations: Space, cuts: bool = False) -> Bo
     )
     slow = _slowest(experiment, c) - 1
     behind = c.get("gather", np.array(experiment.strategy.gather)) == FORWARD
-    summed, scattered, gathered, gathers = _exchanges(experiment, combinations, one.weights)
+    weights = np.stack([one.weights, one.theirs])
+    *sent, gathers = _exchanges(experiment, combinations, weights)
+    summed, scattered, gathered = (kinds.sum(axis=0) for kinds in sent)
     each = np.where((c["zero"] == 3) & ~behind, gathered, 0.0)
     forward = np.maximum(one.forward, each)
     backward = np.maximum(one.backward, each + np.where(c["zero"] > 1, scattered, 0.0))
@@ -111,18 +117,18 @@ def bound(experiment: Experiment, combinations: Space, cuts: bool = False) -> Bo
     sharded = np.where(c["zero"] > 0, c["data"] * c["context"], 1)
     if "shards" in c:
         sharded = np.where(c["shards"] > 0, c["shards"], sharded)
-    state = of_state(experiment, combinations, one.weights, sharded)
+    state = of_state(experiment, combinations, weights, sharded)
     memory = np.maximum(state / p, with_activations(experiment, combinations, one.stored, state))
     device, own = (
         experiment.machine.device,
-        of_state(experiment, combinations, blocks.weights, sharded),
+        of_state(experiment, combinations, np.stack([blocks.weights, blocks.theirs]), sharded),
     )
     room, reserved = float(device.memory), float(device.reserved_memory)
     some = memory + reserved <= room
     whole, fits = of_whole_blocks(experiment, combinations, blocks, own, some)
     if cuts:
-        sent = each, summed, scattered
-        known, held = _of_cuts(experiment, combinations, one.weights, sent, sharded)
+        sent[2] = np.where((c["zero"] == 3) & ~behind, sent[2], 0.0)
+        known, held = _of_cuts(experiment, combinations, weights, sent, sharded)
         whole, memory = np.maximum(whole, known), np.maximum(memory, held)
     step = np.maximum(step, whole + slow * m * one.work / p)
     after = combinations.has("zero", 1, 2) & ~behind
@@ -138,20 +144,22 @@ def _of_cuts(
     experiment: Experiment,
     combinations: Space,
     weights: Floats,
-    sent: tuple[Floats, Floats, Floats],
+    sent: Sequence[Floats],
     sharded: Floats,
 ) -> tuple[Floats, Floats]:
     """Return s of all passes of a step, and B of state and activations, by the stages of each.
 
-    sent: s to gather all weights before a pass, to allreduce and to reduce-scatter them.
+    weights: by who shares them, (2, combinations). sent: s to allreduce and to reduce-scatter all of them, and to
+    gather them before a pass.
     """
-    zero, ones, each = combinations.columns["zero"], np.ones(len(combinations)), weights > 0
-    gathered, summed, scattered = (one / np.where(each, weights, np.inf) for one in sent)
+    zero, ones = combinations.columns["zero"], np.ones(len(combinations))
+    summed, scattered, gathered = (one / np.where(weights > 0, weights, np.inf) for one in sent)
+    state = [of_state(experiment, combinations, one[:, None], sharded) for one in np.eye(2)]
     of_each = Each(
         gathered,
         np.where(zero > 1, scattered, 0.0),
-        np.select([zero == 0, zero == 1], [summed, scattered], 0.0),
-        of_state(experiment, combinations, ones, sharded),
+        np.where(zero == 0, summed, np.where(zero == 1, scattered, 0.0)),
+        np.stack(state),
         of_microbatch(experiment, combinations, ones),
     )
     return of_cuts(experiment, combinations, _layers(experiment, combinations), of_each)
@@ -282,38 +290,45 @@ def _of_microbatches(
     step, (work, forward, backward, joules) = passes.step, passes.work()
     ahead, back = passes.exchanged()
     update = passes.scale[:, 0] * work_of(step).update.min() + 0 * work
-    weights = step.stages[0][0].forward.prices[0].weights.sum() + 0 * work
+    weights, theirs = (one + 0 * work for one in passes.weights.sum(axis=1))
     stored = passes.stored() + 0 * work
     both = forward + ahead, backward + back
     first, second = passes.exchanged(STREAM)
-    one_of_each = work, *both, first, second, update, weights, joules, stored
+    one_of_each = work, *both, first, second, update, weights, theirs, joules, stored
     return Unsplit(*one_of_each), passes.blocks()
 
 
 def _exchanges(experiment: Experiment, combinations: Space, weights: Floats) -> list[Floats]:
-    """Return the least s to allreduce, reduce-scatter and all-gather all weights over all replicas, and to gather those
-    of a mean stage; 0: unknown."""
+    """Return the least s to allreduce, reduce-scatter and all-gather all weights over those that hold them, (2,
+    combinations) each, and to gather those of a mean stage; 0: unknown. weights: by who shares them, too."""
     rows, kind = combinations.kinds(*_inside(combinations), "pipeline")
-    some, held = combinations.only(rows), weights[rows]
-    strategy, known = experiment.strategy, held
-    if is_cast(strategy) or experiment.compressed or strategy.update == "local":
-        known = np.zeros(len(held))
-    size, longest = compute.BYTES[strategy.precision], np.full(len(held), LONGEST)
-    found = [
-        known * (size * _over_replicas(experiment, some, goal, longest) / LONGEST)
-        for goal in ("allreduce", "reduce_scatter", "allgather")
-    ]
-    sent = held / some.columns["pipeline"] * size
-    found.append(_over_replicas(experiment, some, "allgather", sent))
-    return [each[kind] for each in found]
+    some, held = combinations.only(rows), weights[:, rows]
+    strategy = experiment.strategy
+    unknown = is_cast(strategy) or experiment.compressed or strategy.update == "local"
+    known = np.zeros_like(held) if unknown else held
+    size, longest = compute.BYTES[strategy.precision], np.full(len(rows), LONGEST)
+    found = []
+    for goal in ("allreduce", "reduce_scatter", "allgather"):
+        each = [_over_replicas(experiment, some, goal, longest, theirs) for theirs in (False, True)]
+        found.append(known * (size * np.stack(each) / LONGEST))
+    stages = some.columns["pipeline"]
+    gathers = _over_replicas(experiment, some, "allgather", held[0] / stages * size)
+    # Which stages have the experts is not known.
+    gathers = np.where(held[1] > 0, found[2].sum(axis=0) / stages, gathers)
+    return [each[..., kind] for each in (*found, gathers)]
 
 
-def _over_replicas(experiment: Experiment, combinations: Space, goal: str, sent: Floats) -> Floats:
-    """Return s of collectives of some bytes over all replicas; 0: they are over some of them."""
+def _over_replicas(
+    experiment: Experiment, combinations: Space, goal: str, sent: Floats, theirs: bool = False
+) -> Floats:
+    """Return s of collectives of some bytes over all replicas, or over those that have the same experts; 0: they are
+    over some of them."""
     c, found = combinations.columns, np.zeros(len(combinations))
     if _over_some(experiment, combinations):
         return found
-    many, apart, every = c["data"] * c["context"], c["tensor"] * c["spatial"], keyed(experiment)
+    shared = experts_of(experiment, c) if theirs else 1
+    many, apart = c["data"] * c["context"] // shared, c["tensor"] * c["spatial"] * shared
+    every = keyed(experiment)
     for rows in alike([many, apart]):
         ranks = int(many[rows[0]])
         if ranks > 1:
@@ -333,5 +348,5 @@ def _collective(
 
 def _over_some(experiment: Experiment, combinations: Space) -> bool:
     """Return whether some replicas may exchange in a group of their own, or messages are not known here."""
-    unknown = {"shards", "nodes", "allreduce", "experts"} & combinations.columns.keys()
-    return bool(unknown or experiment.strategy.shards or experiment.strategy.experts > 1)
+    unknown = {"shards", "nodes", "allreduce"} & combinations.columns.keys()
+    return bool(unknown or experiment.strategy.shards)

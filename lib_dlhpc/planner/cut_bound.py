@@ -35,8 +35,9 @@ Floats = NDArray[np.float64]
 
 
 class Each(NamedTuple):
-    """Of each layout: s in which a weight is gathered before a pass, scattered in one, and exchanged after the passes;
-    B of state for a weight; and the samples of a microbatch whose activations stay on the device."""
+    """Of each layout: s in which a weight is gathered before a pass, scattered in one, and exchanged after the passes,
+    and B of state for a weight, (2, layouts): not of experts that replicas share, and of these; and the samples of a
+    microbatch whose activations stay on the device."""
 
     gathered: Floats
     scattered: Floats
@@ -65,7 +66,7 @@ def of_cuts(
         for kin in kindred:
             if kin.one.strategy.pipeline > 1 and not kin.one.strategy.mirrored:
                 stages = _stages(Keyed(own, id(own)), stage_cut(kin.one))
-                some = Each(*(column[kin.rows] for column in each))
+                some = Each(*(column[..., kin.rows] for column in each))
                 seconds[kin.rows] = _seconds(kin, own, stages, some)
                 memory[kin.rows] = _memory(kin, stages, some)
     return seconds, memory
@@ -82,15 +83,15 @@ def _seconds(kin: Kin, layers: Layers, stages: list[Floats], each: Each) -> Floa
     ranks, first = int(strategy.pipeline), slice(int(strategy.pipeline))
     sample = np.searchsorted(layers.samples, strategy.batch / kin.many)
     ahead, back, weights, _ = stages
-    gathered = each.gathered[:, None] * weights
+    gathered = each.gathered.T @ weights
     forward = np.maximum(ahead[sample], gathered)
-    backward = np.maximum(back[sample], gathered + each.scattered[:, None] * weights)
+    backward = np.maximum(back[sample], gathered + each.scattered.T @ weights)
     work = m * (forward + backward).reshape(len(m), -1, ranks).sum(axis=1)
     forward, backward = forward[:, first], backward[:, first]
     before = np.cumsum(forward, axis=1) - forward
     last = (kin.schedules != "zb-h1")[:, None]
     after = last * (np.cumsum(backward, axis=1) - backward)
-    late = each.exchanged[:, None] * weights[first] - backward
+    late = each.exchanged.T @ weights[:, first] - backward
     found: Floats = (work + before + np.maximum(after, late)).max(axis=1)
     return found
 
@@ -99,13 +100,14 @@ def _memory(kin: Kin, stages: list[Floats], each: Each) -> Floats:
     """Return B of state and of activations on the fullest rank, of kindred layouts."""
     strategy, found = kin.one.strategy, np.zeros(len(kin.many))
     ranks, chunks = int(strategy.pipeline), int(strategy.chunks)
-    weights, stored = (one.reshape(chunks, ranks) for one in stages[2:])
+    every = (each.state.T @ stages[2]).reshape(-1, chunks, ranks)
+    stored = stages[3].reshape(chunks, ranks)
     ways = zip(kin.many.tolist(), kin.schedules.tolist(), strict=True)
     for at, (many, schedule) in enumerate(ways):
         if chunks > 1:  # the first rank is ahead of the others
             kept, _ = before_backward(0, ranks, min(many, 3 * ranks), chunks)
-            held, state = (kept @ stored[:, 0]).max(), weights[:, 0].sum()
+            held, state = (kept @ stored[:, 0]).max(), every[at, :, 0].sum()
         else:
-            held, state = passes_kept(ranks, many, schedule) * stored[0], weights[0]
-        found[at] = (each.state[at] * state + each.stored[at] * held).max()
+            held, state = passes_kept(ranks, many, schedule) * stored[0], every[at, 0]
+        found[at] = (state + each.stored[at] * held).max()
     return found

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.state import MASTER_BYTES
-from lib_dlhpc.planner.space import Space
+from lib_dlhpc.planner.space import Columns, Space
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import PYTORCH
 
@@ -24,7 +24,11 @@ Floats = NDArray[np.float64]
 def of_state(
     experiment: Experiment, combinations: Space, weights: Floats, sharded: Floats
 ) -> Floats:
-    """Return the bytes of weights, gradients and optimizer state of all stages."""
+    """Return the bytes of weights, gradients and optimizer state of all stages.
+
+    weights: but for those of experts that replicas share, and of these, (2, combinations). sharded: over how many
+    replicas the state is sharded; that of experts is over those that have the same ones.
+    """
     c, strategy = combinations.columns, experiment.strategy
     if np.any(c.get("offload", np.array(strategy.offload)) == "all"):
         return np.zeros(len(combinations))
@@ -35,8 +39,15 @@ def of_state(
     part = strategy.pipeline_runtime == PYTORCH
     gradients = np.where(part & combinations.has("schedule", "interleaved"), 0, size)
     each = ((size, 3), (gradients, 2), (master + optimizer, 1))
-    parts = sum(count / np.where(c["zero"] >= level, sharded, 1) for count, level in each)
-    return weights * parts
+    over = np.stack([sharded, np.maximum(sharded / experts_of(experiment, c), 1)])
+    parts = sum(count / np.where(c["zero"] >= level, over, 1) for count, level in each)
+    found: Floats = (weights * parts).sum(axis=0)
+    return found
+
+
+def experts_of(experiment: Experiment, c: Columns) -> NDArray[np.int64]:
+    """Return over how many replicas each combination shares its experts."""
+    return c.get("experts", np.array(int(experiment.strategy.experts)))
 
 
 def with_activations(

@@ -46,8 +46,8 @@ class Exchanges(NamedTuple):
 
 class Layers(NamedTuple):
     """Of each layer of an unsplit pipeline: s forward and backward, (samples, layers), and exchanges between layers;
-    trained weights; B of a sample that it stores; the last layer that reads it; and the layer of the network that it
-    serves."""
+    trained weights, but for those of experts that replicas share, and of these, (2, layers); B of a sample that it
+    stores; the last layer that reads it; and the layer of the network that it serves."""
 
     samples: Floats
     forward: Floats
@@ -60,8 +60,8 @@ class Layers(NamedTuple):
     homes: NDArray[np.intp]
 
     def between(self, ends: Sequence[int]) -> list[Floats]:
-        """Return s forward and backward, (samples, stages), trained weights, and B of a sample that are stored, of
-        stages that end before these layers of the network."""
+        """Return s forward and backward, (samples, stages), trained weights by who shares them, (2, stages), and B of a
+        sample that are stored, of stages that end before these layers of the network."""
         stops = np.searchsorted(self.homes, ends)
         sizes = np.diff(stops, prepend=0)
         place, starts = (
@@ -136,7 +136,15 @@ class Passes:
         ]
         seconds = self.samples, ahead, back, exchanged[0], exchanged[1]
         homes, stored = np.array(home_layers(self.experiment)), self._stored_inside()
-        return Layers(*seconds, model.layer_trained, stored, last, homes)
+        return Layers(*seconds, self.weights, stored, last, homes)
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Trained weights of each layer, but for those of experts that replicas share, and of these, (2, layers)."""
+        model = chain(self.experiment)[0][0].model
+        shared = int(self.experiment.strategy.experts) > 1
+        theirs = np.array([shared and each.traits.tensor == "experts" for each in model.layers])
+        return np.where(np.stack([~theirs, theirs]), model.layer_trained, 0.0)
 
     def blocks(self) -> Blocks:
         """Return the alike blocks between the places to cut."""

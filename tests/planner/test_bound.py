@@ -404,3 +404,22 @@ def test_blocks_are_done_no_sooner_than_the_best_of_all_cuts_does_them(forward, 
         found = least_rounds(*np.array([[many], [blocks], [forward]]), besides, holds)
         assert found <= best
         assert last * forward or found == pytest.approx(best, rel=1e-3)
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+@pytest.mark.parametrize("experts", [1, 2, 4])
+def test_weights_of_experts_are_bounded_by_the_replicas_that_share_them(experts, zero):
+    """Their gradients are most of what a slow network carries, and their state most of what a device holds."""
+    model = {**GPT, "hidden": 1024, "experts": 8, "chosen": 1}
+    machine = {"name": "summit", "inter_node": "ethernet-25g", "nics": 1}
+    strategy = {"nodes": 8, "batch": 1, "precision": "fp16", "optimizer": "adam"}
+    run = Experiment(model=model, machine=machine, strategy=strategy)
+    choose = {"pipeline": [1, 2], "tensor": [1], "microbatches": [1, 2], "experts": [1, 2, 4]}
+    every = space(run, choose | {"zero": [0, 1], "schedule": ["1f1b"], "recompute": ["none"]})
+    some = every.only(np.flatnonzero(every.has("experts", experts) & every.has("zero", zero)))
+    for cuts in (False, True):
+        least = bound(run, some, cuts=cuts)
+        for row in range(len(some)):
+            prediction = predict(run.set(some.changes(row)))
+            assert 0.8 < least.step[row] / prediction.step_time <= 1, some.changes(row)
+            assert 0.8 < least.memory[row] / prediction.memory_total <= 1, some.changes(row)
