@@ -11,6 +11,7 @@ import pytest
 from tornado.web import HTTPError
 from voila.app import Voila
 
+from lib_dlhpc.explore.course import LABS, PATH
 from lib_dlhpc.explore.front.teach import TEXTS, teach_page
 from lib_dlhpc.explore.server.application import Server
 from lib_dlhpc.explore.server.markdown import ADDRESS, Markdown, found, notes_of, page
@@ -68,6 +69,18 @@ def test_the_door_for_teachers_links_what_is_there_and_no_solutions_in_a_class(
         assert ("class/board" in links) == in_class
     linked = page(repository / "docs" / "guide" / "install.md", repository / "modules", "/")
     assert b"voila/notes/" not in linked
+
+
+def test_the_door_for_teachers_has_notes_by_what_they_are_for(repository):
+    notes = notes_of(repository / "modules")
+    text = teach_page("/", notes, in_class=False).decode()
+    parts = dict(part.split("</h3>", 1) for part in text.split("<h3>")[1:])
+    links = {heading: LINK.findall(part.split("<h2>")[0]) for heading, part in parts.items()}
+    assert [*links] == ["For a course", "For a class", "Modules", "Labs"]
+    assert sum(map(len, links.values())) == len(notes)
+    assert sum("syllabus_" in each for each in links["For a course"]) == 5
+    assert len(links["Modules"]) == len(PATH) + 1 and len(links["Labs"]) == len(LABS)
+    assert "make course" in text and "<h3>" not in teach_page("/", {}, in_class=True).decode()
 
 
 @pytest.mark.parametrize("name", ["a" * 300 + ".md", "é" * 200 + ".md", "a/" * 3000 + "b.md"])

@@ -17,6 +17,20 @@ NO_NOTES = (
     " them, nor does an installed package: they have the solutions."
 )
 SUFFIX = ": notes for instructors"  # of their titles
+COURSE = (
+    "README",
+    "syllabus_",
+    "classes_",
+    "policies",
+    "projects",
+    "outcomes",
+)  # names of files begin so
+PAPER = (
+    "In the source of this package, <code>make course</code> writes exams, concept tests, problems, design problems and"
+    " cases, with answers apart; <code>make slides</code> writes a deck for each module, as PowerPoint and for a"
+    " browser; and <code>make student</code> writes a hand-out without solutions."
+)
+COLUMNS = ' class="notes"'
 TEXTS = {
     "modules, with their questions": f"{RENDER}README.md",
     "labs, with their instructions": "voila/labs/README.md",
@@ -29,8 +43,10 @@ def teach_page(base: str, notes: dict[str, str], in_class: bool) -> bytes:
     """Return the page. notes: title -> address of each of the instructor notes, where they may be shown."""
     board = f'<p><a href="{base}{BOARD}">The board of this class</a>, for who has its key.</p>'
     texts = _list({name: f"{base}{address}" for name, address in TEXTS.items()})
-    named = {title.removesuffix(SUFFIX): f"{base}{address}" for title, address in notes.items()}
-    shown = _list(named, ' class="notes"')
+    shown = "".join(
+        f"<h3>{heading}</h3>{_list(links, COLUMNS)}"
+        for heading, links in _grouped(base, notes).items()
+    )
     rows = "".join(_row(base, module) for module in course.PATH)
     body = f"""<h1>Teach</h1>
 <h2>A class</h2>{board if in_class else ""}<p>{SERVE}</p>
@@ -39,6 +55,7 @@ def teach_page(base: str, notes: dict[str, str], in_class: bool) -> bytes:
 away; in a workshop, <code>?gates=off</code> opens everything.</p>
 <div class="scroll"><table><thead><tr><th scope="col">module</th><th scope="col">minutes</th><th scope="col">class</th>
 <th scope="col">workshop</th></tr></thead><tbody>{rows}</tbody></table></div>
+<h2>On paper, and slides</h2><p>{PAPER}</p>
 <h2>Instructor notes</h2>{shown or f"<p>{NO_NOTES}</p>"}
 <h2>Texts</h2>{texts}"""
     return shell("Teach", body, base)
@@ -52,6 +69,23 @@ def _row(base: str, module: course.Module) -> str:
         for gates, words in (("on", "guess first"), ("off", "all open"))
     )
     return f'<tr><th scope="row"><a href="{address}">{name}</a></th><td>{module.minutes}</td>{ways}</tr>'
+
+
+def _grouped(base: str, notes: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Return title -> address of the notes for a course, for a class, and those of modules and labs, by heading."""
+    found: dict[str, dict[str, str]] = {
+        "For a course": {},
+        "For a class": {},
+        "Modules": {},
+        "Labs": {},
+    }
+    for title, address in notes.items():
+        file = address.rpartition("/")[2]
+        heading = "For a course" if file.startswith(COURSE) else "For a class"
+        if file[0].isdigit() or file.startswith("lab_"):
+            heading = "Modules" if file[0].isdigit() else "Labs"
+        found[heading][title.removesuffix(SUFFIX)] = f"{base}{address}"
+    return {heading: links for heading, links in found.items() if links}
 
 
 def _list(links: dict[str, str], kind: str = "") -> str:
