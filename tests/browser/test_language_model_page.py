@@ -69,7 +69,7 @@ def test_a_check_answers_the_mistake_behind_a_wrong_answer(page, eventually):
     page.get_by_role("button", name="Weights would not fit").click()
     eventually(lambda: page.get_by_text("they are 50 MB each").count() == 1)
     page.get_by_role("button", name="The batch has 2,048 sequences").click()
-    has(page.get_by_text("seven of eight replicas would have none"))
+    has(page.get_by_text("seven of eight replicas would have no sequence"))
 
 
 def test_a_layout_is_trained_while_the_page_stays_usable(page):

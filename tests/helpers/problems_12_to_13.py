@@ -27,8 +27,8 @@ BY_HAND: dict[str, dict[str, Hand]] = {
     "language_model": {
         "A bubble": (
             bubble,
-            "{} equal stages, 1F1B",
-            "1F1B, {} microbatches",
+            "of {} equal stages",
+            "runs {} microbatches",
             "takes {} forward",
             "and {} backward",
         ),
@@ -40,28 +40,28 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "{} billion parameters in",
             "parameters in {} units",
             "; {} replicas shard",
-            "NIC carries {} GB/s, a",
+            "NIC carries {} GB/s, and a",
             "latency of {} us",
         ),
         "A hidden ring": (
             lambda width, keys, gpus, rate, link: kept_ring(
                 width, keys, gpus, 1e12 * rate, 1e9 * link
             ),
-            "heads {} wide",
-            "values {} each",
-            "over {} GPUs in a ring",
-            "achieves {} TFLOP",
-            "passes on {} GB",
+            "h = {} numbers",
+            "h_kv = {} each",
+            "{} GPUs in a ring",
+            "F = {} TFLOP",
+            "W = {} GB",
         ),
         "MFU": (
             lambda flop, gpus, peak, sequences, step: (
                 100 * 1e15 * flop * sequences / gpus / step / (1e12 * peak)
             ),
             "takes {} PFLOP",
-            "405B. {} GPUs",
+            "step {} GPUs",
             "peak of {} TFLOP",
-            "train {} of them",
-            "them in {}. What",
+            "train on {} sequences",
+            "sequences in {}. What",
         ),
         "Frozen in four bits": (
             lambda blocks, block, others: (
@@ -78,8 +78,8 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "token, {} numbers",
             "to {} experts and",
             "on {} GPUs in nodes of 8",
-            "carries {} GB/s, and NVLink",
-            "do the {} tokens",
+            "carries {} GB/s; copies",
+            "the {} tokens of a GPU",
         ),
         "Experts in an NVLink domain": (
             lambda ranks, link, rate: (
@@ -96,7 +96,7 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "trains at {} tokens",
             "replicas of {} GPUs: for",
             "eighth of the {} billion",
-            "bits, at {} GB/s. From",
+            "bits, at {} GB/s. How",
         ),
         "Read a published table": (
             lambda fast, short, slow, long_, weights, pairs, layers, wide: (

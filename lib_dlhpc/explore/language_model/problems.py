@@ -97,97 +97,119 @@ halved = 2 * (bf16 - fp8)  # s of the part that fp8 halves, in bf16
 PROBLEMS = [
     Problem(
         "A bubble",
-        f"{STAGES} equal stages, 1F1B, {MICROBATCHES} microbatches; a stage takes {FORWARD:g} s forward and"
-        f" {BACKWARD:g} s backward. Messages take no time. What share of the step is bubble?",
+        f"A pipeline of {STAGES} equal stages runs {MICROBATCHES} microbatches with 1F1B. For each a stage takes"
+        f" {FORWARD:g} s forward and {BACKWARD:g} s backward. Messages take no time. What share of the step is bubble?",
         100 * (1 - work / float(pipeline)),
-        Step("Work of a stage", work, "s"),
+        Step("Work of a stage: all microbatches, forward and backward", work, "s"),
         Step(
             "Bubble: (p - 1) passes forward and backward", (STAGES - 1) * (FORWARD + BACKWARD), "s"
         ),
-        Step("Over work and bubble", 100 * (STAGES - 1) / (MICROBATCHES + STAGES - 1), "%"),
+        Step(
+            "Bubble over the sum of work and bubble",
+            100 * (STAGES - 1) / (MICROBATCHES + STAGES - 1),
+            "%",
+        ),
     ),
     Problem(
         "FSDP over all nodes",
-        f"{weights / 1e9:.1f} billion parameters in {UNITS} units on {GPUS:,} GPUs. The 8 GPUs of a node split each"
-        f" layer; {replicas:,} replicas shard all state (ZeRO 3, bf16). A GPU's NIC carries {link / 1e9:.0f} GB/s, a"
-        f" message has a latency of {latency * 1e6:.0f} us, and rings exchange each unit. Sums are free, and a replica"
-        " has one microbatch. How long does the communication of a step take?",
+        f"A network of {weights / 1e9:.1f} billion parameters in {UNITS} units trains on {GPUS:,} GPUs. The 8 GPUs of a"
+        f" node split each layer; {replicas:,} replicas shard all state (ZeRO 3, bf16). A GPU's NIC carries"
+        f" {link / 1e9:.0f} GB/s, and a message has a latency of {latency * 1e6:.0f} us. The replicas all-gather and"
+        " reduce-scatter each unit in a ring. Sums are free, and a replica has one microbatch. How long does the"
+        " communication of a step take?",
         float(gathered.latency + gathered.bandwidth),
-        Step("Exchanges of a unit: gathered twice, reduced once", 3),
-        Step("Latency: 3 exchanges, units, replicas - 1", 3 * UNITS * hops * latency, "s"),
+        Step("Exchanges of a unit: two all-gathers, one reduce-scatter", 3),
         Step(
-            "Bytes: 3 exchanges of 2 bytes for each of a GPU's weights",
+            "Latency: 3 times units times (replicas - 1) messages", 3 * UNITS * hops * latency, "s"
+        ),
+        Step(
+            "Bytes: 3 times 2 bytes for each weight of a GPU, less the replica's own share, over the NIC",
             3 * 2 * weights / 8 * hops / replicas / link,
             "s",
         ),
         Step(
-            "Both", 3 * UNITS * hops * latency + 3 * 2 * weights / 8 * hops / replicas / link, "s"
+            "Sum of the two",
+            3 * UNITS * hops * latency + 3 * 2 * weights / 8 * hops / replicas / link,
+            "s",
         ),
     ),
     Problem(
         "A hidden ring",
-        f"Llama 3 8B: heads {derivation.width:,} wide, keys and values {derivation.keys:,} each, in 16 bits. A sequence"
-        f" is divided over {CONTEXT} GPUs in a ring; each achieves {RATE / 1e12:.0f} TFLOP/s and"
-        f" passes on {NIC / 1e9:.0f} GB/s. Half of each block is masked. From how many tokens on is the ring hidden?",
+        f"In Llama 3 8B the queries of a token have h = {derivation.width:,} numbers, its keys and its values"
+        f" h_kv = {derivation.keys:,} each, in 16 bits. {CONTEXT} GPUs in a ring share a sequence. Each achieves"
+        f" F = {RATE / 1e12:.0f} TFLOP/s and sends W = {NIC / 1e9:.0f} GB/s. Half of each block of attention is masked."
+        " From how many tokens per sequence on is the ring hidden?",
         CONTEXT * RATE / NIC * derivation.block / derivation.flop_over_bytes(),
-        Step("Tokens of a rank: 2 h_kv / h times F / W", derivation.least),
-        Step("Tokens of a sequence", CONTEXT * derivation.least),
+        Step("Tokens per rank: 2 h_kv / h times F / W", derivation.least),
+        Step("Tokens per sequence: times the ranks", CONTEXT * derivation.least),
     ),
     Problem(
         "MFU",
-        f"A sequence of 8,192 tokens takes {flop / 1e15:.4g} PFLOP to train Llama 3 405B. {GPUS:,} GPUs with a peak"
-        f" of 989 TFLOP/s train {SEQUENCES:,} of them in {seconds:.4g} s. What is the MFU?",
+        f"Training Llama 3 405B on a sequence of 8,192 tokens takes {flop / 1e15:.4g} PFLOP. In one step {GPUS:,} GPUs"
+        f" with a peak of 989 TFLOP/s each train on {SEQUENCES:,} sequences in {seconds:.4g} s. What is the MFU?",
         100 * float(own.utilization),
-        Step("FLOP of a GPU in a step", flop * SEQUENCES / GPUS, "FLOP"),
-        Step("Over the time of a step", rate, "FLOP/s"),
-        Step("Over the peak", 100 * rate / PEAK, "%"),
+        Step("FLOP per GPU and step", flop * SEQUENCES / GPUS, "FLOP"),
+        Step("FLOP/s of a GPU: that over the time of a step", rate, "FLOP/s"),
+        Step("MFU: that over the peak", 100 * rate / PEAK, "%"),
     ),
     Problem(
         "Frozen in four bits",
-        f"QLoRA stores the {matmuls / 1e9:.3f} billion parameters of Llama 3 8B's blocks in NF4: 4 bits each, a scale"
-        f" of 8 bits for every {BLOCK} weights, and one of 32 bits for every 256 scales. Its"
-        f" other {(whole - matmuls) / 1e9:.3f} billion parameters stay in 16 bits. How much memory do the frozen"
-        " weights take?",
+        f"QLoRA stores the {matmuls / 1e9:.3f} billion parameters of Llama 3 8B's blocks in NF4: 4 bits per weight, a"
+        f" scale of 8 bits for every {BLOCK} weights, and another scale of 32 bits for every 256 of these scales. The"
+        f" other {(whole - matmuls) / 1e9:.3f} billion parameters stay in 16 bits. How much memory do all of these"
+        " frozen weights take?",
         adapters.frozen(bits),
-        Step("Bits of a weight in a block", bits),
-        Step("Weights of the blocks", matmuls * bits / 8, "B"),
-        Step("The others", 2 * (whole - matmuls), "B"),
-        Step("Both", matmuls * bits / 8 + 2 * (whole - matmuls), "B"),
+        Step("Bits per weight of a block, scales included", bits),
+        Step("Memory of the blocks", matmuls * bits / 8, "B"),
+        Step("Memory of the other parameters", 2 * (whole - matmuls), "B"),
+        Step("Memory of both", matmuls * bits / 8 + 2 * (whole - matmuls), "B"),
     ),
     Problem(
         "Tokens to experts",
-        f"A layer of DeepSeek-V3 sends each token, {HIDDEN:,} numbers of 2 B, to {CHOSEN} experts and back: forward,"
-        " again when the block is recomputed, and as gradients in backward. Its experts are on"
-        f" {RANKS} GPUs in nodes of 8, and copies go to all of them equally often; a GPU's NIC carries"
-        f" {nic / 1e9:g} GB/s, and NVLink carries the rest meanwhile."
-        " How long do the 4,096 tokens of a GPU travel in one layer? (The prediction is"
+        f"A layer of DeepSeek-V3 sends each token, {HIDDEN:,} numbers of 2 B, to {CHOSEN} experts and back: in the"
+        " forward pass, again when the block is recomputed, and as gradients in the backward pass. The layer's experts"
+        f" are on {RANKS} GPUs in nodes of 8, and each of these GPUs receives equally many copies. A GPU's NIC carries"
+        f" {nic / 1e9:g} GB/s; copies that stay in the node use NVLink at the same time. How long does it take to send"
+        " the 4,096 tokens of a GPU in one layer? (The prediction is"
         f" {100 * waited:.1f}% longer: in some steps of the exchange NVLink is the slower link.)",
         over_nics,
-        Step("Bytes of a token: 6 trips to each of its experts", 12 * CHOSEN * HIDDEN, "B"),
-        Step("Of 4,096 tokens", 4096 * 12 * CHOSEN * HIDDEN, "B"),
-        Step("Share that leaves the node", 100 * (RANKS - 8) / RANKS, "%"),
-        Step("Over the NIC", over_nics, "s"),
+        Step("Bytes per token: 6 trips for each expert, 2 B per number", 12 * CHOSEN * HIDDEN, "B"),
+        Step("Bytes of 4,096 tokens", 4096 * 12 * CHOSEN * HIDDEN, "B"),
+        Step("Share of them that leaves the node", 100 * (RANKS - 8) / RANKS, "%"),
+        Step("Bytes that leave the node over the NIC's rate", over_nics, "s"),
     ),
     Problem(
         "Experts in an NVLink domain",
-        f"The same exchange among {RANKS} GPUs that NVLink joins at {speed / 1e9:g} GB/s; each computes at"
-        f" {RACK / 1e15:g} PFLOP/s. An expert has three matrices, hidden size times its width. From which width on does"
-        " its arithmetic take longer than the exchange, so that it could hide it?",
+        f"The exchange of problem 6 now takes place among {RANKS} GPUs that NVLink joins at {speed / 1e9:g} GB/s; each"
+        f" computes at {RACK / 1e15:g} PFLOP/s. An expert has three matrices, each of hidden size times the expert's"
+        " width. From which width on does the arithmetic of the experts take longer than the exchange, so that it could"
+        " hide the exchange?",
         WIDTH * all_to_all(rack) / arithmetic,
-        Step("Bytes of a copy, over the hidden size: 6 trips", 12),
-        Step("FLOP of a copy, over hidden size and width: 6 forward, twice, and 12 backward", 24),
-        Step("Width: 12 / 24 times FLOP/s over B/s, for the copies that leave the GPU", narrowest),
+        Step("Bytes per copy, divided by the hidden size: 6 trips of 2 B", 12),
+        Step(
+            "FLOP per copy, divided by hidden size and width: 6 forward, 6 recomputed, 12 backward",
+            24,
+        ),
+        Step(
+            "Width: 12 / 24 times FLOP/s over B/s, times the share of copies that leave a GPU",
+            narrowest,
+        ),
     ),
     Problem(
         f"FSDP behind {FORMAT}",
-        f"Llama 3.1 405B trains at {tokens:,.0f} tokens/s per GPU in {FORMAT} (GB200, published). Suppose that FSDP"
-        f" shards it instead over replicas of 8 GPUs: for each microbatch a GPU gathers its eighth of the"
-        f" {weights / 1e9:.1f} billion parameters twice and reduces their gradients, all in 16 bits, at"
-        f" {link / 1e9:.0f} GB/s. From how many tokens of a microbatch on does computation at that rate take as long?",
+        f"According to a published measurement, Llama 3.1 405B trains at {tokens:,.0f} tokens/s per GPU in {FORMAT} on"
+        " GB200. Suppose that FSDP sharded it over replicas of 8 GPUs: for each microbatch a GPU gathers its eighth of"
+        f" the {weights / 1e9:.1f} billion parameters twice and reduces their gradients, all in 16 bits, at"
+        f" {link / 1e9:.0f} GB/s. How many tokens must a microbatch have so that computation at the published rate"
+        " takes as long as these exchanges?",
         sharded * 8 * tokens,
-        Step("Seconds of the exchanges: 6 N / (t W)", exchange, "s"),
-        Step("Tokens/s of a replica", 8 * tokens),
-        Step("Tokens of a microbatch", exchange * 8 * tokens),
+        Step(
+            "Time of the exchanges: 3 times 2 B for N / 8 weights, over the bandwidth",
+            exchange,
+            "s",
+        ),
+        Step("Tokens/s of a replica: 8 GPUs", 8 * tokens),
+        Step("Tokens of a microbatch: time times tokens/s", exchange * 8 * tokens),
     ),
     Problem(
         "Read a published table",
