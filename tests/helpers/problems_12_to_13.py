@@ -134,7 +134,7 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "and {} rotated",
             "its {} layers; all",
             "over {} tensor-parallel GPUs and",
-            "sequence of {} tokens take on all",
+            "sequence of {} tokens really",
         ),
         "Bytes of a cache": (
             lambda layers, heads, size, tokens: 2 * layers * heads * size * 2 * tokens,
@@ -145,35 +145,35 @@ BY_HAND: dict[str, dict[str, Hand]] = {
         ),
         "What a token waits for": (
             lambda rate, weights, step: 100 * weights / rate / step,
-            "GPU reads {},",
+            "GPU reads {} from",
             "reads {} of weights",
-            "takes {}. For",
+            "takes {}. If",
         ),
         "Drafts": (
             lambda plain, drafts, guessing, checking, accepted: (
                 (1 - accepted ** (drafts + 1)) / (1 - accepted) * plain / (guessing + checking)
             ),
-            "a token in {}. Before",
-            "drafts {} tokens, in",
-            "tokens, in {} in all",
+            "a token in {}. Now",
+            "drafts {} tokens before",
+            "step, in {} in all",
             "them in {}. A draft",
-            "probability {}, if",
+            "probability a = {}, provided",
         ),
         "Little's law": (lambda rate, held: held / rate, "{} requests", "and {} are in"),
         "A million tokens": (
             lambda gpus, price, rate: 1e6 / rate * gpus * price / 3600,
             "{} GPUs at",
             "${} an hour",
-            "make {} tokens",
+            "generate {} tokens",
         ),
         "Windows": (
             lambda layers, heads, size, every, window, tokens: (
                 2 * heads * size * 2 * (layers / every * tokens + layers * (1 - 1 / every) * window)
             ),
-            "{} layers have",
-            "have {} heads",
-            "values, {} numbers each, 2 bytes a number. One",
-            "layer in {} sees",
+            "of {} layers has 8 heads",
+            "layers has {} heads",
+            "values, {} numbers each, 2 bytes per number. One",
+            "layer in {} attends",
             "last {}. How",
             "sequence of {} tokens take?",
         ),

@@ -49,91 +49,106 @@ latent = 2 * BLOCKS * (LATENT + TURNED) * SEEN
 PROBLEMS = [
     Problem(
         "Bytes of a cache",
-        f"A network has {LAYERS} layers with {HEADS} heads of keys and values, {SIZE} numbers each, 2 bytes a number."
-        f" How many bytes of cache does a sequence of {thirteen.tokens:,} tokens take?",
+        f"A network has {LAYERS} layers with {HEADS} heads of keys and values, {SIZE} numbers each, 2 bytes per number."
+        f" How many bytes of KV cache does a sequence of {thirteen.tokens:,} tokens take?",
         own.sequence,
-        Step("A token: keys and values of all heads in all layers", token, "B"),
-        Step("All tokens", token * thirteen.tokens, "B"),
+        Step("Bytes per token: keys and values of all heads in all layers", token, "B"),
+        Step("Bytes of all tokens", token * thirteen.tokens, "B"),
     ),
     Problem(
         "What a token waits for",
-        f"A GPU reads {show(float(bandwidth), 'B/s')}, and a step of decoding reads {show(weights, 'B')} of"
-        f" weights. With one sequence a step takes {show(step, 's')}. For what share of it does the GPU read weights,"
-        " at full bandwidth?",
+        f"A GPU reads {show(float(bandwidth), 'B/s')} from memory, and a decode step reads {show(weights, 'B')} of"
+        f" weights. With one sequence a step takes {show(step, 's')}. If the GPU reads weights at full bandwidth, what"
+        " share of the step does that take?",
         100 * (weights / bandwidth) / (parts(Phases())[1].total / (ANSWER - 1)),
-        Step("Weights over bandwidth", weights / bandwidth, "s"),
-        Step("Over the step", 100 * weights / bandwidth / step, "%"),
+        Step("Time to read the weights: weights over bandwidth", weights / bandwidth, "s"),
+        Step("That time over the step", 100 * weights / bandwidth / step, "%"),
     ),
     Problem(
         "Little's law",
-        f"{RATE} requests arrive each second, and {HELD} are in the service on average. How long does a"
-        " request stay there?",
+        f"{RATE} requests arrive each second, and {HELD} are in the service on average. How long does a request stay"
+        " in the service on average?",
         HELD / RATE,
-        Step("Requests over rate", HELD / RATE, "s"),
+        Step("Requests in the service over their rate", HELD / RATE, "s"),
     ),
     Problem(
         "A million tokens",
-        f"{PER_NODE} GPUs at ${price:.2f} an hour make {rate:,.0f} tokens/s. What do a million tokens cost in dollars?",
+        f"{PER_NODE} GPUs at ${price:.2f} an hour each generate {rate:,.0f} tokens/s together. What do a million tokens"
+        " cost in dollars?",
         point.cost,
-        Step("Dollars per second", PER_NODE * price / 3600),
-        Step("Times the seconds of a million tokens", 1e6 / round(rate) * PER_NODE * price / 3600),
+        Step("Dollars per second of all GPUs", PER_NODE * price / 3600),
+        Step(
+            "Times the seconds that a million tokens take",
+            1e6 / round(rate) * PER_NODE * price / 3600,
+        ),
     ),
     Problem(
         "Windows",
-        f"{lengths.LAYERS} layers have 8 heads of keys and values, {SIZE} numbers each, 2 bytes a number. One layer in"
-        f" {FULL} sees all tokens, the others the last {WINDOW:,}. How many bytes of cache does a sequence of"
-        f" {TOKENS:,} tokens take?",
+        f"Each of {lengths.LAYERS} layers has 8 heads of keys and values, {SIZE} numbers each, 2 bytes per number. One"
+        f" layer in {FULL} attends to all tokens, the others only to the last {WINDOW:,}. How many bytes of KV cache"
+        f" does a sequence of {TOKENS:,} tokens take?",
         lengths.bytes_of(wide, lengths.MIXED),
-        Step("A token in a layer: keys and values", GROUPED, "B"),
-        Step(f"All tokens, in {full} layers", full * TOKENS * GROUPED, "B"),
-        Step("A window in the others", (lengths.LAYERS - full) * WINDOW * GROUPED, "B"),
-        Step("Both", (full * TOKENS + (lengths.LAYERS - full) * WINDOW) * GROUPED, "B"),
+        Step("Bytes per token and layer: keys and values", GROUPED, "B"),
+        Step(f"All tokens in the {full} layers with full attention", full * TOKENS * GROUPED, "B"),
+        Step(
+            "The tokens of a window in the other layers",
+            (lengths.LAYERS - full) * WINDOW * GROUPED,
+            "B",
+        ),
+        Step("Sum of the two", (full * TOKENS + (lengths.LAYERS - full) * WINDOW) * GROUPED, "B"),
     ),
     Problem(
         "Drafts",
-        f"Llama 3 70B decodes a token in {show(plain, 's', 4)}. Before each step Llama 3.2 1B drafts {AHEAD} tokens, in"
-        f" {show(guessed, 's', 4)} in all; the step verifies them in {show(checked, 's', 4)}. A draft is accepted with"
-        f" probability {TAKEN}, if those before it were, and a step adds one token of the large model. How many times"
-        " as fast does an answer come?",
+        f"Llama 3 70B decodes a token in {show(plain, 's', 4)}. Now Llama 3.2 1B drafts {AHEAD} tokens before each"
+        f" step, in {show(guessed, 's', 4)} in all, and the step verifies them in {show(checked, 's', 4)}. A draft is"
+        f" accepted with probability a = {TAKEN}, provided that those before it were, and each step adds one token of"
+        " the large model itself. How many times as fast does an answer come?",
         drafts.gain(drafted),
-        Step("Tokens of a step: 1 + a + a² + ..., up to all drafts", tokens),
-        Step("Seconds of a step: drafts and verification", guessed + checked, "s"),
-        Step("Tokens over seconds, times those of one token", tokens / (guessed + checked) * plain),
+        Step(f"Mean number of tokens per step: 1 + a + a² + ... up to the power {AHEAD}", tokens),
+        Step("Time of a step: drafts and verification", guessed + checked, "s"),
+        Step(
+            "Speedup: tokens over that time, times the time of a token without drafts",
+            tokens / (guessed + checked) * plain,
+        ),
     ),
     Problem(
         "Read a published table",
         f"The README of gpt-fast (PyTorch Labs) lists {one} tokens/s for one sequence of Llama 2 7B on one A100, and"
-        f" {split} on {OVER}, tensor-parallel. Suppose that a part of a token's time is divided by the GPUs, and the"
-        " rest stays. How long is the rest?",
+        f" {split} on {OVER}, tensor-parallel. Suppose that a part of the time of a token is divided by the number of"
+        " GPUs, and the rest stays as it is. How long is the rest?",
         (OVER / split - 1 / one) / (OVER - 1),
-        Step("A token on one GPU", 1 / one, "s"),
-        Step(f"On {OVER}", 1 / split, "s"),
-        Step("What is divided: their difference over 1 - 1 / GPUs", divided, "s"),
-        Step("What stays", 1 / one - divided, "s"),
+        Step("Time of a token on one GPU", 1 / one, "s"),
+        Step(f"Time of a token on {OVER} GPUs", 1 / split, "s"),
+        Step("Part that is divided: the difference of the two over 1 - 1 / GPUs", divided, "s"),
+        Step("Rest: the time on one GPU less that part", 1 / one - divided, "s"),
         traps=[
             Trap(
                 1 / split,
-                f"That is a whole token on {OVER} GPUs, in which the divided part is left in part.",
+                f"That is the whole time of a token on {OVER} GPUs. It still contains 1/{OVER} of the divided part.",
             )
         ],
     ),
     Problem(
         "Find the mistake: a cache for each rank",
-        f"DeepSeek-V3 caches a latent vector of {LATENT} numbers and {TURNED} rotated ones, 2 B each, of a token in"
+        f"For each token DeepSeek-V3 caches a latent vector of {LATENT} numbers and {TURNED} rotated ones, 2 B each, in"
         f" each of its {BLOCKS} layers; all heads share them. A plan splits the heads over {PER_NODE} tensor-parallel"
-        f" GPUs and allows each an eighth of the cache. How much does a sequence of {SEEN:,} tokens take on all of"
-        " them together?",
+        f" GPUs and assumes that each GPU needs an eighth of the cache. How many bytes does a sequence of {SEEN:,}"
+        " tokens really take on all of these GPUs together?",
         PER_NODE
         * Prices(
             service("deepseek-v3", "h200-pod", {"prompt": 1024}, devices=PER_NODE)
         ).shard.cached(SEEN),
-        Step("A token in a layer", 2 * (LATENT + TURNED), "B"),
-        Step("A sequence in all layers", latent, "B"),
-        Step("On all GPUs, each of which has heads that read it", PER_NODE * latent, "B"),
+        Step("Bytes per token and layer", 2 * (LATENT + TURNED), "B"),
+        Step("Bytes of the sequence in all layers", latent, "B"),
+        Step(
+            "Bytes on all GPUs, each of which needs a whole copy for its heads",
+            PER_NODE * latent,
+            "B",
+        ),
         traps=[
             Trap(
                 latent,
-                "That is the plan. Heads are divided, but all of them read the same latent vector.",
+                "That is the plan. The heads are divided, but all of them read the same latent vectors.",
             )
         ],
     ),
