@@ -85,13 +85,13 @@ MISTAKES = {
         "filters_forward",
         [("(parts, axis=1)", "(parts[::-1], axis=1)")],
         "By filters: the outputs",
-        "In which order do they belong",
+        "In which order should they be",
     ),
     "dx of the own filters": (
         "filters_backward",
         [("comm.Allreduce(part, dx)", "dx[...] = part")],
         "By filters: both",
-        "which parts does its gradient sum",
+        "which contributions does its gradient sum",
     ),
     "a mean of dx": (
         "filters_backward",
@@ -115,7 +115,7 @@ MISTAKES = {
         "wanted",
         [("+ layer.kernel", "+ layer.kernel - 1")],
         "By rows: the outputs",
-        "these come from fewer. Is a halo too short?",
+        "Is a halo too short",
     ),
     "nothing from above": (
         "rows_forward",
@@ -174,7 +174,7 @@ MISTAKES = {
         "rows_forward",
         [(", padding=(0, layer.padding)", "")],
         "By rows: the outputs",
-        "the boundary between two ranks is not a border",
+        "the boundary between two ranks is not an edge of the image",
     ),
     "sends that wait": (
         "rows_forward",
@@ -192,7 +192,7 @@ MISTAKES = {
         "wanted",
         [("+ layer.kernel", "+ layer.kernel + 1")],
         "By rows: the outputs",
-        "these come from more",
+        "these outputs were computed from more",
     ),
     "rows of the next rank only": (
         "rows_forward",
@@ -216,7 +216,7 @@ MISTAKES = {
         "rows_backward",
         [("+= rows", "= rows")],
         "By rows: the gradient of the input",
-        "Both ranks have read these rows",
+        "gradients received from another rank replace those of its own outputs, but both ranks have read these rows",
     ),
     "the gradient of the halo is returned": (
         "rows_backward",

@@ -100,13 +100,19 @@ def small_peak(weights, widths, batch, microbatches):
 # mistake -> (function, text, what stands there instead, the law that must break, its words)
 MISTAKES = {
     "no ZeRO": ("state", "zero >= 1", "zero >= 9", "Weights", "No GPU stores all of"),
-    "all is sharded": ("state", "zero >= 3", "zero >= 1", "Weights", "Here there is one too many"),
+    "all is sharded": (
+        "state",
+        "zero >= 3",
+        "zero >= 1",
+        "Weights",
+        "Your formula divides one term too many, or one too few",
+    ),
     "level 2 like level 1": (
         "state",
         "zero >= 2",
         "zero >= 3",
         "Weights",
-        "Here there is one too many",
+        "Your formula divides one term too many, or one too few",
     ),
     "always bf16": ("state", "= each", "= 2, 2, 12", "Weights", "are given in `each`"),
     "no scores": ("activations", "+ scores", "", "Activations", "leaves out the attention scores"),
@@ -130,7 +136,7 @@ MISTAKES = {
         '"selective": 10 + 24 / t',
         '"selective": 10 + 24 / t + scores',
         "Activations",
-        "What is recomputed is not stored",
+        "Whatever is recomputed is not stored",
     ),
     "a byte a number": (
         "activations",
@@ -176,7 +182,7 @@ MISTAKES = {
         "again * (1 + (p - 1) / m)",
         "(again + (p - 1) / m)",
         "Time",
-        "the bubble grows too",
+        "Stages recompute in each backward pass, so the bubble grows, too",
     ),
     "p times as fast": (
         "seconds",
@@ -248,7 +254,7 @@ ESTIMATES = {
         "activations(*shape, t, ",
         "activations(*shape, 1, ",
         "Estimate of a strategy: activations",
-        "A tensor group shards a part",
+        "A tensor group shards only a part of what a block stores",
     ),
     "the batch is one microbatch": (
         "size = batch // data // m",
@@ -292,7 +298,7 @@ CHOICES = {
     "the batch of all replicas": (
         [("batch = {own}", "batch = {batch}")],
         "The choice",
-        "`batch` counts those of one replica",
+        "`batch` counts the sequences of one replica",
     ),
     "memory is no matter": (
         [

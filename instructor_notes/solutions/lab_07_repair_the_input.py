@@ -82,7 +82,13 @@ MISTAKES = {
         "The samples",
         "next one does not",
     ),
-    "another seed": ("batches", "run.seed + epoch", "epoch", "The samples", "what is its seed"),
+    "another seed": (
+        "batches",
+        "run.seed + epoch",
+        "epoch",
+        "The samples",
+        "In which order are they before the shuffle, and what is the seed of the shuffle",
+    ),
     "another order": (
         "batches",
         "list(names)",
@@ -137,7 +143,7 @@ MISTAKES = {
         "in files]",
         "in files if run.decode(data).size]",
         "No sample",
-        "decoded for nothing",
+        "Which samples are decoded needlessly",
     ),
     "nothing ahead": (
         "batches",

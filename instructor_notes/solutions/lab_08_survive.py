@@ -65,7 +65,7 @@ FORMULAS = {
         "expm1((interval + save) / mtbf)",
         "expm1(interval / mtbf)",
         "Your formula: the exp",
-        "Doesn't the run stall",
+        "Does the run not stall while it saves",
     ),
     "nothing fails": (
         "expected_time",
@@ -135,7 +135,7 @@ FORMULAS = {
         "node_mtbf / nodes",
         "node_mtbf",
         "Your formula: the int",
-        "one node's or all",
+        "those of one node, or of all nodes",
     ),
     "Young": (
         "best_interval",
@@ -180,25 +180,25 @@ RESTARTS = {
         BOTH,
         'training.weights = arrays["weights"]',
         "resume restores",
-        "then: velocity.",
+        "after that step: velocity.",
     ),
     "no order": (
         'training.rng.bit_generator.state = json.loads(arrays["order"].tobytes())',
         "pass",
         "resume restores",
-        "then: order of samples.",
+        "after that step: order of samples.",
     ),
     "no step": (
         "training.step = newest.step",
         "pass",
         "resume restores",
-        "says that it is at step 0, with the state",
+        "Its step counter is 0, but its state",
     ),
     "single precision": (
         '"weights": training.weights,',
         '"weights": training.weights.astype(np.float32),',
         "resume restores",
-        "then: weights.",
+        "after that step: weights.",
     ),
     "begins anew": (
         "    if newest is None:",
@@ -323,6 +323,11 @@ OTHERS = (
     (whole_step, train_again, "No more steps", "resume itself takes"),
     (over_the_old_file, from_a_file, "Killed at any", "in the next attempt resume stopped with"),
     (over_the_old_file, or_begin_anew, "No more steps", "begins at step 0"),
-    (one_after_the_other, from_several, "Killed at any", "half of each"),
+    (
+        one_after_the_other,
+        from_several,
+        "Killed at any",
+        "Is there a moment at which the file is a mixture of two versions",
+    ),
     (whole_or_not_at_all, from_a_whole_file, "", ""),
 )

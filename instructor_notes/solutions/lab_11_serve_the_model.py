@@ -75,8 +75,14 @@ def choose(size, gpu, load, limit, plans, measure, budget, allreduce):
 
 # mistake -> (function, text, what stands there instead, the law that must break, its words)
 MISTAKES = {
-    "keys alone": ("cache", "2 * size", "size", "Cache", "and values too?"),
-    "all heads": ("cache", "kv_heads", "heads", "Cache", "heads have keys and values of their own"),
+    "keys alone": ("cache", "2 * size", "size", "Cache", "Did you count both keys and values"),
+    "all heads": (
+        "cache",
+        "kv_heads",
+        "heads",
+        "Cache",
+        "Which heads have their own keys and values",
+    ),
     "one layer": ("cache", ' * size["layers"]', "", "Cache", "Each layer has its own"),
     "always bf16": ("cache", 'size["bytes"]', "2", "Cache", "How many bytes"),
     "the whole width": (
@@ -128,7 +134,7 @@ MISTAKES = {
         "(max(arithmetic, memory) + read) / devices",
         "max(arithmetic, memory + read) / devices",
         "Decode",
-        "reading the cache takes time on top",
+        "the time to read the cache is added to theirs",
     ),
     "nothing is read": (
         "step",
@@ -142,14 +148,14 @@ MISTAKES = {
         "cache(size, each) for each",
         "cache(size, max(contexts)) for each",
         "Decode",
-        "not that of the longest",
+        "Each sequence reads a cache of its own length, not of the longest",
     ),
     "one cache for all": (
         "step",
         "sum(cache(size, each) for each in contexts)",
         "cache(size, sum(contexts)) / max(1, len(contexts))",
         "Decode",
-        "a cache of its own",
+        "has its own cache",
     ),
     "a batch is a token": (
         "step",
@@ -171,7 +177,7 @@ MISTAKES = {
         '(max(2 * size["weights"] * prompt / gpu["flops"], memory) * (prompt > 0)'
         ' + max(2 * size["weights"] * len(contexts) / gpu["flops"], memory) * (len(contexts) > 0))',
         "Both",
-        "once for the prompt and for all",
+        "A step reads the weights once, for the prompt and all sequences together",
     ),
     "the prompt is free": (
         "step",
@@ -242,7 +248,7 @@ MISTAKES = {
         "room - spare:\n            break",
         "room - spare:\n            continue",
         "First come",
-        "Those behind a request that does not fit wait as well.",
+        "Requests behind one that does not fit have to wait as well.",
     ),
     "the oldest leaves": (
         "schedule",
@@ -270,7 +276,7 @@ MISTAKES = {
         "if each.limit > room",
         "if each.tokens > room",
         "Every request",
-        "What then?",
+        "What happens then",
     ),
     "it waits until the end": (
         "schedule",
@@ -293,7 +299,13 @@ MISTAKES = {
         "Every request",
         "Could it wait?",
     ),
-    "no room to grow": ("schedule", "SPARE * room if batch else 0", "0", "Target", "have grown"),
+    "no room to grow": (
+        "schedule",
+        "SPARE * room if batch else 0",
+        "0",
+        "Target",
+        "A request that is admitted into the last free tokens loses its cache as soon as the others grow",
+    ),
     "a token of one": (
         "forecast",
         "batch / seconds",

@@ -197,13 +197,13 @@ MISTAKES = {
             )
         ],
         "Shards: the weights and",
-        "which block of the summed gradient is yours",
+        "which block of the summed gradient belongs to this rank",
     ),
     "one unit is not updated": (
         "step",
         [("unit.shard -= rate * own", "unit.shard -= rate * own * (unit.number != 2)")],
         "Shards: the weights and",
-        "(unit 2 wrong, no other): the shard is not that of one rank. It did not change",
+        "(unit 2 wrong, no other): the shard differs from that of a run on one rank. It did not change",
     ),
     "uphill": (
         "step",
@@ -357,7 +357,7 @@ MISTAKES = {
         "ring_attention",
         [("out = before * out", "out = out"), ("total = before * total", "total = total")],
         "Ring attention",
-        "what was summed before has to be scaled to the new one",
+        "When the largest score grows, the earlier sums have to be rescaled to the new one",
     ),
     "the root of another size": (
         "ring_attention",
@@ -411,7 +411,7 @@ MISTAKES = {
         "ring_attention",
         [("if hop < comm.size - 1", "if hop < comm.size")],
         "Target of the ring",
-        "Who reads the block of the last hop",
+        "Which rank reads the block of the last hop, and is any other array sent",
     ),
     "two products in the feed-forward": (
         "weights_of",
@@ -465,7 +465,7 @@ MISTAKES = {
         "memory",
         [("shards if layout.zero == 3 else 1", "shards")],
         "Memory: weights",
-        "ZeRO 1 shards the optimizer state",
+        "ZeRO 1 shards only the optimizer state",
     ),
     "no fp32 weights": (
         "memory",
@@ -519,7 +519,7 @@ MISTAKES = {
         "memory",
         [("block = 6 * model.hidden", "block = 6 * model.hidden + model.heads * model.sequence")],
         "Memory: activations",
-        "The scores of attention are not stored",
+        "The attention scores are not stored",
     ),
     "more microbatches of the blocks alone": (
         "memory",
@@ -534,7 +534,7 @@ MISTAKES = {
         "memory",
         [('block if layout.recompute == "none" else model.hidden', "block")],
         "Memory: activations",
-        "keeps only the input of a block",
+        "Full recomputation stores only the input of a block",
     ),
     "recomputation is free": (
         "seconds",
@@ -564,7 +564,7 @@ MISTAKES = {
         "seconds",
         [('"computing": m * work', '"computing": (m + p - 1) * work')],
         "Time: computing",
-        "The bubble is a term of its own",
+        "The bubble is a separate term",
     ),
     "a bubble of p": (
         "seconds",
@@ -588,13 +588,13 @@ MISTAKES = {
         "seconds",
         [("(p - 1) * (work", "(p - 1) * (compute")],
         "Time: bubble",
-        "waits for recomputation, too",
+        "A waiting stage also waits for recomputation",
     ),
     "exchanges of all blocks on each stage": (
         "seconds",
         [("* layout.blocks * sent / machine.nvlink", "* model.layers * sent / machine.nvlink")],
         "Time: tensor",
-        "in its own blocks only",
+        "A stage exchanges only in its own blocks",
     ),
     "no exchanges of recomputation": (
         "seconds",
@@ -606,7 +606,7 @@ MISTAKES = {
         "seconds",
         [("model.hidden * (t - 1) / t", "model.hidden * (t > 1)")],
         "Time: tensor",
-        "(t - 1)/t of them travel",
+        "(t - 1)/t of them are sent",
     ),
     "tensor groups on the NIC": (
         "seconds",
@@ -651,7 +651,7 @@ MISTAKES = {
             ("max(2 * first, 2 * once - compute * 2 / 3)", "2 * once"),
         ],
         "Time: weights and gradients",
-        "Computation hides a part",
+        "Computation hides part of the exchanges of ZeRO 3",
     ),
     "replicas exchange nothing": (
         "exchange",
@@ -669,7 +669,7 @@ MISTAKES = {
         "choose",
         [("sum(memory(model, each).values()) <= room", "True")],
         "The layout",
-        "What does your memory() give",
+        "What does your memory() return for this layout, including the reserve",
     ),
     "what fits best": (
         "choose",

@@ -172,7 +172,7 @@ MISTAKES = {
         "rows.append((computes, both - computes, run - both))",
         "rows.append((computes / run, (both - computes) / run, 1 - both / run))",
         "Account: what",
-        "return seconds",
+        "Return seconds, not a share of the run",
     ),
     "overlapped communication is exposed": (
         "account",
@@ -207,14 +207,14 @@ MISTAKES = {
         "run - both))",
         "max(each.stop for each in own) - both))",
         "Account: the rest",
-        "waits until the last one is",
+        "A rank that is done waits until the last rank is done",
     ),
     "exposed twice": (
         "account",
         "run - both))",
         "run - computes))",
         "Account: the rest",
-        "has a column of its own",
+        "This contains exposed communication, which has its own column",
     ),
     "hidden time is subtracted": (
         "account",
@@ -249,7 +249,7 @@ MISTAKES = {
         "max(0.0, min(send.start, each.stop) - each.start)",
         "send.start - each.start",
         "Waits: for",
-        "no wait is less than 0",
+        "no wait is negative",
     ),
     "the rank that waits in a collective is blamed": (
         "collective_waits",
@@ -270,7 +270,7 @@ MISTAKES = {
         "lost[each.rank][last.rank]",
         "lost[each.rank][min(calls, key=lambda call: call.start).rank]",
         "Waits: at",
-        "The first to join is not",
+        "The others wait for the last rank to join, not for the first",
     ),
     "for each that comes later": (
         "collective_waits",
@@ -278,7 +278,7 @@ MISTAKES = {
         "            for other in calls:\n"
         "                lost[each.rank][other.rank] += max(0.0, other.start - each.start)",
         "Waits: at",
-        "not for each that is later",
+        "for the last rank to join, not for each rank that joins later",
     ),
     "who waits longest": (
         "culprit",
@@ -287,7 +287,7 @@ MISTAKES = {
         "Culprit: the",
         "waits the longest. For whom",
     ),
-    "no excuse": (
+    "Its waits before the last allreduce do not count": (
         "culprit",
         "[step][one.rank] += max(0.0, other.start - one.start - excuse)",
         "[step][0] += (other.start - one.start) * (one.kind == 'collective')",
@@ -321,7 +321,7 @@ MISTAKES = {
         "pieces[::-1]",
         "pieces",
         "Path: its pieces",
-        "turn them round",
+        "reverse them",
     ),
     "calls alone": (
         "critical_path",
@@ -335,7 +335,7 @@ MISTAKES = {
         "call.kind, waited.start, call.stop",
         "call.kind, call.start, call.stop",
         "Path: its pieces",
-        "belongs to the path only from when",
+        "A call that waited is on the path only from the moment at which the rank that it waited for arrived",
     ),
     "it stays on its rank": (
         "critical_path",
@@ -372,7 +372,7 @@ MISTAKES = {
         "What if a rank",
         "scales the whole run",
     ),
-    "all that the rank saves": (
+    "The run does not save all the time that the rank saves": (
         "what_if",
         "return max(clock) - begin",
         "return max(each.stop for each in events) - begin - max(\n"
@@ -386,7 +386,7 @@ MISTAKES = {
         "        for rank in range(ranks)\n"
         "    )",
         "What if a rank",
-        "does not save all that the rank saves",
+        "The run does not save all the time that the rank saves",
     ),
     "messages take no time": (
         "what_if",

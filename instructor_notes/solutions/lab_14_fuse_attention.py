@@ -167,7 +167,7 @@ MISTAKES = {
         "            for p in range(k):\n                del total\n"
         "                total = chip.full(min(side, n - i), min(side, m - j), 0.0)\n",
         "Matmul: right",
-        "the products of the last 1 column of A alone",
+        "the products of only the last 1 column of A",
     ),
     "the last tiles are left out": (
         "matmul",
@@ -202,7 +202,7 @@ MISTAKES = {
         " + n * m",
         "",
         "Matmul: your count",
-        "What is stored counts, too",
+        "Numbers that are stored count, too",
     ),
     "parts of tiles": (
         "matmul_moved",
@@ -265,7 +265,7 @@ MISTAKES = {
         "larger = part.max().maximum(top)",
         "larger = top.maximum(part.max()) + 0",
         "Softmax: right",
-        "is the old one still there?",
+        "do you still have the old one?",
     ),
     "the sum is rescaled by the inverse": (
         "softmax",
@@ -279,7 +279,7 @@ MISTAKES = {
         "            part /= total\n",
         "",
         "Softmax: right",
-        "divide by the sum",
+        "divide it by the sum",
     ),
     "a pass for the maximum, and one for the sum": (
         "softmax",
@@ -311,7 +311,7 @@ MISTAKES = {
         "        result /= total\n",
         "",
         "Attention: right",
-        "Divide by the sum of each row",
+        "At the end, divide by the sum of each row",
     ),
     "keys are left out at the end": (
         "attention",
@@ -339,7 +339,7 @@ MISTAKES = {
         "            total *= top\n",
         "",
         "Attention: right",
-        "Is the sum rescaled too?",
+        "Is the sum rescaled, too",
     ),
     "exp of the scores as they are": (
         "attention",
@@ -412,7 +412,7 @@ MISTAKES = {
         "np.arange(i, i + high)[:, None]",
         "np.arange(high)[:, None]",
         "Causal: right",
-        "in the sequence, not in the block",
+        "does the mask of the later ones compare positions in the sequence, or only in the block",
     ),
     "hidden scores are 0": (
         "attention",
@@ -440,21 +440,21 @@ MISTAKES = {
         "min(n, i + rows) if causal else n",
         "n / 2 if causal else n",
         "Attention: your count",
-        "Without a mask your count is right",
+        "Without a mask, your count is right",
     ),
     "the output is not counted": (
         "attention_moved",
         "2 * n * d + 2",
         "n * d + 2",
         "Attention: your count",
-        "What is stored counts, too",
+        "Numbers that are stored count, too",
     ),
     "large blocks of keys": (
         "blocks",
         "    keys = 2\n",
         "    keys = room // (4 * d)\n",
         "Target: attention",
-        "which of the two is worth the room?",
+        "which of the two is worth the room on the chip",
     ),
     "no kernel moves anything": (
         "seconds",
@@ -498,7 +498,7 @@ MISTAKES = {
         'math.ceil(n / gpu["rows"])',
         'n / gpu["rows"]',
         "Seconds: attention",
-        "reads all keys and values, too",
+        "A block with fewer queries also reads all keys and values",
     ),
     "one head is moved": (
         "seconds",

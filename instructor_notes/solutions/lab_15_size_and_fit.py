@@ -61,7 +61,7 @@ MISTAKES = {
         "Adapters",
         "frozen",
     ),
-    "no scales": ("bits", " + 8 / block + 32 / (256 * block)", "", "Bits", "And the scales?"),
+    "no scales": ("bits", " + 8 / block + 32 / (256 * block)", "", "Bits", "Where are the scales"),
     "no double quantization": (
         "bits",
         "8 / block + 32 / (256 * block)",
@@ -70,7 +70,13 @@ MISTAKES = {
         "not 32",
     ),
     "no scales of scales": ("bits", " + 32 / (256 * block)", "", "Bits", "scales of scales"),
-    "both scales for a block": ("bits", "(256 * block)", "block", "Bits", "not for each"),
+    "both scales for a block": (
+        "bits",
+        "(256 * block)",
+        "block",
+        "Bits",
+        "The 32 bits are shared by 256 scales, not added to each",
+    ),
     "bytes of a weight": (
         "bits",
         "4 + 8 / block + 32 / (256 * block)",
@@ -93,7 +99,13 @@ MISTAKES = {
         "Tuning",
         "nor state",
     ),
-    "no weights of adapters": ("tuning", "(2 + 2 + 12)", "(2 + 12)", "Tuning", "of their own"),
+    "no weights of adapters": (
+        "tuning",
+        "(2 + 2 + 12)",
+        "(2 + 12)",
+        "Tuning",
+        "Adapters have their own weights and gradients",
+    ),
     "other weights are trained": (
         "tuning",
         "2 * others",
@@ -106,10 +118,10 @@ MISTAKES = {
         "(2 + 2 + 12)",
         "12",
         "Tuning",
-        "beside weight and gradient",
+        "12 bytes, in addition to weight and gradient",
     ),
     "no master copy": ("tuning", "(2 + 2 + 12)", "(2 + 2 + 8)", "Tuning", "12 bytes"),
-    "bits are bytes": ("tuning", "bits / 8", "bits", "Tuning", "Eight bits"),
+    "bits are bytes": ("tuning", "bits / 8", "bits", "Tuning", "A byte has eight bits"),
     "all weights in 4 bits": (
         "tuning",
         "matmuls * bits / 8 + 2 * others",
@@ -129,7 +141,13 @@ MISTAKES = {
         "State",
         "Gradients?",
     ),
-    "of all GPUs": ("state", "return weights", "return devices * weights", "State", "Per GPU"),
+    "of all GPUs": (
+        "state",
+        "return weights",
+        "return devices * weights",
+        "State",
+        "bytes per GPU",
+    ),
     "nothing is served": ("tokens", " - served / 3", "", "Tokens", "a part of the budget"),
     "a served token is a trained one": (
         "tokens",
@@ -143,7 +161,7 @@ MISTAKES = {
         "max(rate * days * 86400 - served / 3, 0)",
         "rate * days * 86400 - served / 3",
         "Tokens",
-        "At least 0",
+        "return 0, not less",
     ),
     "hours": ("tokens", "86400", "1", "Tokens", "86,400"),
     "memory is no limit": (
@@ -200,6 +218,6 @@ MISTAKES = {
         "return best",
         "return sizes[best]['weights']",
         "Choice: it is",
-        "place of a size",
+        "expected the index of a size, 0 to",
     ),
 }

@@ -34,8 +34,8 @@ def attempted(findings: Sequence[Finding], title: str = "") -> str:
         return ""
     if not lab:
         return (
-            f"This attempt is not in your record: {Path.cwd().name} is not the name of a lab;"
-            " the folder has to have a name as in labs/, such as 01_data_parallel_step."
+            f"This attempt is not in your record: {Path.cwd().name} is not the name of a lab; rename the folder to a"
+            " name from labs/, such as 01_data_parallel_step."
         )
     try:
         entry = recording.record(lab, title or "checks", "lab", **about)

@@ -181,7 +181,7 @@ def resume(folder, training):
     ),
     "trains again and hides it": (
         "failed",
-        "Not as they were then",
+        "but these are not as they were after that step",
         """
 save = whole_step
 def resume(folder, training):

@@ -42,7 +42,7 @@ def test_each_mistake_is_named(own, solution):
 @pytest.mark.parametrize(
     ("returned", "words"),
     [
-        (lambda comm, part, mean: part, "the part of its own samples"),
+        (lambda comm, part, mean: part, "That is the contribution of its own samples only"),
         (lambda comm, part, mean: mean, "the mean over its own samples"),
         (lambda comm, part, mean: comm.allreduce(mean), "the sum of the ranks' means"),
         (lambda comm, part, mean: comm.allreduce(mean) / comm.size, "the mean of the ranks' means"),

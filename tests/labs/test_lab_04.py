@@ -168,7 +168,7 @@ def test_a_step_that_does_not_end_is_waited_for_once(own, solved, monkeypatch):
     )
     monkeypatch.setattr(emulate, "__defaults__", (*emulate.__defaults__[:-1], 0.2))
     findings = own.findings(step, solved.gpipe, solved.one_f_one_b, "x")
-    assert "does not end" in found(findings, own.SINGLE).words
+    assert "never ends" in found(findings, own.SINGLE).words
     assert sum(each.right is None for each in findings) == len(own.STEP) - 1
 
 

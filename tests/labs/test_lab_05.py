@@ -127,7 +127,7 @@ def test_other_correct_solutions_pass(own, solved, function, changes):
 @pytest.mark.parametrize(
     ("function", "changes", "law", "said"),
     [
-        ("filters_forward", [("axis=1), x", "axis=1)")], "FILTERS_Y", "(y, kept) is expected"),
+        ("filters_forward", [("axis=1), x", "axis=1)")], "FILTERS_Y", "expected (y, kept)"),
         (
             "filters_backward",
             [("return dx, dw", "return dw, dx")],
@@ -145,7 +145,7 @@ def test_other_correct_solutions_pass(own, solved, function, changes):
             "rows_backward",
             [("comm.Allreduce(part, dw)", "pass")],
             "ROWS_DW",
-            "not those of one rank",
+            "the numbers differ from those of one rank",
         ),
         (
             "rows_forward",

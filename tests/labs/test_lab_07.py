@@ -322,12 +322,16 @@ def leaves(target, run):
         (all_as_a_list, MEMORY, "How far ahead"),
         (with_a_cache, STORE, "Samples were cached"),
         (asks_and_looks, NONE, "stat"),
-        (starts_a_program, STORE, "Another program"),
+        (
+            starts_a_program,
+            STORE,
+            "Your code started another program, whose reads cannot be counted",
+        ),
         (other_sizes, SAME, "but in batches of"),
         (as_numbers, SAME, "are not samples"),
         (as_bytes, SAME, "A batch is a list"),
         (none, SAME, "which has no batches"),
-        (for_ever, SAME, "which loop does not end"),
+        (for_ever, SAME, "which loop never ends"),
         (leaves, SAME, "SystemExit"),
     ],
 )
@@ -362,7 +366,7 @@ def test_a_loader_that_hangs_is_stopped(own, solved, monkeypatch):
         yield
 
     findings = loader_findings(solved.prepare, batches, own.own_of("x"))
-    assert "does not end" in findings[0].words
+    assert "never ends" in findings[0].words
     assert all(each.right is None for each in findings[1:])
 
 

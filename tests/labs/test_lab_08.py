@@ -95,9 +95,9 @@ def test_the_starter_fails_with_a_useful_message(own, started, tmp_path):
     findings = own.findings(scope, "x", file)
     assert [each.law for each in findings if each.right] == [LEGAL], as_text(findings)
     assert "in which nothing fails" in found(findings, TIME).words
-    assert "one node's or all" in found(findings, INTERVAL).words
+    assert "those of one node, or of all nodes" in found(findings, INTERVAL).words
     assert "What writes less" in found(findings, LIMITS).words
-    assert "with the weights after step" in found(findings, STATE).words
+    assert "but its weights are those after step" in found(findings, STATE).words
     assert "in the next attempt resume stopped with EOFError" in found(findings, WHOLE).words
 
 
@@ -242,8 +242,8 @@ def test_the_newest_by_name_is_not_the_newest(solved, tmp_path):
             "[run]\ncheckpoint_interval = inf",
             "checkpoint_interval = inf s: legal: a number of at least 0 s",
         ),
-        ("[run]\nchanged = 0.01", "not yours to choose"),
-        ("[machine]\nnodes = 1", "not yours to choose"),
+        ("[run]\nchanged = 0.01", "fixed by the task"),
+        ("[machine]\nnodes = 1", "fixed by the task"),
         ("run = 1", "a table"),
         ("run", "TOML"),
     ],

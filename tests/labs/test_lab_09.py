@@ -49,7 +49,7 @@ SURPRISES = (NIC, JITTER, CONTENTION)
 LEADS = {
     (NIC, "-"): "Which part of the link do they share",
     (NIC, "+"): "is latency shared as well",
-    (JITTER, "-"): "no later than the latest of fewer",
+    (JITTER, "-"): "Is it no later than the last of fewer ranks",
     (JITTER, "+"): "twice as late",
     (CONTENTION, "-"): "Does each additional rank slow",
     (CONTENTION, "+"): "if it is alone on its node",
@@ -99,7 +99,7 @@ def test_the_starter_fails_with_a_useful_message(own, started):
     findings = own.findings(scope, "x")
     assert [each.right for each in findings] == [False] * 3 + [None] * 2 + [False, None]
     for law, words in {
-        MESSAGES: "one line cannot describe that",
+        MESSAGES: "which a single line cannot describe",
         PRODUCTS: "some of the nine measurements",
         STEP: "does not reach the rate",
         COVERS: "as soon as your prediction holds",
@@ -178,7 +178,7 @@ def test_a_repair_of_a_term_that_no_run_showed_is_said_to_be_one(own, solved, na
         return {**found, "waiting": found["compute"]}
 
     words = target_finding({**given, "repaired": slowed}, machine).words
-    assert "does waiting differ from what `terms` predicts" in words
+    assert "does waiting differ from the prediction of `terms`" in words
 
 
 def judged(own, given, function):
@@ -196,7 +196,7 @@ def test_the_starters_band_and_repair_are_diagnosed(own, solved, starter, names)
     for each in ("band", "repaired"):
         run_cell(starter(LAB, f"def {each}("), scope)
     findings = own.findings({**scope, "cause": lambda: ROUTES}, names[NIC])
-    assert "One width for all machines" in found(findings, COVERS).words
+    assert "Does one width suit all machines" in found(findings, COVERS).words
     assert "has to come from the spread" in found(findings, NARROW).words
     assert "communication is off by -" in found(findings, TARGET).words
 

@@ -48,7 +48,7 @@ def test_the_starter_fails_with_a_useful_message(own, starter, shown):
     scope = run_cell(starter(LAB, "def planner("), {})
     findings = planner_findings(scope["planner"], shown)
     finding = found(findings, SHOWN)
-    assert finding.right is False and "predicted nothing but tensor = 1" in finding.words
+    assert finding.right is False and "predicted only layouts with tensor = 1" in finding.words
     assert found(findings, TARGET).right is None
     knows_nothing = run_cell(starter(LAB, "def estimate("), {})["estimate"]
     for finding in estimate_findings(knows_nothing, shown):
@@ -65,11 +65,11 @@ def test_the_solution_orders_the_objective_where_it_is_hardest(own, solved, name
 def test_an_estimate_in_which_the_host_is_never_late_is_named(own, solved):
     estimate, _ = changed(solved, "estimate", ("issued = 48 *", "issued = 0 *"))
     finding = found(estimate_findings(estimate, own.tracks_of(own.seed_of("learner 2"))), VALUE)
-    assert finding.right is False and "issue the kernels" in finding.words, finding
+    assert finding.right is False and "launch the kernels" in finding.words, finding
     exchanged = "near = min(replicas, machine.devices_per_node // tensor)", "near = 1"
     one_nic, _ = changed(solved, "estimate", exchanged)
     finding = found(estimate_findings(one_nic, own.tracks_of(own.seed_of("ada"))), VALUE)
-    assert finding.right is False and "issue the kernels" not in finding.words, finding
+    assert finding.right is False and "launch the kernels" not in finding.words, finding
 
 
 def test_a_planner_that_reaches_the_target_does_not_excuse_its_estimate(solved, shown):
@@ -178,7 +178,7 @@ def test_the_target_counts_hidden_tracks(shown):
 @pytest.mark.parametrize(
     ("planner", "words"),
     [
-        (timid, "It predicted nothing but tensor = 8."),
+        (timid, "It predicted only layouts with tensor = 8."),
         (forgetful, "were of layouts that it had predicted before"),
     ],
 )
@@ -234,7 +234,7 @@ def test_what_the_notebook_shows_is_shown(own, solved):
 @pytest.mark.parametrize(
     ("bet", "words"),
     [
-        (lambda: {"batch": 3}, "not yours to choose"),
+        (lambda: {"batch": 3}, "fixed by the task"),
         (lambda: {"tensor": 3}, "legal: 1, 2"),
         (lambda: {"pipeline": 2, "zero": 1, "tensor": 2}, "Why"),
         (lambda: None, "a dict"),

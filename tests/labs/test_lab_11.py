@@ -48,8 +48,8 @@ def test_the_solution_holds_on_a_hidden_service_too(own, solved):
 def test_the_starter_fails_each_part_with_a_reason(own, started):
     scope = started(*own.NAMES)
     for function, law, words in (
-        ("cache", "Cache", "too little. Keys, and values too?"),
-        ("step", "Prefill", "The weights are read whatever the number of tokens"),
+        ("cache", "Cache", "too little. Did you count both keys and values?"),
+        ("step", "Prefill", "The weights are read for any number of tokens"),
         ("schedule", WORK, "What is it waiting for?"),
         ("forecast", "Little", "= 1.0 sequences"),
         ("choose", LATENCY, "per token, and the limit is"),
@@ -122,7 +122,7 @@ def test_a_scheduler_that_does_not_end_is_stopped(own, monkeypatch):
             pass
 
     assert (
-        "in step 1: which loop does not end?"
+        "in step 1: which loop never ends?"
         in found(judged(own, {"schedule": walking}, "schedule"), FITS).words
     )
 

@@ -68,9 +68,9 @@ def test_the_starter_fails_with_a_useful_message(own, started):
     findings = own.findings(scope, "x")
     assert not any(each.right for each in findings if each.law != FITS)
     assert "weights in a flat array, not shape" in found(findings, own.SHARDED).words
-    assert "the last chunk has the most to do" in found(findings, own.ZIGZAG).words
+    assert "the last chunk has the most work" in found(findings, own.ZIGZAG).words
     assert "weights of a block's matmuls" in found(findings, LAWS["weights"]).words
-    assert "what a block stores of a token" in found(findings, LAWS["activations"]).words
+    assert "what a block stores per token" in found(findings, LAWS["activations"]).words
     assert "is for one sequence" in found(findings, TIMES["computing"]).words
     assert "waits while the pipeline fills" in found(findings, TIMES["bubble"]).words
     assert found(findings, own.RING).right is None

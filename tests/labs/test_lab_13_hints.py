@@ -38,7 +38,7 @@ MISTAKES = {
         'each.stream == "communication"]',
         'each.stream == "communication" and each.peer < 0]',
         "Account: communication",
-        "stages of a pipeline lie in no exchange",
+        "messages between the stages of a pipeline are not part of an exchange",
     ),
     "the rest follows": (
         "account",
@@ -52,14 +52,14 @@ MISTAKES = {
         "lost[each.rank][send.rank] += ",
         "lost[each.rank][send.rank] = ",
         "Waits: for",
-        "that is the last",
+        "only the last",
     ),
     "the last collective alone": (
         "collective_waits",
         "lost[each.rank][last.rank] += ",
         "lost[each.rank][last.rank] = ",
         "Waits: at",
-        "that is the last",
+        "only the last",
     ),
     "the last message of a peer": (
         "late_senders",
@@ -81,7 +81,7 @@ MISTAKES = {
         "for one, other in waits:",
         "for one, other in (each for each in waits if each[0].kind == 'collective'):",
         "Culprit: the",
-        "waits in receives as well",
+        "also charge ranks for waits in receives",
     ),
     "a receive that did not wait": (
         "critical_path",
@@ -90,7 +90,7 @@ MISTAKES = {
         "    sent = {each.match: each for each in events if each.kind == 'send'}\n"
         "    cause |= {id(x): sent[x.match] for x in events if x.kind == 'receive'}",
         "Path: from",
-        "nobody was waited for",
+        "did not wait",
     ),
     "the first to join": (
         "critical_path",
@@ -100,7 +100,7 @@ MISTAKES = {
         "        first = min(those, key=lambda x: x.start)\n"
         "        cause |= {id(x): first for x in those if x is not first}",
         "Path: from",
-        "when the last one joins",
+        "when the last rank joins",
     ),
     "an allreduce as long as it was": (
         "what_if",
@@ -121,7 +121,7 @@ MISTAKES = {
         "max(start, sent + flight[call.peer][rank])",
         "sent + flight[call.peer][rank]",
         "What if a rank",
-        "when does its receive end?",
+        "when does the receive end?",
     ),
     "the run starts at 0": (
         "what_if",
@@ -178,14 +178,14 @@ MISTAKES = {
         "return rank, cost[rank]",
         "return rank, cost[rank] / 4",
         "Culprit: what",
-        "In the first step it costs",
+        "In the first step, it costs",
     ),
     "excuses of earlier steps": (
         "culprit",
         "since = ends[step - 1] if step else 0.0",
         "since = 0.0",
         "Culprit: what",
-        "before the last allreduce is no excuse",
+        "Its waits before the last allreduce do not count",
     ),
     "the first call does not move": (
         "what_if",

@@ -46,7 +46,7 @@ def test_the_starter_fails_with_a_useful_message(own, started, solved):
     findings = own.findings(scope, "x")
     assert not any(each.right for each in findings), as_text(findings)
     for law, words in (
-        ("Matmul: right", "the last 1 column of A alone"),
+        ("Matmul: right", "only the last 1 column of A"),
         ("Softmax: right", "needs room for"),
         ("Attention: right", "exp(710) overflows"),
         ("Seconds: scores", "What does a kernel read and write?"),
@@ -115,15 +115,15 @@ def test_operators_of_tiles_are_those_of_numpy():
             lambda chip, x, y: chip.load(x, 0, 4),
             "needs room for 12 numbers, and 9 of 9 are free. Nothing else",
         ),
-        (lambda chip, x, y: chip.load(x, 4, 5), "hold nothing"),
-        (lambda chip, x, y: chip.load(x, -1, 2), "hold nothing"),
+        (lambda chip, x, y: chip.load(x, 4, 5), "contain no numbers"),
+        (lambda chip, x, y: chip.load(x, -1, 2), "contain no numbers"),
         (lambda chip, x, y: chip.load(x, 0.5, 2), "expected a whole number"),
         (lambda chip, x, y: chip.load(np.eye(2), 0, 1), "takes a matrix in HBM, not a ndarray"),
         (lambda chip, x, y: chip.store(chip.full(2, 2), x, 0), "x is an input"),
         (lambda chip, x, y: chip.store(chip.full(2, 2), y, 3), "exceeds y"),
         (lambda chip, x, y: chip.store(1.0, y, 0), "store writes a tile"),
         (lambda chip, x, y: chip.full(0, 2), "at least one number"),
-        (lambda chip, x, y: chip.full(2, 2) + np.eye(2), "by `load` alone"),
+        (lambda chip, x, y: chip.full(2, 2) + np.eye(2), "arrays reach the chip only by `load`"),
         (lambda chip, x, y: chip.full(2, 2) + chip.full(1, 3), "cannot be combined"),
         (lambda chip, x, y: chip.dot(chip.full(2, 2), chip.full(1, 2)), "do not match"),
         (lambda chip, x, y: chip.dot(chip.full(1, 2), chip.full(2, 1), chip.full(1, 2)), "added"),
@@ -132,7 +132,7 @@ def test_operators_of_tiles_are_those_of_numpy():
         (lambda chip, x, y: chip.full(2, 2) + Chip(9).full(2, 2), "of another run"),
         (lambda chip, x, y: chip.scratch(1 << 13, 1 << 13), "no such room"),
         (lambda chip, x, y: [chip.full(1, 1) for _ in range(10)], "Now on the chip: 9 of 1 x 1."),
-        (lambda chip, x, y: [chip.count() for _ in range(LIMIT + 1)], "does not end"),
+        (lambda chip, x, y: [chip.count() for _ in range(LIMIT + 1)], "never ends"),
     ],
 )
 def test_what_a_chip_refuses(does, words):

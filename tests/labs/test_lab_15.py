@@ -43,7 +43,7 @@ def test_the_starter_fails_with_a_useful_message(own, started):
     assert not any(each.right for each in findings), as_text(findings)
     for law, words in (
         ("Adapters", "A has rank x inputs"),
-        ("Bits", "And the scales?"),
+        ("Bits", "Where are the scales"),
         ("Tuning", "too little"),
         ("State", "Those are the bytes of ZeRO 3"),
         ("Tokens", "86,400"),
@@ -121,7 +121,9 @@ def test_every_budget_has_one_best_size_that_no_mistake_finds():
                 assert np.isfinite(min(found)) and min(others) > min(found)
                 assert all(loss > min(found) + CLEAR for _, loss in size_laws._wrong(own))
             everything = losses(tight, everything=True)
-            assert min(everything) < min(losses(tight)), "memory rules out the best of all"
+            assert min(everything) < min(losses(tight)), (
+                "The best in every budget, even where memory rules out the best size overall"
+            )
 
 
 def test_losses_are_those_of_the_planner():

@@ -178,7 +178,7 @@ def loss_off(task: Task, rank: int, value: float) -> str:
     )
     known = {
         "That is the mean over its own samples.": means[rank],
-        "That is the part of its own samples; what do the samples of the other ranks contribute?": added,
+        "That is the contribution of its own samples only; what do the samples of the other ranks contribute?": added,
         "That is the sum of the ranks' means.": sum(means),
         alike: sum(means) / len(means),
     }
@@ -199,8 +199,8 @@ def _known_ways(task: Task) -> Iterator[tuple[str, Array]]:
     parts = g * np.array(task.shares)[:, None] / samples
     right, every = parts.sum(axis=0), np.ones((ranks, 1))
     yield (
-        f"The step is {ranks} times too short: a mean was taken over the ranks instead of a sum. "
-        "By how many samples had the loss divided already?",
+        f"The step is {ranks} times too short: gradients were averaged over the ranks instead of summed. By how many"
+        " samples is the loss divided already?",
         every * right / ranks,
     )
     yield (
@@ -213,11 +213,10 @@ def _known_ways(task: Task) -> Iterator[tuple[str, Array]]:
         every * right * ranks,
     )
     yield (
-        "Every rank counts equally here, one with few samples as much as one with many. Which "
-        "samples is the mean taken over?",
+        "Every rank counts equally here, whether it has few samples or many. Over which samples is the mean taken?",
         every * g.mean(axis=0),
     )
-    alone = "Each rank's update uses only its own samples: none of the others' gradients arrive."
+    alone = "Each rank's update uses only its own samples: no gradient of another rank arrives."
     yield alone, g
     yield alone, parts
     first = "All ranks use the gradient of rank 0: the samples of all others are lost."

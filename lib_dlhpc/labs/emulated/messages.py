@@ -236,8 +236,9 @@ class MessageRequest:
         if buffer is None or message.match.held is None:
             if (buffer is None) != (message.match.held is None):
                 raise Mismatch(
-                    f"rank {message.target} calls {self._call} for what rank {message.source} sends with a call"
-                    " of the other kind: use both with a capital letter, or both with a lowercase one."
+                    f"rank {message.target} calls {self._call} for a message that rank {message.source} sends with a"
+                    " call of the other kind: use calls with a capital letter on both sides, or with a lowercase"
+                    " letter on both."
                 )
             self._received = value
             return

@@ -200,13 +200,13 @@ def _known_ways(task: StagedTask, right: Array) -> Iterator[tuple[str, Array]]:
         (size[:, None] / size[0] * g).sum(axis=0),
     )
     yield (
-        "Every microbatch counts equally here, one with few samples as much as one with many. "
-        "Which samples is the mean taken over?",
+        "Every microbatch counts equally here, whether it has few samples or many. Over which samples is the mean"
+        " taken?",
         g.mean(axis=0),
     )
     yield (
-        f"The step is {many} times too short: it was divided by the number of microbatches. By how many"
-        " samples had the loss divided already?",
+        f"The step is {many} times too short: it was divided by the number of microbatches. By how many samples is the"
+        " loss divided already?",
         right / many,
     )
     yield "The step goes uphill: its sign is wrong.", -right

@@ -200,9 +200,9 @@ class Rank(PointToPoint):
         """Raise Mismatch unless all parts together fill the whole, and both arrays are of one type."""
         if (whole, send.dtype) != (room, receive.dtype):
             raise Mismatch(
-                f"rank {self.rank} gives {call} {send.size} numbers of type {send.dtype} to send and"
-                f" {receive.size} of type {receive.dtype} to receive into: of {self.size} ranks, the whole has"
-                f" {self.size} times as many numbers as a part."
+                f"rank {self.rank} gives {call} {send.size} numbers of type {send.dtype} to send and {receive.size} of"
+                f" type {receive.dtype} to receive into: with {self.size} ranks, the whole array has {self.size} times"
+                " as many numbers as one rank's part."
             )
 
     def _check_alike(self, call: str, values: list[Array]) -> None:
@@ -300,8 +300,8 @@ def emulate(
         stop(threads)
     if endless:
         raise Endless(
-            f"{ranks_named(endless)} still compute{'s' * (len(endless) == 1)} after {patience:g} "
-            "s: which loop does not end, or makes one call per number?"
+            f"{ranks_named(endless)} still compute{'s' * (len(endless) == 1)} after {patience:g} s: which loop never"
+            " ends, or makes one call per number?"
         )
     _raise_first(errors)
     for message in matcher.queues.left():

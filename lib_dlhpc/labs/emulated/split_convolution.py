@@ -230,7 +230,7 @@ def _padded(x: Array, padding: tuple[int, int]) -> Array:
 
 def _pair(result: Any, names: str) -> tuple[Any, Any]:
     if not isinstance(result, tuple) or len(result) != 2:
-        raise LabError(f"{type(result).__name__} was returned; {names} is expected.")
+        raise LabError(f"The function returned {type(result).__name__}; expected {names}.")
     return result
 
 

@@ -38,16 +38,13 @@ def input_gradient_off(task: SplitTask, dx: list[Any]) -> str:
         where = f"Rank {rank}, rows {low} to {high - 1}"
         if not isinstance(found, np.ndarray) or found.shape != expected.shape:
             more = isinstance(found, np.ndarray) and found.ndim == 4 and found.shape[2] > high - low
-            home = (
-                " Which ranks do the rows beyond its own belong to, and which ranks need "
-                "their gradient?"
-            )
+            home = " To which ranks do the rows beyond its own belong, and which ranks need their gradient?"
             return f"{where}: {shape_of(found)} instead of {expected.shape}.{home if more else ''}"
         alone = local[rank][0][:, :, low:high]
         if same(found, alone):
             return (
-                f"{where}: the gradients are those of its own outputs only. Other ranks have "
-                "read some of these rows; where do their gradients of these rows go?"
+                f"{where}: these gradients come only from its own outputs. Other ranks have read some of these rows;"
+                " where do their gradients of these rows go?"
             )
         replaced = alone.copy()
         for other, (theirs, _) in enumerate(local):
@@ -56,8 +53,8 @@ def input_gradient_off(task: SplitTask, dx: list[Any]) -> str:
                 replaced[:, :, np.array(rows) - low] = theirs[:, :, rows]
         if same(found, replaced):
             return (
-                f"{where}: gradients received from others replace those of its own outputs. Both "
-                "ranks have read these rows."
+                f"{where}: gradients received from another rank replace those of its own outputs, but both ranks have"
+                " read these rows."
             )
         fine = [
             k + low for k in range(high - low) if np.allclose(found[:, :, k], expected[:, :, k])
@@ -82,8 +79,8 @@ def weight_gradient_off(task: SplitTask, dw: list[Any]) -> str:
             return f"Rank {rank}: {shape_of(found)} instead of {right.shape}."
         if same(found, _local(task, rank)[1]):
             return (
-                f"Rank {rank} has only the gradient of its own outputs. The weights are "
-                "replicated on all ranks; what is the gradient of a replicated array?"
+                f"Rank {rank} has only the gradient from its own outputs. The weights are replicated on all ranks;"
+                " what is the gradient of a replicated array?"
             )
         return f"Rank {rank}: {_times(found, right, task.ranks)}"
     return ""
@@ -104,7 +101,7 @@ def filters_off(task: SplitTask, y: list[Any]) -> str:
         if not isinstance(found, np.ndarray) or found.shape != right.shape:
             return f"Rank {rank}: {shape_of(found)} instead of {right.shape}."
         wrong = [k for k in range(right.shape[1]) if not same(found[:, k], right[:, k])]
-        return f"Rank {rank}: channels {_listed(wrong)} are wrong. In which order do they belong?"
+        return f"Rank {rank}: channels {_listed(wrong)} are wrong. In which order should they be?"
     return ""
 
 
@@ -122,8 +119,8 @@ def filter_gradients_off(task: SplitTask, dx: list[Any], dw: list[Any]) -> str:
             continue
         if same(found, task.layer.backward(dy[:, low:high], x, w)[0]):
             return (
-                f"Rank {rank}, dx: this is the part of its own filters. All filters have read "
-                "the same x; which parts does its gradient sum?"
+                f"Rank {rank}, dx: this is the contribution of its own filters. All filters have read the same x;"
+                " which contributions does its gradient sum?"
             )
         if not isinstance(found, np.ndarray) or found.shape != right.shape:
             return f"Rank {rank}, dx: {shape_of(found)} instead of {right.shape}."
@@ -144,7 +141,7 @@ def _times(found: Array, right: Array, ranks: int) -> str:
     times = float(np.vdot(found, right) / np.vdot(right, right))
     if same(found, times * right):
         return f"{times:.4g} times the correct value, on {ranks} ranks. A sum, or a mean?"
-    return "the numbers are not those of one rank."
+    return "the numbers differ from those of one rank."
 
 
 def _listed(numbers: list[int]) -> str:

@@ -12,7 +12,7 @@ from lib_dlhpc.labs.emulated.split_convolution import SplitTask, borrowed, wante
 from lib_dlhpc.labs.emulated.split_gradient_errors import same, shape_of
 from lib_dlhpc.layers.base.saved import Array
 
-TWO_RANKS = "What do its outputs read that is on another rank?"
+TWO_RANKS = "Which rows do its outputs read that are on another rank?"
 
 
 def outputs_off(task: SplitTask, y: list[Any]) -> str:
@@ -50,11 +50,11 @@ def _rows_off(task: SplitTask, rank: int, found: Any) -> str:
     if got == layer.outputs(high - low) or got == layer.outputs(high - low, 0):
         return f" That is the result of its own {high - low} rows alone. {TWO_RANKS}"
     if got > layer.outputs(need, 0) and got != layer.outputs(need):
-        return f" Its outputs read rows {first} to {stop - 1}, {need} in all; these come from more."
+        return f" Its outputs read rows {first} to {stop - 1}, {need} in all; these outputs were computed from more."
     if got > layer.outputs(need, 0):
         return (
-            " These are too many. Rows are padded only where the image ends; the boundary "
-            "between two ranks is not a border."
+            " These are too many. Rows are padded only where the image ends; the boundary between two ranks is not an"
+            " edge of the image."
         )
     if inside < need and got == layer.outputs(inside, 0):
         return (
@@ -63,8 +63,8 @@ def _rows_off(task: SplitTask, rank: int, found: Any) -> str:
         )
     if got < layer.outputs(need, 0):
         return (
-            f" Its outputs read rows {first} to {stop - 1}, {need} in all; these come from fewer. Is a halo"
-            " too short?"
+            f" Its outputs read rows {first} to {stop - 1}, {need} in all; these outputs were computed from fewer. Is"
+            " a halo too short?"
         )
     return ""
 

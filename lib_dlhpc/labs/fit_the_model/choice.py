@@ -40,18 +40,24 @@ REPLICAS, STAGES, TENSOR = (
 )
 EXPOSED = {"data": REPLICAS, "pipeline": STAGES, "tensor": TENSOR}
 HINTS = {  # at what a choice has more of than the quickest
-    "computing": "Which of your matmuls are too small to fill a GPU: those of few samples, or of a narrow shard?",
-    "recomputation": "What do you pay for memory that you do not need, or that something else "
-    "provides for less?",
-    "pipeline bubble": "What makes it shorter: fewer stages, or more microbatches?",
+    "computing": (
+        "Which of your matmuls are too small to fill a GPU: those with few samples, or those of a narrow shard?"
+    ),
+    "recomputation": (
+        "Which time do you spend to save memory that you do not need, or that something else saves for less?"
+    ),
+    "pipeline bubble": "What makes the bubble shorter: fewer stages, or more microbatches?",
     "updates": "Which rank updates which weights, and does ZeRO change that?",
-    REPLICAS: "What do replicas send in a step, only gradients or also weights, and how often? "
-    "Would a split leave less to send?",
-    STAGES: "Besides activations, the first and the last stage exchange the gradient of the "
-    "embedding that both store: all of it or, where ZeRO shards gradients, one shard each. "
-    "Each GPU of a tensor group sends a slice of the activations. "
-    "What would fewer stages send, or smaller microbatches, whose first message arrives "
-    "sooner?",
+    REPLICAS: (
+        "What do replicas send in a step, only gradients or also weights, and how often? Would another split leave"
+        " less to send?"
+    ),
+    STAGES: (
+        "Besides activations, the first and the last stage exchange the gradient of the embedding that both store:"
+        " all of it or, where ZeRO shards gradients, one shard each. Each GPU of a tensor group sends a slice of the"
+        " activations. What would change with fewer stages, or with smaller microbatches, whose first message arrives"
+        " sooner?"
+    ),
     TENSOR: "Each block waits for its messages, even inside a node. What would a smaller group "
     "send?",
 }
@@ -185,7 +191,7 @@ def known(own: Task) -> tuple[dict[str, float], dict[str, float]]:
 
 def named(own: Task) -> str:
     """Return a task in words."""
-    nodes = f"{own.nodes} nodes with {own.memory} a GPU, {own.nics} x {own.network}"
+    nodes = f"{own.nodes} nodes with {own.memory} per GPU, {own.nics} x {own.network}"
     return f"{own.layers} blocks of {own.hidden} on {nodes}"
 
 
@@ -204,17 +210,19 @@ def read_choice(text: Any, own: Task) -> Experiment:
         )
     outside = sorted({*tables} & {*FIELDS})
     if outside:
-        raise LabError(f"{', '.join(outside)}: expected below a line [strategy], which is missing.")
+        raise LabError(
+            f"{', '.join(outside)}: these belong below a line [strategy], which is missing."
+        )
     extra = sorted({*tables} - {"strategy"}) + sorted({*given} - {*FIELDS})
     if extra:
-        raise LabError(f"{', '.join(extra)}: not yours to choose; legal: {', '.join(FIELDS)}.")
+        raise LabError(f"{', '.join(extra)}: fixed by the task; you may set: {', '.join(FIELDS)}.")
     experiment = experiment_of(own, **given)
     predict(experiment)  # which says why a network cannot be split so
     if int(experiment.global_batch) != own.batch:
         replicas = int(experiment.global_batch) // int(experiment.strategy.batch)
         raise LabError(
-            f"A step is {own.batch} sequences, and this one has {int(experiment.global_batch)}: {replicas} replicas"
-            f" of {int(experiment.strategy.batch)}. `batch` counts those of one replica."
+            f"A step must have {own.batch} sequences, but this one has {int(experiment.global_batch)}: {replicas}"
+            f" replicas of {int(experiment.strategy.batch)}. `batch` counts the sequences of one replica."
         )
     return experiment
 
@@ -232,7 +240,7 @@ def attempt(choice: Callable[..., Any], own: Task) -> Experiment:
 
     def endless() -> str:
         words = f"It is still computing after {PATIENCE:g} s, after {len(asked)} predictions."
-        return f"{words} Which loop does not end?"
+        return f"{words} Which loop never ends?"
 
     model, machine = (dict(each) for each in known(own))
     try:

@@ -156,10 +156,10 @@ def _activations(way: Way, own: Task) -> Factors:
         )
         yield words, many
     replicas = own.gpus // (way.tensor * way.pipeline)
-    yield "`batch` has the sequences of all replicas: how many does one get?", replicas
+    yield "`batch` counts the sequences of all replicas: how many does one get?", replicas
     if way.tensor > 1:
         whole = _block(way, own, 1) / _block(way, own, way.tensor)
-        yield "A tensor group shards a part of what a block stores.", whole
+        yield "A tensor group shards only a part of what a block stores.", whole
     yield (
         "Are all microbatches, with all samples of the batch, in memory at the same time?",
         many * own.gpus,
@@ -184,7 +184,7 @@ def _computing(way: Way, own: Task) -> Factors:
         yield "Full recomputation adds a forward pass.", 3 / 4
     if way.pipeline > 1:
         yield "Stages wait while the pipeline fills and drains.", work
-        yield "The stages are already among the GPUs.", 1 / way.pipeline
+        yield "The number of GPUs already includes the stages.", 1 / way.pipeline
         yield "The GPUs share the work of all stages.", way.pipeline
 
 

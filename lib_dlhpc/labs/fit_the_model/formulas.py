@@ -60,12 +60,15 @@ def _mixed(parameters: int, zero: int, data: int) -> Case:
     right = float(model_state_bytes(parameters, "bf16", "adam", data, zero))
     w, g, rest = (parameters * size for size in MIXED)
     further = (
-        "1: optimizer; 2: gradients as well; 3: weights as well. Here there is one too many, or "
-        "one too few."
+        "1: optimizer; 2: gradients as well; 3: weights as well. Your formula divides one term too many, or one too"
+        " few."
     )
     slips = [
         ("No GPU stores all of what this ZeRO stage shards.", w + g + rest),
-        ("Which GPU still stores all weights? Only stage 3 shards them.", (w + g + rest) / data),
+        (
+            "Only stage 3 shards the weights: which GPU stores all of them in the other stages?",
+            (w + g + rest) / data,
+        ),
         ("The fp32 weights belong to the optimizer as well.", w + g + (rest * 2 / data + rest) / 3),
         (further, w + (g + rest) / data),
         (further, w + g + rest / data),
@@ -105,24 +108,29 @@ def activations_finding(
             ("That is only the input of the block. What do the layers inside store?", 2 * area),
             ("That leaves out the attention scores, s x s numbers per head.", split * area),
             (
-                "What lies between the pairs of matmuls is replicated on each GPU: norms, two "
-                "dropouts, the input of each pair.",
+                "Everything between the pairs of matmuls is replicated on each GPU: norms, two dropouts, the input of"
+                " each pair.",
                 area * (34 + scores) / tensor,
             ),
             (
-                "What lies inside a pair of matmuls is sharded, and so are the scores.",
+                "Everything inside a pair of matmuls is sharded, and so are the scores.",
                 area * (34 + scores),
             ),
             ("Twice as many samples store twice as much.", right / samples),
             ("Numbers take 2 B here, those of a dropout mask 1 B.", 2 * right),
             (
-                "The scores of each head are on one GPU only.",
+                "The scores of each head are on only one GPU.",
                 right + area * (scores - scores / tensor),
             ),
-            ("Of the 34, a tensor group shards the 24.", right + area * 14 * (1 - 1 / tensor)),
+            (
+                "Of the factor 34, a tensor group shards the 24.",
+                right + area * 14 * (1 - 1 / tensor),
+            ),
         ]
         if recompute != "none":
-            slips.insert(0, ("What is recomputed is not stored.", area * (split + scores / tensor)))
+            slips.insert(
+                0, ("Whatever is recomputed is not stored.", area * (split + scores / tensor))
+            )
         if recompute == "full":
             slips.insert(0, ("The input of the block takes 2 bytes per number.", right / 2))
             whole = "Each GPU of a tensor group stores all of the block's input."
@@ -164,11 +172,11 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
                 ("You may neglect the time of selective recomputation.", share * 4 / 3 * waits)
             ],
             "full": [
-                ("What is recomputed takes time.", share * waits),
+                ("Recomputation takes time.", share * waits),
                 (part, share * 2 * waits),
                 (part, share * 1.5 * waits),
                 (
-                    "Stages recompute in each pass, so the bubble grows too.",
+                    "Stages recompute in each backward pass, so the bubble grows, too.",
                     share * (waits + 1 / 3),
                 ),
             ],

@@ -176,15 +176,15 @@ def _cheap(ways: Mapping[str, Any], own: SmallTask) -> Finding:
     if order.index(dearest) > order.index(cheapest(own)):
         return broken(
             CHEAP,
-            "It fits, but something cheaper would fit as well. What is the largest term in your "
-            "ledger, and what shrinks it without computing or moving anything twice?",
+            "It fits, but a cheaper choice would fit as well. What is the largest term in your ledger, and what"
+            " shrinks it without computing or moving anything twice?",
         )
     for way in reversed(used):
         less = {**ways, way: WAYS[way]}
         if ledger(small_experiment(own, **less)) <= (1 - NEAR) * own.cap:
             words = f"It fits, and without {way} = {ways[way]} it would fit as well. {COSTS[way]}"
             return broken(CHEAP, words)
-    return kept(CHEAP, f"{dearest}: nothing cheaper keeps it under the cap.")
+    return kept(CHEAP, f"{dearest}: no cheaper choice stays under the cap.")
 
 
 def _mb(size: float) -> str:

@@ -27,8 +27,8 @@ LITTLE = f"Target: attention moves at most {TIMES:g} times what the largest bloc
 LAWS = (RIGHT, NOTHING, CAUSAL, SKIPS, COUNTED, LITTLE)
 HALF = 0.7  # of what is loaded without a mask; with B blocks of queries it is about (B + 1) / 2 B
 MASKED = (  # the count without a mask is asked first
-    "Without a mask your count is right. With one, a block of queries loads the keys and values up to its last query,"
-    " and hides those on the diagonal."
+    "Without a mask, your count is right. With one, a block of queries loads the keys and values up to its last"
+    " query, and masks those after a query's own position."
 )
 ORDERS = {"": "", "falling": ", the largest scores first", "rising": ", the largest scores last"}
 
@@ -162,10 +162,10 @@ def _stored_off(task: Attention, chip: Chip) -> str:
     words = f"{chip.stored} numbers are stored, and out has {size}."
     if chip.scratched >= task.n * task.n:
         return (
-            f"{words} Scores are {task.n} x {task.n}: they cost HBM room and traffic. A block of them is used on the"
-            " chip, and dropped."
+            f"{words} Scores are {task.n} x {task.n}: they take room and traffic in HBM. A block of them should be"
+            " used on the chip and then dropped."
         )
-    return f"{words} A row of out is written once, when its query has seen all keys: which loop is the outer one?"
+    return f"{words} A row of out should be written once, when its query has seen all keys: which loop is the outer one?"
 
 
 def _skip_off(task: Attention, whole: Chip, causal: Chip) -> str:
@@ -174,8 +174,8 @@ def _skip_off(task: Attention, whole: Chip, causal: Chip) -> str:
         return ""
     share = causal.loaded / whole.loaded
     return (
-        f"{share:.0%} of what is loaded without a mask. A block of queries sees no key after its last query: where does"
-        " its loop over keys end?"
+        f"{share:.0%} of what is loaded without a mask. A block of queries needs no key after its last query: where"
+        " does its loop over keys end?"
     )
 
 
@@ -193,7 +193,7 @@ def _little(chips: dict[tuple[Attention, bool], Chip]) -> Finding:
         LITTLE,
         f"{most.words}: {every[most]:.2f} times. Keys and values are loaded about {blocks:.0f} times, once for each"
         f" block of {most.n / blocks:.1f} queries. A larger block of queries saves loads, a larger block of keys does"
-        " not: which of the two is worth the room?",
+        " not: which of the two is worth the room on the chip?",
     )
 
 
@@ -216,14 +216,14 @@ def _attention_off(task: Attention, causal: bool, found: Array) -> str:
         return _rising(found, right)
     if causal and not np.isfinite(found).all():
         return (
-            f"{words} A score of -inf less a maximum of -inf is nan: a query sees itself, and a block that none sees"
-            " is not loaded. `where` keeps the scores where its mask is true."
+            f"{words} A score of -inf minus a maximum of -inf is nan: a query sees itself, and a block that no query"
+            " sees is not loaded. `where` keeps the scores where its mask is true."
         )
     first = int(np.argmax(np.abs(found - right).max(axis=1) > NEAR * np.abs(right).max()))
     if causal and first:
         return (
-            f"{words} The first {first} queries are right: does the mask of later ones compare places in the"
-            " sequence, not in the block?"
+            f"{words} The first {first} queries are right: does the mask of the later ones compare positions in the"
+            " sequence, or only in the block?"
         )
     return words
 
@@ -233,10 +233,10 @@ def _rising(found: Array, right: Array) -> str:
     with np.errstate(all="ignore"):
         share = found / right
     same = np.isfinite(share).all() and np.all(np.ptp(share, axis=1) <= 1e-6 * np.abs(share[:, 0]))
-    start = "It is right where the largest scores come first. A new maximum rescales what was added up before, by"
+    start = "It is right where the largest scores come first. A new maximum rescales everything summed before, by"
     factor = "exp(old maximum - new maximum)"
     if same:
-        return f"{start} {factor}: rows of out are right but for a factor. Is the sum rescaled too?"
+        return f"{start} {factor}: rows of out are right up to a factor. Is the sum rescaled, too?"
     return (
         f"{start} {factor}: both the sum and the output so far. `maximum` changes its tile in place: is the old one"
         " still there?"
@@ -256,8 +256,8 @@ def _slips(task: Attention, causal: bool) -> Any:
         yield "That is attention without a mask.", attention_of(q, k, v, False)
         seen = _seen(n)
         for words, mask in (
-            ("A query sees its own key too.", seen & ~np.eye(n, dtype=bool)),
-            ("The mask hides the keys before a query: those after it are to be hidden.", seen.T),
+            ("A query sees its own key, too.", seen & ~np.eye(n, dtype=bool)),
+            ("The mask hides the keys before a query; it should hide those after it.", seen.T),
         ):
             yield words, softmax_of(np.where(mask, scores, -np.inf)) @ v
         yield (
@@ -266,8 +266,8 @@ def _slips(task: Attention, causal: bool) -> Any:
         )
         scores = np.where(seen, scores, -np.inf)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    yield "Divide by the sum of each row in the end.", powers @ v
+    yield "At the end, divide by the sum of each row.", powers @ v
     for last in range(1, n):
         own = scores[:, n - last :]
-        words = f"out has the last {last} keys alone: what was added up before is lost."
+        words = f"out contains only the last {last} keys: everything summed before is lost."
         yield words, softmax_of(own) @ v[n - last :]

@@ -55,7 +55,10 @@ def backward_findings(backward: Kernel, tasks: Sequence[Attention]) -> list[Find
         size = chips[task].scratched
         if size < task.n * task.n / 2:
             return ""
-        return f"{size} numbers of scratch, for {task.n} x {task.n} scores: a block of them is recomputed on the chip."
+        return (
+            f"{size} numbers of scratch, for {task.n} x {task.n} scores: recompute a block of them on the chip"
+            " instead."
+        )
 
     own = [
         each for each in tasks if each.n > 1 and each.large == 1

@@ -179,7 +179,9 @@ class Chip:
         part = matrix.numbers[top : min(bottom, rows), left : min(right, columns)]
         if not part.size or min(top, bottom, left, right) < 0:
             words = f"rows {top} to {bottom}, columns {left} to {right}"
-            raise LabError(f"load: {words} of {matrix.name} ({rows} x {columns}) hold nothing.")
+            raise LabError(
+                f"load: {words} of {matrix.name} ({rows} x {columns}) contain no numbers."
+            )
         self.make(part.shape[0], part.shape[1], f" of {matrix.name}")
         self.loaded += part.size
         return Tile(self, part.copy())
@@ -218,7 +220,7 @@ class Chip:
         if into is None:
             self.make(*shape)
         elif not isinstance(into, Tile) or into.shape != shape:
-            raise LabError(f"dot: the result is {shape}, and it is added to {into!r}.")
+            raise LabError(f"dot: the result has shape {shape}, but it is added to {into!r}.")
         with np.errstate(all="ignore"):
             if into is None:
                 return Tile(self, one @ other)
@@ -285,7 +287,7 @@ class Chip:
         """Count an operation. Raises LabError after LIMIT."""
         self.operations += 1
         if self.operations > LIMIT:
-            raise LabError(f"more than {LIMIT:,} operations: which loop does not end?")
+            raise LabError(f"more than {LIMIT:,} operations: which loop never ends?")
 
     def operand(self, value: Any) -> Any:
         """Return the numbers of a tile, or a number. Raises LabError for anything else."""
@@ -298,8 +300,8 @@ class Chip:
         ):
             return float(value)
         raise LabError(
-            f"a tile is combined with tiles and numbers, not with a {type(value).__name__}: arrays reach the chip by"
-            " `load` alone."
+            f"a tile is combined with tiles and numbers, not with a {type(value).__name__}: arrays reach the chip only"
+            " by `load`."
         )
 
 

@@ -124,8 +124,8 @@ def _matmul_off(a: Array, b: Array, found: Array) -> str:
     last = last_parts(found, parts, right)
     if last:
         return (
-            f"C has the products of the last {last} column{'s' * (last > 1)} of A alone. A tile of C begins with zeros"
-            " once, and adds up all columns of A."
+            f"C contains the products of only the last {last} column{'s' * (last > 1)} of A. A tile of C starts from"
+            " zeros once, and sums over all columns of A."
         )
     hint = "The last tile of a row or column may be smaller than the others."
     return off("c", found, right, hint=hint)
@@ -143,12 +143,12 @@ def count_off(found: float, chip: Chip, size: int, hint: str = "") -> str:
     if hint:
         return f"{words} {hint}"
     if found == chip.loaded:
-        return f"{words} What is stored counts, too."
+        return f"{words} Numbers that are stored count, too."
     if chip.stored > size:
-        return f"{words} The result has {size} numbers: parts of it are stored more than once."
+        return f"{words} The result has {size} numbers, so parts of it are stored more than once."
     if found < chip.moved:
         return f"{words} How many tiles are there, with the smaller ones at the edges?"
-    return f"{words} At the edges tiles are smaller: what lies beyond the matrix is not loaded."
+    return f"{words} At the edges, tiles are smaller: nothing beyond the matrix is loaded."
 
 
 def _why_moved(task: Matmul, chip: Chip) -> str:
@@ -162,8 +162,8 @@ def _why_moved(task: Matmul, chip: Chip) -> str:
         return "How often is each number of A loaded, and how often is it used while it is on the chip?"
     if chip.loaded > 0.85 * loads:
         return (
-            "That is about what three tiles of equal size move. A is loaded once for each column of tiles of C, B once"
-            " for each row of them: which of the three tiles is worth the room?"
+            "That is about what three tiles of equal size move. A is loaded once for each column of tiles of C, B"
+            " once for each row of them: which of the three tiles deserves the most room?"
         )
     return ""
 
@@ -228,7 +228,7 @@ def softmax_findings(softmax: Kernel, tasks: Sequence[Softmax]) -> list[Finding]
     def little(task: Softmax) -> str:
         size, chip = task.rows * task.columns, chips[task]
         if chip.stored > size:
-            return f"{chip.stored} numbers are written, for {size}. Nothing but the result goes to HBM."
+            return f"{chip.stored} numbers are written for a result of {size}. Write only the result to HBM."
         if chip.loaded <= 2 * size:
             return ""
         times = chip.loaded / size
@@ -251,9 +251,9 @@ def _softmax_off(task: Softmax, x: Array, found: Array) -> str:
     with np.errstate(all="ignore"):
         raw = np.exp(x)
         slips = [
-            ("That is exp alone: the numbers of a row sum up to 1.", raw),
+            ("That is exp alone: the numbers of a row have to sum to 1.", raw),
             (
-                "That is exp of the number less the maximum: divide by the sum.",
+                "That is exp of the number minus the maximum: divide it by the sum.",
                 right / right.max(axis=1, keepdims=True),
             ),
             (
@@ -272,8 +272,8 @@ def _softmax_off(task: Softmax, x: Array, found: Array) -> str:
         )
     if not np.isfinite(found).all() and task.large == 1:
         return (
-            f"{words} No exp overflows here but that of an infinite number: the first part has exp(old maximum - new"
-            " maximum) = exp(-inf) = 0, and the second pass the maximum of the whole row."
+            f"{words} No exp overflows here except that of an infinite number: in the first part, exp(old maximum -"
+            " new maximum) = exp(-inf) = 0, and the second pass uses the maximum of the whole row."
         )
     if task.large > 1 and not np.isfinite(found).all():
         return (
@@ -284,10 +284,8 @@ def _softmax_off(task: Softmax, x: Array, found: Array) -> str:
         return words
     if task.rising:
         return (
-            f"a row sums up to {found[0].sum():.4g}. It is right where the largest number comes first: a new maximum"
-            " rescales the sum so far, by exp(old maximum - new maximum). `maximum` changes its tile in place: is the"
-            " old one still there?"
+            f"a row sums to {found[0].sum():.4g}. It is right where the largest number comes first: a new maximum"
+            " rescales the sum so far, by exp(old maximum - new maximum). `maximum` changes its tile in place: do you"
+            " still have the old one?"
         )
-    return (
-        f"a row sums up to {found[0].sum():.4g}, not to 1. Are all numbers of the row in its sum?"
-    )
+    return f"a row sums to {found[0].sum():.4g}, not to 1. Are all numbers of the row in its sum?"

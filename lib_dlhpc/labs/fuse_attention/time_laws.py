@@ -182,7 +182,7 @@ def _three(task: Timed) -> Case:
     inputs = [(flops, numbers - square * (flops > 0)) for flops, numbers in amounts]
     slips = [
         (
-            "Kernels run one after the other: each has a roofline of its own.",
+            "Kernels run one after the other: apply the roofline to each.",
             roofline(task, [(flop, moved)]),
         ),
         (
@@ -209,8 +209,8 @@ def _one(task: Timed) -> Case:
     square = float(h * n * n)
     slips = [
         (
-            "That is the time of its arithmetic, but its traffic takes longer. Keys and values are read again for each"
-            " block of queries, including the last, smaller block; a number takes `bytes` bytes.",
+            "That is the time of its arithmetic, but its traffic takes longer. Keys and values are read again for"
+            " each block of queries, including the last, smaller block; a number takes `bytes` bytes.",
             flop / task.gpu["flops"],
         ),
         (
@@ -218,18 +218,18 @@ def _one(task: Timed) -> Case:
             roofline(task, [(flop, 2 * each)]),
         ),
         (
-            "A block of the last queries reads keys and values, too.",
+            "The last block of queries reads keys and values, too.",
             roofline(task, [(flop, each * (1 + n // task.rows))]),
         ),
         (
-            "A block of fewer queries reads all keys and values, too.",
+            "A block with fewer queries also reads all keys and values.",
             roofline(task, [(flop, each * (1 + n / task.rows))]),
         ),
         ("The scores stay on the chip.", roofline(task, [(flop, 2 * each + 4 * square)])),
         ("The scores stay on the chip.", roofline(task, three(task))),
         ("Two matmuls: the scores and the output.", roofline(task, [(flop / 2, amounts[0][1])])),
         (
-            "A block has `rows` queries: keys and values are not read for each query.",
+            "A block has `rows` queries: keys and values are read once per block, not once per query.",
             roofline(task, [(flop, each * (1 + n))]),
         ),
     ]
@@ -242,7 +242,7 @@ def _longest(task: Timed) -> Case:
         ("Scores and weights are two matrices.", longest_of(task, 1.0)),
         ("q, k, v and out are in memory as well.", longest_of(task, 2.0, 0.0)),
         (
-            "Scores and weights are two matrices; q, k, v and out take room, too.",
+            "Scores and weights are two matrices; q, k, v and out take memory, too.",
             longest_of(task, 1.0, 0.0),
         ),
         (
@@ -254,5 +254,5 @@ def _longest(task: Timed) -> Case:
         ("Whole tokens, and at most what fits.", float(isqrt(int(room)))),
     ]
     kept = [each for each in slips if abs(each[1] - right) > 1e-3 * right]
-    hint = "What is in memory for n tokens of all heads, in bytes? Then solve for n."
+    hint = "How many bytes are in memory for n tokens of all heads? Then solve for n."
     return Case(task.words, (task.size, task.gpu), right, kept, hint)

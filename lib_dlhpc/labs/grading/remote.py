@@ -155,7 +155,7 @@ class Worker:
 
     def _in_time(self) -> None:
         if monotonic() > self._deadline:
-            raise TimedOut("The time for this hand-in has run out: which loop does not end?")
+            raise TimedOut("The time for this hand-in has run out: which loop never ends?")
 
     def _encode(self, value: Any) -> tuple[str, Any]:
         if isinstance(value, Path | Folder):

@@ -30,11 +30,11 @@ WEIGHTS, GRADIENTS = "Memory: weights", "Memory: gradients"
 STATE, ACTIVATIONS = "Memory: optimizer state", "Memory: activations"
 LAWS = dict(zip(TERMS, (WEIGHTS, GRADIENTS, STATE, ACTIVATIONS), strict=True))
 COUNTED = (
-    "Count the weights of a block's matmuls, what the stage has besides its blocks, and by how many ranks all of it is"
-    " divided."
+    "Count the weights of a block's matmuls and of the stage's other layers, and the ranks among which all of them"
+    " are divided."
 )
 STORED = (
-    "Count what a block stores of a token, the rank's tokens, the microbatches in flight, and what the last stage"
+    "Count what a block stores per token, the rank's tokens, the microbatches in flight, and what the last stage"
     " stores."
 )
 FITS = "The layout: legal, and it fits"
@@ -59,13 +59,13 @@ EXPOSED = {
 }
 HINTS = {
     "computing": "Does your estimate count what a layout computes twice?",
-    "recomputation": "What do you pay for memory that you do not need?",
+    "recomputation": "Which time do you spend to save memory that you do not need?",
     "pipeline bubble": "How many microbatches does a replica have, and how many stages wait for the first?",
     "updates": "Which rank updates which weights?",
     EXPOSED[
         "tensor"
-    ]: "Each block waits for its tensor group, in each microbatch: how many bytes, on which link?",
-    EXPOSED["context"]: "Which ranks are in a node: do keys and values leave it?",
+    ]: "Each block waits for its tensor group in each microbatch: how many bytes are sent, and on which link?",
+    EXPOSED["context"]: "Which ranks are in one node, and do keys and values leave it?",
     EXPOSED[
         "data"
     ]: "How often does this ZeRO stage exchange weights in a step, on which link, and during "
@@ -145,7 +145,7 @@ def _state_slips(
             "The fp32 copy of the weights belongs to the optimizer: 4 B in addition to Adam's 8."
         )
         yield words, right * 8 / 12
-        yield "Weights and gradients are terms of their own: 12 B are left.", right * 16 / 12
+        yield "Weights and gradients are separate terms: 12 B are left.", right * 16 / 12
         yield "Adam has two moments, in fp32, in addition to the fp32 weights.", right * 4 / 12
     else:
         yield "Weights and gradients take 2 B each in bf16.", 2 * right
@@ -156,14 +156,14 @@ def _sharding_slips(one: Layout, term: str, right: float) -> Iterator[tuple[str,
     """Yield slips about who shards the weights of a stage."""
     shards = one.data * one.context
     if shards > 1 and _is_sharded(one, term):
-        yield "ZeRO shards this: what part of it does a rank keep?", right * shards
+        yield "ZeRO shards this: which part of it does a rank store?", right * shards
         if one.context > 1:
             words = "Context ranks have the same weights, so ZeRO shards over them as well."
             yield words, right * one.context
         if one.data > 1 and one.context > 1:
             yield "Replicas have the same weights: ZeRO shards over them.", right * one.data
     elif shards > 1:
-        yield "ZeRO 1 shards the optimizer state, nothing else.", right / shards
+        yield "ZeRO 1 shards only the optimizer state.", right / shards
     if one.context > 1:
         yield "Context ranks share a sequence, not the weights.", right / one.context
     if one.tensor > 1:
@@ -220,17 +220,20 @@ def _activation_slips(task: LayoutTask, one: Layout, right: float) -> Iterator[t
     if one.context > 1:
         yield "Context ranks share the tokens of a sequence.", right * one.context
     if one.tensor > 1:
-        yield "With sequence parallelism a tensor group shards all activations.", right * one.tensor
+        yield (
+            "With sequence parallelism, a tensor group shards all activations.",
+            right * one.tensor,
+        )
     last = numbers * (2 * model.vocabulary + 2 * model.hidden)
     if one.pipeline == 1:
-        words = "The last stage stores logits in 4 B, the input of the last norm and its output."
+        words = (
+            "The last stage stores logits, of 4 B each, and the input and output of the last norm."
+        )
         yield words, right - last
         yield "Logits take 4 B each.", right - numbers * model.vocabulary
-        yield "The last norm stores input and output.", right - 2 * numbers * model.hidden
+        yield "The last norm stores its input and output.", right - 2 * numbers * model.hidden
         if one.microbatches > 1:
-            words = (
-                "Without a pipeline only one microbatch is in flight: its backward pass comes next."
-            )
+            words = "Without a pipeline, only one microbatch is in flight: its backward pass follows at once."
             yield words, (right - last) * one.microbatches + last
         yield "A number in bf16 takes 2 B.", (right - last) / 2 + last
     else:
@@ -247,14 +250,14 @@ def _block_slips(
     model, kv = task.model, _kv(task)
     if one.recompute == "full":
         stored = 5 * model.hidden + 2 * kv + 3 * model.feed_forward
-        words = "Full recomputation keeps only the input of a block."
+        words = "Full recomputation stores only the input of a block."
         yield words, right + numbers * stored
         return
     words = "Up, gate and their product are stored: three times the feed-forward's width."
     yield words, right - 2 * numbers * model.feed_forward
     yield words, right - numbers * model.feed_forward
     scores = numbers * model.heads * model.sequence
-    yield "The scores of attention are not stored: they are not in the list.", right + scores
+    yield "The attention scores are not stored: they are not in the list.", right + scores
     yield "Keys and values are stored as well.", right - 2 * numbers * kv
     words = "Keys and values have fewer heads than queries."
     yield words, right + 2 * numbers * (model.hidden - kv)
@@ -271,10 +274,10 @@ def _flight_slips(one: Layout, right: float, flying: int) -> Iterator[tuple[str,
         yield words, single * one.microbatches
         words = "The first stage waits longest: count its microbatches in flight again."
         yield words, single * (flying - 1)
-        words = "The first stage has as many in flight as there are stages."
+        words = "The first stage has as many microbatches in flight as there are stages."
         yield words, single * (flying + 1)
     elif one.microbatches > 1:
-        words = "Without a pipeline only one microbatch is in flight: its backward pass comes next."
+        words = "Without a pipeline, only one microbatch is in flight: its backward pass follows at once."
         yield words, right * one.microbatches
 
 
@@ -290,7 +293,7 @@ def layout_findings(choose: Callable[..., Any], task: LayoutTask) -> list[Findin
     if moment.total > room:
         terms = sorted(moment.terms, key=lambda term: moment.terms[term], reverse=True)[:2]
         largest = " and ".join(f"{term} {show(moment.terms[term], 'B')}" for term in terms)
-        words = f"{both}: {largest}. What does your memory() give for it, with the reserve?"
+        words = f"{both}: {largest}. What does your memory() return for this layout, including the reserve?"
         return [broken(FITS, words), later(QUICK, LATER)]
     return [kept(FITS, f"{both}."), _quick_finding(predicted(task, one), task)]
 

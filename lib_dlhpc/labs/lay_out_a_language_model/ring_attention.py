@@ -113,7 +113,7 @@ def order_off(tokens: int, places: Sequence[Array]) -> str:
     if max(work) > min(work):
         return (
             f"{call}: rank {most} has {times:.2f} times the mean work. A token attends to all tokens before it, so the"
-            " last chunk has the most to do, and the first the least: which two equally long chunks balance each other?"
+            " last chunk has the most work and the first the least: which two equally long chunks balance each other?"
         )
     return ""
 
@@ -147,7 +147,7 @@ def outputs_off(task: RingTask, places: Sequence[Array], outs: Sequence[Array]) 
         if off.any():
             first = int(own[off].min())
             where = f"Rank {rank}, {int(off.sum())} of {len(own)} tokens, first token {first}"
-            return f"{where}: not the output of one rank. {_why(task, places, outs)}".strip()
+            return f"{where}: this differs from the output of one rank. {_why(task, places, outs)}".strip()
     return ""
 
 
@@ -155,8 +155,8 @@ def _why(task: RingTask, places: Sequence[Array], outs: Sequence[Array]) -> str:
     """Return the mistake behind wrong outputs; empty if unknown."""
     if not all(np.isfinite(out).all() for out in outs):
         return (
-            "Some are NaN. There are three ways to get there: exp of a large score, so subtract the largest one so"
-            " far; a block of which a token sees nothing, where the largest score is minus infinity; and a token that"
+            "Some are NaN. There are three possible causes: exp of a large score (subtract the largest score so far);"
+            " a block in which a token sees nothing, so that the largest score is minus infinity; or a token that"
             " does not see itself."
         )
     for words, wrong in _known(task, places):
@@ -184,7 +184,7 @@ def _known(task: RingTask, places: Sequence[Array]) -> Iterator[tuple[str, list[
         return past(r) & ~np.isin(every, places[other % task.ranks])
 
     yield (
-        "Every token attends to those after it as well: where is the mask?",
+        "Every token also attends to the tokens after it: where is the mask?",
         outputs(lambda r: past(r) | True),
     )
     yield (
@@ -192,10 +192,11 @@ def _known(task: RingTask, places: Sequence[Array]) -> Iterator[tuple[str, list[
         outputs(lambda r: past(r) & np.isin(every, places[r])),
     )
     yield (
-        "The mask compares places within a block. In zig-zag order, which position does the token at that place have?",
+        "The mask compares places within a block. In zigzag order, which position in the sequence does the token at"
+        " such a place have?",
         outputs(lambda r: _by_place(task, places, r)),
     )
-    last = "One block is missing: a block travels as many hops as there are other ranks."
+    last = "One block is missing: each block makes as many hops as there are other ranks."
     for step in (1, -1):
         yield last, [attention(q[:, places[r]], k, v, without(r, r + step)) for r in ranks]
     root = float(np.sqrt(task.width))
@@ -244,7 +245,7 @@ def _known_sums(task: RingTask, places: Sequence[Array]) -> Iterator[tuple[str, 
         [_normalized(own) / task.ranks for own in found],
     )
     yield (
-        "The blocks subtract different largest scores: what was summed before has to be scaled to the new largest one.",
+        "The blocks subtract different largest scores: the earlier sums have to be rescaled to the new largest score.",
         [_unscaled(own)[0] / _unscaled(own)[1] for own in found],
     )
     yield (
@@ -252,21 +253,21 @@ def _known_sums(task: RingTask, places: Sequence[Array]) -> Iterator[tuple[str, 
         [_sums(own)[0] for own in found],
     )
     yield (
-        "The sum was scaled to the new largest score, and the outputs summed so far were not.",
+        "The sum of the weights was rescaled to the new largest score, but the outputs summed so far were not.",
         [_unscaled(own)[0] / _sums(own)[1] for own in found],
     )
     for order in (1, -1):  # blocks come from one neighbor, or from the other
         running = [_running([own[0], *own[1:][::order]]) for own in found]
         yield (
-            "The sum was scaled to the new largest score, and the outputs summed so far were not.",
+            "The sum of the weights was rescaled to the new largest score, but the outputs summed so far were not.",
             [top / _sums(own)[1] for (top, _), own in zip(running, found, strict=True)],
         )
         yield (
-            "The outputs summed so far were scaled to the new largest score, and the sum of the weights was not.",
+            "The outputs summed so far were rescaled to the new largest score, but the sum of the weights was not.",
             [_sums(own)[0] / low for (_, low), own in zip(running, found, strict=True)],
         )
         yield (
-            "When the largest score grows, what was summed before has to be scaled to the new one.",
+            "When the largest score grows, the earlier sums have to be rescaled to the new one.",
             [top / low for top, low in running],
         )
 
@@ -323,8 +324,8 @@ def messages_off(task: RingTask, runs: Sequence[RankOutput]) -> str:
         for kind, size in run.log:
             if size > task.ranks * room:
                 return (
-                    f"Rank {rank} has the keys or values of all ranks at once after {kind}: with a long sequence they"
-                    " do not fit. Whose block does it need next?"
+                    f"After {kind}, rank {rank} has the keys or values of all ranks at once: with a long sequence,"
+                    " they do not fit. Whose block does it need next?"
                 )
         for target, _ in run.sent:
             if (target - rank) % task.ranks not in (1, hops):
@@ -332,8 +333,8 @@ def messages_off(task: RingTask, runs: Sequence[RankOutput]) -> str:
         sent = sum(size for _, size in run.sent)
         if sent > 1.02 * hops * block + hops * room:
             return (
-                f"Rank {rank} sends {sent / block:.2f} blocks of keys and values; {hops} are necessary. Who reads the"
-                " block of the last hop, and does any other array travel?"
+                f"Rank {rank} sends {sent / block:.2f} blocks of keys and values; {hops} are necessary. Which rank"
+                " reads the block of the last hop, and is any other array sent?"
             )
         if sent < 0.9 * hops * block:
             return f"Rank {rank} sends {sent / block:.2f} blocks of keys and values; {hops} are necessary."

@@ -35,7 +35,9 @@ def weights_off(task: ShardedTask, runs: Sequence[RankRun]) -> str:
             where = f"Step {step + 1}, unit {unit}, rank {rank}"
             only = {each for each, _ in wrong}
             those = "" if len(only) == len(units) else f" ({_units(only)} wrong, no other)"
-            return f"{where}{those}: the shard is not that of one rank. {_why(task, runs, step, unit)}".strip()
+            return (
+                f"{where}{those}: the shard differs from that of a run on one rank. {_why(task, runs, step, unit)}"
+            ).strip()
     return ""
 
 
@@ -58,13 +60,11 @@ def losses_off(task: ShardedTask, runs: Sequence[RankRun]) -> str:
 def _why_loss(runs: Sequence[RankRun], step: int, value: float, right: float) -> str:
     """Return the mistake behind a wrong loss; empty if unknown."""
     if abs(value * len(runs) / right - 1) <= ALIKE:
-        return (
-            "It was divided by the number of ranks twice: `loss` already divides by all sequences."
-        )
+        return "It was divided by the number of ranks twice: `loss` already divides by the number of all sequences."
     values = [run.losses[step] for run in runs]
     known = all(isinstance(each, int | float | np.floating) for each in values)
     if known and abs(sum(values) / right - 1) <= ALIKE:
-        return "Each rank returned its own part: what do all parts give together?"
+        return "Each rank returned its own part: what is the sum of all parts?"
     return ""
 
 
@@ -105,7 +105,7 @@ def _too_many(waiting: int, held: set[int], what: str, number: int) -> str:
         return (
             f"gathers weights while it still holds {_units(held)}: when can those weights be freed?"
         )
-    return "gathers weights again before it has held and freed those that it gathered last: which unit needs them now?"
+    return "gathers weights before it has used and freed those that it gathered last: which unit needs weights now?"
 
 
 def moved_off(task: ShardedTask, runs: Sequence[RankRun]) -> float:
@@ -166,10 +166,11 @@ def _wrongly_held(task: ShardedTask, runs: Sequence[RankRun], step: int) -> str:
 
 def _held_words(task: ShardedTask, step: int, seen: Array, number: int) -> str:
     if step and not _differs(seen, task.weights[number]):
-        return "they are those before the update. Gather them in each step."
+        return "they are from before the update. Gather them in each step."
     shard = len(task.shard_of(task.weights[number], 0))
     return (
-        f"a shard has {shard} numbers, in the order of the ranks, and the last shard ends in zeros."
+        f"shards of {shard} numbers follow each other in the order of the ranks, and the last shard is padded with"
+        " zeros."
     )
 
 
@@ -191,17 +192,17 @@ def _known(task: ShardedTask, step: int, unit: int) -> Iterator[tuple[str, Array
     )
     yield alone, _sharded(task, list(g))
     yield alone, ranks * _sharded(task, list(g))
-    first = "All ranks have the block of rank 0: which block of the summed gradient is yours?"
+    first = "All ranks have the block of rank 0: which block of the summed gradient belongs to this rank?"
     yield first, np.array([right[0]] * ranks)
     yield "The update goes uphill: its sign is wrong.", -right
     yield "The blocks are in the reverse order of the ranks.", right[::-1]
     yield (
-        "The rate is missing: plain gradient descent subtracts rate times the gradient.",
+        "The learning rate is missing: plain gradient descent subtracts rate times gradient.",
         right / task.rate,
     )
     yield "It was updated twice in one step.", 2 * right
     if each > 1:
-        yield "The loss is a sum over a rank's sequences, and has to be a mean.", each * right
+        yield "The loss is a sum over a rank's sequences, but has to be a mean.", each * right
 
 
 def _sharded(task: ShardedTask, vectors: list[Array]) -> Array:

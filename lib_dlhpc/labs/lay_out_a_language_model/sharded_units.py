@@ -81,8 +81,8 @@ class Unit:
             raise LabError(f"unit {self.number}: backward comes after its forward, once.")
         if np.shape(dy) != self._gave:
             raise LabError(
-                f"unit {self.number}: its outputs are of shape {self._gave}, and the gradient that backward is given is"
-                f" of shape {np.shape(dy)}. Which unit's backward pass comes first?"
+                f"unit {self.number}: its outputs are of shape {self._gave}, but the gradient passed to backward is of"
+                f" shape {np.shape(dy)}. Which unit's backward pass comes first?"
             )
         self._ahead = False
         network = self._network
@@ -93,7 +93,8 @@ class Unit:
     def _compute(self, what: str) -> None:
         if not self._held:
             raise LabError(
-                f"unit {self.number} has no weights in its {what} pass: it computes only while it holds them."
+                f"unit {self.number} has no weights in its {what} pass: a unit can compute only while it holds its"
+                " weights."
             )
         self._log.append(Event(what, self.number))
 

@@ -56,9 +56,12 @@ CASES = {  # tensor, context, pipeline, zero, recompute: the simple ones first
 }
 HINTS = {
     COMPUTING: "Count the FLOP of a microbatch, the devices that share it, and the microbatches of a replica.",
-    BUBBLE: "How many microbatches long is the wait of a stage, and how long is one of them?",
+    BUBBLE: "For how many microbatches does a stage wait, and how long does one of them take?",
     TENSOR: "Count exchanges per block, blocks per stage, bytes per exchange, and the link inside a node.",
-    DATA: "Count the bytes of a group, how often they travel in a step, on which link, and behind what.",
+    DATA: (
+        "Count the bytes of a group, how often they are sent in a step, on which link, and which computation hides"
+        " them."
+    ),
 }
 
 
@@ -124,21 +127,24 @@ def _computing(_: LayoutTask, one: Layout) -> Slips:
     yield "The replicas are already in `microbatches`.", 1 / one.data
     bubble = (one.microbatches + one.pipeline - 1) / one.microbatches
     if bubble > 1 + NEAR[COMPUTING]:
-        yield "The bubble is a term of its own.", bubble
+        yield "The bubble is a separate term.", bubble
 
 
 def _bubble(_: LayoutTask, one: Layout) -> Slips:
     p, m = one.pipeline, one.microbatches
     if one.recompute == "full":
-        yield "A stage that waits, waits for recomputation, too.", 3 / 4
+        yield "A waiting stage also waits for recomputation.", 3 / 4
     yield "The last stage waits while the pipeline fills, the first while it drains.", 0.0
-    yield "The first stage starts at once: p - 1 microbatches, not p.", p / (p - 1)
+    yield (
+        "The first stage starts at once: a stage waits for p - 1 microbatches, not p.",
+        p / (p - 1),
+    )
     yield "A bubble lasts p - 1 microbatches, however many there are.", m
     yield "(p - 1) / m is a fraction of the computing: multiply it by that.", 1 / m
-    yield "A stage waits for microbatches of a stage, not of the whole network.", p
-    yield "A bubble is a wait for forward and backward.", 1 / 3
+    yield "A stage waits for the microbatches of one stage, not of the whole network.", p
+    yield "A bubble is a wait for both forward and backward passes.", 1 / 3
     yield (
-        "The bubble over the work is (p - 1) / m; the computing is a term of its own.",
+        "The bubble over the work is (p - 1) / m; the computing is a separate term.",
         1 + m / (p - 1),
     )
 
@@ -151,12 +157,12 @@ def _tensor(task: LayoutTask, one: Layout) -> Slips:
     yield words, 4 / (14 if full else 10)
     yield words, 1 / (14 if full else 10)
     shares = {
-        "Context ranks share the tokens, and so the bytes.": one.context,
-        "A stage exchanges in its own blocks only.": one.pipeline,
+        "Context ranks share the tokens, and hence the bytes.": one.context,
+        "A stage exchanges only in its own blocks.": one.pipeline,
     }
     for factor in sorted({*shares.values()} - {1}):  # equal degrees are the same factor
         yield " ".join(said for said, degree in shares.items() if degree == factor), factor
-    yield "Of the tokens a rank already has 1/t: (t - 1)/t of them travel.", t / (t - 1)
+    yield "A rank already has 1/t of the tokens: (t - 1)/t of them are sent.", t / (t - 1)
     yield "A number in bf16 takes 2 B.", 1 / 2
     yield "Each of the replica's microbatches pays the exchanges.", 1 / one.microbatches
     yield (
@@ -175,14 +181,17 @@ def _data(task: LayoutTask, one: Layout) -> Slips:
     yield "Their NICs together are not faster than NVLink.", _exchanged(task, one, rate=rate)
     yield "NVLink ends at the node.", _exchanged(task, one, rate=machine.nvlink)
     yield "A tensor group shards the weights.", _exchanged(task, one, one.tensor)
-    yield "A stage has the weights of its own blocks only.", _exchanged(task, one, one.pipeline)
+    yield "A stage has only the weights of its own blocks.", _exchanged(task, one, one.pipeline)
     yield "A number in bf16 takes 2 B.", _exchanged(task, one, 0.5)
     once = _once(task, one)
     if one.zero == 3:
         yield "ZeRO 3 gathers and reduces in each microbatch.", right / one.microbatches
-        yield "Computation hides a part of the exchanges of ZeRO 3.", 3 * once * one.microbatches
+        yield "Computation hides part of the exchanges of ZeRO 3.", 3 * once * one.microbatches
         return
-    yield "ZeRO 1 reduces behind the last backward pass, which hides a part.", 2 * once
+    yield (
+        "ZeRO 1 reduces gradients during the last backward pass, which hides part of the exchange.",
+        2 * once,
+    )
     words = "ZeRO 1 gathers the weights after the update, which nothing hides."
     yield words, right - once
     work = task.model.flop / (one.tensor * one.context * one.pipeline) / task.machine.rate

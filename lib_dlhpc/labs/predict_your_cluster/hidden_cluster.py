@@ -39,9 +39,9 @@ TERMS = ("compute", "waiting", "communication")
 NIC, JITTER, CONTENTION, ROUTES = "nic", "jitter", "contention", "routes"
 CAUSES = {
     NIC: "the ranks of a node share its network interface",
-    JITTER: "in each step ranks are late at random, and all wait for the latest",
+    JITTER: "in each step, ranks are late at random, and all wait for the last one",
     CONTENTION: "the ranks of a node slow down each other's computation",
-    ROUTES: "with more nodes messages take longer routes",
+    ROUTES: "with more nodes, messages take longer routes",
 }
 Points = list[tuple[float, list[float]]]
 Fit = dict[str, float]

@@ -24,7 +24,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 NEAR = 0.05  # of a message's or a product's seconds
 FAR = 0.2  # of the same: more than two disturbed sizes do
 UNIT = 100.0  # times too long: no other program does that
-UNITS = "None of the nine times is anywhere near. Which of your numbers is in the wrong unit?"
+UNITS = "None of the nine times is even close. Which of your numbers is in the wrong unit?"
 SAME = 0.01  # of a term
 OFF = 0.05  # of a step
 LATE = 0.015  # of a step: waiting, where ranks are late; that of 4 ranks is off by 2% and more on 8
@@ -44,8 +44,8 @@ SHOWS = {
     hidden.CONTENTION: "compute",
     hidden.ROUTES: "communication",
 }
-UNNAMED = "Find the cause first: in which of your runs is that term off, and in which is it not?"
-SPOILT = "At two sizes all nine measurements were disturbed. Does your line follow them?"
+UNNAMED = "Find the cause first: in which of your runs is that term off, and in which is it right?"
+SPOILT = "At two sizes, all nine measurements were disturbed. Does your line follow them?"
 LINK, DEVICE = ("alpha", "beta", "step", "jump"), ("rate", "half")
 
 
@@ -130,10 +130,7 @@ def _why(fit: hidden.Fit, machine: hidden.Cluster, sizes: Any, off: Any) -> str:
         where = f"Your step is at {show(fit['step'], 'B')}, below all sizes"
         return f"{where}: which is the first size that takes longer?"
     if not fit["jump"] or beyond.all() or not beyond.any():
-        return (
-            "From some size on, all messages take longer by the same amount: one line cannot "
-            "describe that."
-        )
+        return "From some size on, all messages take longer by the same amount, which a single line cannot describe."
     if usual := _usual(off):
         return usual
     if sizes[beyond][0] != machine.step:
@@ -142,13 +139,11 @@ def _why(fit: hidden.Fit, machine: hidden.Cluster, sizes: Any, off: Any) -> str:
         if abs(apart) == 1:
             early = "early" if apart < 0 else "late"
             return f"{where}, one size too {early}: it is the first size that takes longer."
-        return (
-            f"{where}. A single slow size is not a step: after a step all larger sizes take longer."
-        )
+        return f"{where}. A single slow size is not a step: after a step, all larger sizes take longer."
     if (np.abs(off[sizes <= 1024]) > FAR).any() and (np.abs(off[-4:]) < FAR).all():
         return (
-            "Measured in seconds, all small messages together weigh less than one large one. "
-            "How can they get equal weight?"
+            "In a fit of seconds, all small messages together weigh less than one large message. How can all sizes"
+            " get equal weight?"
         )
     return SPOILT
 
@@ -156,11 +151,9 @@ def _why(fit: hidden.Fit, machine: hidden.Cluster, sizes: Any, off: Any) -> str:
 def _usual(off: Any) -> str:
     """Return what is wrong where all sizes are off alike; "" where they are not."""
     if (off > 2 * NEAR).all():
-        return (
-            "Everything is too slow. What did other programs do to some of the nine measurements?"
-        )
+        return "Everything is predicted too slow. What did other programs do to some of the nine measurements?"
     if (np.abs(off) < 2 * NEAR).all() and np.median(off) < -NEAR / 4:
-        return "Everything is a little too fast: the fastest of nine is faster than a typical time."
+        return "Everything is predicted a little too fast: the fastest of nine is faster than a typical time."
     return ""
 
 
@@ -185,10 +178,7 @@ def _products(fit_products: Callable[..., Any], own: hidden.Cluster) -> Finding:
             if (np.abs(off) > UNIT).any():
                 why = UNITS
             elif (np.abs(off[:4]) > FAR).any() and (np.abs(off[-2:]) < FAR).all():
-                why = (
-                    "The large matmuls are right. How long does a matmul take that has "
-                    "almost nothing to compute?"
-                )
+                why = "The large matmuls are right. How long does a matmul take if it has almost nothing to compute?"
             return broken(PRODUCTS, f"{words} {why}")
     return kept(PRODUCTS, f"On three machines no size is off by more than {most:.1%}.")
 
@@ -255,10 +245,13 @@ def band_findings(
         "noisy one."
     )
     if max(widths) > WIDE:
-        words += " The width of a band has to come from the spread of its machine's days."
+        words += " The width of a band has to come from the spread of that machine's days."
         return [covers, broken(NARROW, words)]
     if not covers.right:
-        return [covers, later(NARROW, f"{words} Checked as soon as they contain the next day.")]
+        return [
+            covers,
+            later(NARROW, f"{words} Checked as soon as your bands contain the next day."),
+        ]
     return [covers, kept(NARROW, words)]
 
 
@@ -278,15 +271,15 @@ def _missing(shares: list[float]) -> str:
     if low >= COVERED:
         return "The task asks for nine out of ten."
     if max(shares) - low > 0.1:
-        return "One width for all machines? How far apart are the seven days?"
+        return "Does one width suit all machines? How far apart are the seven days?"
     if low < 0.58:
         return (
-            "Is this a band for the mean of the days, or for a single new day? A new day can "
-            "be anywhere in the range of the days."
+            "Is this a band for the mean of the days, or for a single new day? A new day can lie anywhere in the"
+            " range of the days."
         )
     return (
-        "One of eight days is the lowest and one the highest; how often is it the eighth? Seven "
-        "days do not show the whole range, and their standard deviation is an estimate, too."
+        "Of eight days, one is the lowest and one the highest; how often is that the eighth? Seven days do not show"
+        " the whole range, and their standard deviation is only an estimate."
     )
 
 
@@ -343,10 +336,7 @@ def _lead(own: hidden.Cluster, term: str, off: float, ranks: int, nodes: int) ->
     """Return what to look at where a repaired term is too small or too large."""
     each = ranks // nodes
     if term != SHOWS[own.why]:
-        return (
-            f"In which of your runs does {term} differ from what `terms` predicts? If in "
-            "none, it needs no repair."
-        )
+        return f"In which of your runs does {term} differ from the prediction of `terms`? If in none, it needs no repair."
     if term == "communication":
         outside = int(log2(nodes))
         rounds = (
@@ -361,19 +351,16 @@ def _lead(own: hidden.Cluster, term: str, off: float, ranks: int, nodes: int) ->
     if term == "waiting":
         if off < 0:
             return (
-                f"All wait for the latest of {ranks}. Is it no later than the latest of fewer "
-                "ranks? The root of 2 ln p describes many ranks, not 4 or 8."
+                f"All wait for the last of {ranks}. Is it no later than the last of fewer ranks? The root of 2 ln p"
+                " holds for many ranks, not for 4 or 8."
             )
-        return (
-            f"All wait for the latest of {ranks}. Is it twice as late as the latest of half "
-            "as many?"
-        )
+        return f"All wait for the last of {ranks}. Is it twice as late as the last of half as many?"
     if off < 0:
         return (
             f"A node has {each} ranks. Does each additional rank slow all of them down as "
             "much as the first one?"
         )
     return (
-        f"A node has {each} ranks, so each has {each - 1} neighbors. How much is a rank slowed down"
+        f"A node has {each} ranks, so each rank shares its node with {each - 1} others. How much is a rank slowed down"
         " if it is alone on its node?"
     )

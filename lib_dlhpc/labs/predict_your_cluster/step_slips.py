@@ -14,13 +14,13 @@ def step_slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, f
     other = fit["alpha"] + fit["jump"] * (job.gradient < fit["step"])
     each, part = job.gradient * fit["beta"], job.gradient / ranks
     pieces = fit["alpha"] + fit["jump"] * (part >= fit["step"]) + part * fit["beta"]
-    all_of_it = "In every round a rank sends the whole gradient, and receives another one."
-    jumps = "On which side of your step is this gradient?"
+    all_of_it = "In every round, a rank sends the whole gradient and receives another one."
+    jumps = "Is this gradient below or above the size of your step?"
     return {
         "compute": [
             ("Which rank works on which samples?", (work + many * half) / rate),
             (
-                "A matmul of few samples takes as long to start as one of many.",
+                "A matmul with few samples takes as long to start as one with many.",
                 (work + many * half) / ranks / rate,
             ),
             ("A small matmul does not reach the rate of a large one.", work / ranks / rate),
@@ -34,23 +34,29 @@ def step_slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, f
             (all_of_it, 2 * (ranks - 1) * pieces),
             (all_of_it, rounds * (late + each / ranks)),
             (
-                "In each round twice as many ranks have the sum as before.",
+                "In each round, twice as many contributions are in a rank's sum as before.",
                 (ranks - 1) * (late + each),
             ),
-            ("In each round twice as many ranks have the sum as before.", ranks * (late + each)),
-            ("Each round is a message: it has a latency of its own.", late + rounds * each),
             (
-                "Each round is a message: it has a latency of its own.",
+                "In each round, twice as many contributions are in a rank's sum as before.",
+                ranks * (late + each),
+            ),
+            ("Each round is a message, which pays its own latency.", late + rounds * each),
+            (
+                "Each round is a message, which pays its own latency.",
                 late + rounds * each + (rounds - 1) * fit["jump"] * (job.gradient >= fit["step"]),
             ),
             (
-                "Each round is a message: each is above your step.",
+                "Each round is a message, and each is above the size of your step.",
                 rounds * (fit["alpha"] + each) + fit["jump"] * (job.gradient >= fit["step"]),
             ),
             (
-                "A rank sends and receives at once: an exchange takes one message.",
+                "A rank sends and receives at the same time: an exchange takes as long as one message.",
                 2 * rounds * (late + each),
             ),
-            ("How often can you halve the ranks? That many rounds.", log(ranks) * (late + each)),
+            (
+                "How often can you halve the number of ranks? That is the number of rounds.",
+                log(ranks) * (late + each),
+            ),
         ],
     }

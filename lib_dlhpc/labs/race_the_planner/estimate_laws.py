@@ -34,10 +34,13 @@ STATE, ACTIVATIONS = (
 VALUE = f"Your estimate of the objective: mean rank correlation {VALUE_ORDER:g}"
 HINTS = {
     "state": "Which of tensor, pipeline and ZeRO divide which of weights, gradients and optimizer state?",
-    "activations": "Blocks of a stage, microbatches in flight, samples of each, and what recomputation leaves?",
+    "activations": (
+        "Did you count the blocks of a stage, the microbatches in flight, the samples of each, and what recomputation"
+        " leaves?"
+    ),
     "exposed communication": "Which link does a group of replicas use, and how many of a node's NICs?",
 }
-LATE = "When does the host take longer to issue the kernels of a block than the device to compute them?"
+LATE = "When does the host take longer to launch the kernels of a block than the device takes to compute them?"
 Values = np.ndarray[Any, np.dtype[np.float64]]
 
 
@@ -140,6 +143,6 @@ def _estimated(
         raise LabError(f"{words}. {type(error).__name__}: {error}") from None
     if not all(map(isfinite, (found[0], *found[1].values()))):
         raise LabError(
-            f"estimate returns {value} and {sizes}: expected finite numbers, also where it does not fit."
+            f"estimate returns {value} and {sizes}: expected finite numbers, even for a layout that does not fit."
         )
     return found

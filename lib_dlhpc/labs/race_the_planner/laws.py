@@ -81,7 +81,7 @@ def _keeps(attempts: Sequence[Attempt]) -> Finding:
             returned = track.show(one.value) if fits else "a layout that does not fit"
             words = f"{_name(track)}: it returned {returned}, and had seen"
             return broken(KEEPS, f"{words} {track.show(one.best_asked)}.")
-    return kept(KEEPS, "It did not miss anything better among its predictions.")
+    return kept(KEEPS, "It returned the best of its predictions.")
 
 
 def _regret(law: str, attempts: Sequence[Attempt], share: float) -> Finding:
@@ -114,7 +114,7 @@ def _habit(one: Attempt) -> str:
     stuck = [name for name in never if best[name] != track.layouts[one.row][name]]
     if stuck:
         only = track.layouts[one.row][stuck[0]]
-        return f"It predicted nothing but {stuck[0]} = {only}."
+        return f"It predicted only layouts with {stuck[0]} = {only}."
     unfit = _unfit(one)
     if unfit:
         return unfit.strip()

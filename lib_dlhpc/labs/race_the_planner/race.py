@@ -75,10 +75,9 @@ def attempt(planner: Planner, track: Track, budget: int = BUDGET, order: int = 0
 
     def endless() -> str:
         return (
-            f"It is still computing after {PATIENCE:g} s, with {len(asked)} of {budget} "
-            "predictions "
-            "made. The usual cause is a loop that runs until something changes, while "
-            "nothing does: the best layout stays the same, or no new layout is left."
+            f"It is still computing after {PATIENCE:g} s, with {len(asked)} of {budget} predictions made. The usual"
+            " cause is a loop that waits for a change that never comes: the best layout stays the same, or no new"
+            " layout is left."
         )
 
     rows = np.arange(len(track.layouts))

@@ -69,7 +69,9 @@ def picks(planner: Planner, bet: Any, track: Track) -> tuple[int, int]:
         raise LabError("bet() returns a dict of fields.")
     extra = sorted({*given} - {*PLAIN})
     if extra:
-        raise LabError(f"bet: {', '.join(extra)}: not yours to choose; legal: {', '.join(PLAIN)}.")
+        raise LabError(
+            f"bet: {', '.join(extra)}: fixed by the task; you may set: {', '.join(PLAIN)}."
+        )
     try:
         pick = attempt(planner, track).row
     except LabError as error:
@@ -115,10 +117,8 @@ def regret_words(plans: list[Measured], ranks: int) -> str:
         max(0.0, getattr(pick, way) / getattr(bet, way) - 1) for way in ("predicted", "step")
     )
     lines.append(
-        "Regret of the pick, of these two: {:.0%} predicted, {:.0%} measured. It gives no marks: "
-        "other programs run here too, and the laptop in the catalog is not your laptop.".format(
-            *regrets
-        )
+        "Regret of the pick, of these two: {:.0%} predicted, {:.0%} measured. This is not graded: other programs run"
+        " here, too, and the laptop in the catalog is not your laptop.".format(*regrets)
     )
     return "\n".join(lines)
 

@@ -31,7 +31,7 @@ REST = "Account: the rest, until the last rank is done"
 LAWS = (COMPUTES, EXPOSED, REST)
 NAMES = ("computation", "exposed communication")
 SAID = "a row for each rank: seconds of computation, of exposed communication, and the rest"
-ALL = "That is the sum over the ranks. Each rank has a row of its own."
+ALL = "That is the sum over the ranks. Each rank has its own row."
 
 
 def account_findings(account: Callable[..., Any], steps: Sequence[Step]) -> list[Finding]:
@@ -90,9 +90,7 @@ def _sums(trace: Timeline, rows: Any, lengths: Any = None) -> Floats:
 def _compute_slips(trace: Timeline) -> Slips:
     right = right_account(trace)
     own = trace.where("compute", *WORK)
-    still = (
-        "Rows of stream compute in which a rank waits, such as `wait` and `bubble`, are not work."
-    )
+    still = "Rows of the stream `compute` in which a rank waits, such as `wait` and `bubble`, are not work."
     yield still, _sums(trace, trace.where("compute"))
     yield ALL, np.full(trace.ranks, right[:, 0].sum())
     yield "Is the update not work?", _sums(trace, own & ~trace.where("", "update"))
@@ -101,20 +99,17 @@ def _compute_slips(trace: Timeline) -> Slips:
         _sums(trace, trace.where("compute", "forward")),
     )
     yield (
-        "Which kinds are work? Backward is, as well.",
+        "Which kinds are work? Backward is one of them.",
         right[:, 0] - _sums(trace, trace.where("", "backward")),
     )
-    yield "That is no share: return seconds.", right[:, 0] / span(trace)
+    yield "Return seconds, not a share of the run.", right[:, 0] / span(trace)
 
 
 def _exposed_slips(trace: Timeline) -> Slips:
     trace = in_order(trace)
     right, talk = right_account(trace)[:, 1], trace.where("communication")
     buckets = talk & (trace.peer < 0)
-    hidden = (
-        "It counts communication that computation hides. A second counts only if the rank computes"
-        " nothing in it."
-    )
+    hidden = "This counts communication that computation hides. A second counts only if the rank computes nothing in it."
     yield hidden, _sums(trace, talk)
     yield hidden, _sums(trace, buckets)
     yield hidden, covered(trace, talk)
@@ -129,37 +124,40 @@ def _exposed_slips(trace: Timeline) -> Slips:
     )
     yield twice, _sums(trace, talk, alone)
     yield twice, _sums(trace, buckets, alone)
-    apart = "Rows with a `peer` are communication as well: those between the stages of a pipeline lie in no exchange."
+    apart = (
+        "Rows with a `peer` are communication as well: messages between the stages of a pipeline are not part of an"
+        " exchange."
+    )
     yield apart, covered(trace, own | buckets) - covered(trace, own)
     idles = (
-        "That is time in which the rank does not compute, whatever it waits for. Look at the rows of stream"
-        " communication."
+        "That is all time in which the rank does not compute, whatever it waits for. Look only at the rows of the"
+        " stream `communication`."
     )
     yield idles, _sums(trace, trace.where("compute", "wait"))
     yield idles, _sums(trace, trace.where("compute", "wait", "bubble"))
     yield idles, idle(trace)
-    yield "That is no share: return seconds.", right / span(trace)
+    yield "Return seconds, not a share of the run.", right / span(trace)
 
 
 def _rest_slips(trace: Timeline) -> Slips:
     trace = in_order(trace)
     computes, shown, rest = right_account(trace).T
     own = np.array([trace.stop[trace.rank == rank].max() for rank in range(trace.ranks)])
-    done = "A rank that is done waits until the last one is: the run ends with the last event of any rank."
+    done = "A rank that is done waits until the last rank is done: the run ends with the last event of any rank."
     yield done, own - trace.start.min() - computes - shown
-    yield "It contains exposed communication, which has a column of its own.", rest + shown
+    yield "This contains exposed communication, which has its own column.", rest + shown
     bubble = trace.where("compute", "bubble")
     if bubble.any():
         yield "What is left of the whole run, for each rank?", _sums(trace, bubble)
     yield ALL, np.full(trace.ranks, rest.sum())
-    hidden = "What is hidden behind computation is subtracted twice: the three columns add up to the run."
+    hidden = "Communication hidden behind computation is subtracted twice: the three columns add up to the run."
     yield hidden, span(trace) - computes - _sums(trace, trace.where("communication"))
     yield hidden, span(trace) - computes - covered(trace, trace.where("communication"))
-    yield "That is no share: return seconds.", rest / span(trace)
+    yield "Return seconds, not a share of the run.", rest / span(trace)
 
 
 UNLIKE = (  # no known mistake
-    "Only rows of this rank count, and of those forward, backward and update; a second counts once.",
+    "Only rows of this rank count, and of those only forward, backward and update; a second counts once.",
     "When does this rank communicate, and compute nothing? A second counts once.",
     "The three columns add up to the run, from the first start of any rank to the last stop.",
 )

@@ -31,7 +31,9 @@ def answer(function: Callable[..., Any], *arguments: Any) -> Any:
         if isinstance(found, Iterator):
             found = list(islice(found, MOST + 1))
             if len(found) > MOST:
-                raise LabError(f"{function.__name__} yields more than {MOST} values: does it end?")
+                raise LabError(
+                    f"{function.__name__} yields more than {MOST} values: does it ever end?"
+                )
     except LabError:
         raise  # it says what is wrong
     except Exception as error:

@@ -67,10 +67,10 @@ def chain_off(first: int, last: bool, rank: float, cost: float | None, near: flo
             return f"{story} {both}"
     if rank == b:
         return (
-            f"{story} Rank {b} has itself waited {seconds(COST)}, and is charged only for the rest."
+            f"{story} Rank {b} itself waited for {seconds(COST)}, and is charged only for the rest."
         )
     if rank != a or cost is None:
-        return f"{story} Whose own delay costs the most?"
+        return f"{story} Which rank's own delay costs the most?"
     return (
         f"{story} {seconds(cost)} is not what rank {a} costs: how long does rank {b} wait for it?"
     )
@@ -115,14 +115,12 @@ def replay_off(first: int, last: bool, factor: float, found: float) -> str:
     a, b, _ = _ranks(first)
     words = f"{seconds(found)} is too {'long' if found > right else 'short'}. {_story(first)}"
     if near(replayed(factor, last, early=True)):
-        return (
-            f"{words} If the message is there before rank {b} receives, when does its receive end?"
-        )
+        return f"{words} If the message has arrived before rank {b} receives, when does the receive end?"
     if near(right + START):
         return f"{words} Its first row starts at {seconds(START)}."
     if near(right - moves):
         return (
-            f"{words} The last rank joins the allreduce {seconds(moves)} before it ends, and that"
+            f"{words} The last rank joins the allreduce {seconds(moves)} before the allreduce ends, and this part"
             " takes as long as in the trace."
         )
     joins = f"Rank {a} joins the allreduce at {seconds(JOINS[last][0])}, and all leave it at {seconds(END)}."

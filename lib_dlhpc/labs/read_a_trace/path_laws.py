@@ -29,7 +29,7 @@ MOST = "Path: what it consists of most"
 LAWS = (LENGTH, WAY, MOST)
 WHAT = ("computation", "send", "receive", "collective")
 GAP = "What does a rank do between two calls?"
-OVERLAP = "A call that waited belongs to the path only from when the rank came that it waited for."
+OVERLAP = "A call that waited is on the path only from the moment at which the rank that it waited for arrived."
 CLOSE = 1e-6  # of the run's time
 SAID = f"pieces (rank, what, start, stop), in order of time; what: {', '.join(WHAT)}"
 
@@ -97,9 +97,9 @@ def pieces_of(found: Any, run: Run) -> list[Piece]:
             rank, what, start, stop = each
             one = Piece(rank_of(rank), str(what), number_of(start), number_of(stop))
         except NOT_NUMBERS:
-            raise LabError(f"{short(each, 80)} is no piece: expected {SAID}.") from None
+            raise LabError(f"{short(each, 80)} is not a piece: expected {SAID}.") from None
         if one.what not in WHAT or not 0 <= one.rank < run.ranks:
-            raise LabError(f"{short(each, 80)} is no piece: expected {SAID}.")
+            raise LabError(f"{short(each, 80)} is not a piece: expected {SAID}.")
         if one.stop - one.start < -CLOSE * span(run_trace(run)):
             raise LabError(f"{short(each, 80)} ends before it begins.")
         pieces.append(one)
@@ -113,7 +113,7 @@ def length_off(run: Run, pieces: list[Piece]) -> str:
     trace = run_trace(run)
     near, begin, end = CLOSE * span(trace), float(trace.start.min()), float(trace.stop.max())
     if sorted(pieces, key=lambda each: each.start) != pieces and pieces[0].start > pieces[-1].start:
-        return "the pieces are in order from the end to the start: turn them round."
+        return "the pieces are ordered from the end to the start: reverse them."
     if abs(pieces[-1].stop - end) > near:
         return (
             f"it ends at {seconds(pieces[-1].stop)}, and the run at {seconds(end)}: start at the last"
@@ -139,7 +139,7 @@ def way_off(run: Run, pieces: list[Piece]) -> str:
         mine, own = (_at(those, (low + high) / 2) for those in (pieces, right))
         if mine.what == own.what and (mine.rank == own.rank or own.what == "collective"):
             continue
-        return f"from the end back to {seconds(high)} the path is right. {_why(run, mine, own, float(high))}"
+        return f"from the end back to {seconds(high)}, the path is right. {_why(run, mine, own, float(high))}"
     return ""
 
 
@@ -152,7 +152,7 @@ def _why(run: Run, mine: Piece, own: Piece, time: float) -> str:
     if early := _too_early(run, mine):
         return early
     if mine.rank == own.rank:
-        return f"Before, rank {own.rank} is in another activity than {mine.what}."
+        return f"Before that, rank {own.rank} is in an activity other than {mine.what}."
     near = CLOSE * span(run_trace(run))
     waited = any(
         each.rank == mine.rank
@@ -164,12 +164,12 @@ def _why(run: Run, mine: Piece, own: Piece, time: float) -> str:
     if mine.what in ("receive", "collective") and waited:
         other = "its message is sent" if mine.what == "receive" else "the last rank joins"
         return (
-            f"Before, rank {mine.rank} waits in its {mine.what} until {other}: a wait is not on the path,"
-            " what the other rank does meanwhile is."
+            f"Before that, rank {mine.rank} waits in its {mine.what} until {other}: a wait is not on the path, but"
+            " what the other rank does in the meantime is."
         )
     return (
-        f"Before, the path goes on at another rank than {mine.rank}. Go to the sender of a message that was waited"
-        " for, or to the last rank that joined a collective; stay where nobody was waited for."
+        f"Before that, the path continues at a rank other than {mine.rank}. Go to the sender of a message that was"
+        " waited for, or to the last rank that joined a collective; if a call did not wait, stay on its rank."
     )
 
 
@@ -183,13 +183,16 @@ def _too_early(run: Run, mine: Piece) -> str:
             followed = abs(mine.start - sent[call.match]) <= near
             if followed and mine.start < call.start - near:
                 return (
-                    f"Before, a receive of rank {call.rank} begins at {seconds(call.start)}, after its message was"
-                    " sent: nobody was waited for, and the path stays on the rank."
+                    f"Before that, a receive of rank {call.rank} begins at {seconds(call.start)}, after its message"
+                    " was sent: it did not wait, and the path stays on the rank."
                 )
         if call.kind == "collective" and abs(mine.start - call.start) > near:
             last = max(x.start for x in rows if (x.kind, x.match) == (call.kind, call.match))
             if mine.start < last - near:
-                return f"Before, the ranks wait until {seconds(last)}, when the last one joins: go on at that one."
+                return (
+                    f"Before that, the ranks wait until {seconds(last)}, when the last rank joins: continue at that"
+                    " rank."
+                )
     return ""
 
 
@@ -208,10 +211,8 @@ def most_off(run: Run, found: Any) -> str:
     if given == (longest.rank, longest.what):
         return "that is the longest single piece. Sum the pieces of each rank and activity."
     if given not in sums:
-        return f"there is no {short(given[1])} of rank {given[0]:g} on the path."
-    return (
-        f"{given[1]} of rank {given[0]} has {seconds(sums[given])} of the path; another has more."
-    )
+        return f"{short(given[1])} of rank {given[0]:g} is not on the path."
+    return f"{given[1]} of rank {given[0]} takes {seconds(sums[given])} of the path; another activity takes more."
 
 
 def sums_of(pieces: Iterable[Piece]) -> dict[tuple[int, str], float]:

@@ -32,7 +32,7 @@ from lib_dlhpc.timeline.spans import in_order
 
 SENDERS = "Waits: for late senders"
 COLLECTIVES = "Waits: at collectives"
-WHO = "Culprit: the rank whose doing it is"
+WHO = "Culprit: the rank that causes the waits"
 COST = "Culprit: what it costs the run"
 NEAR = 0.1  # of the cost
 SAID = "a row for each rank that waits, with the seconds that it waits for each rank"
@@ -116,18 +116,16 @@ def _sender_slips(trace: Timeline, found: AllWaits) -> Slips:
     until = WALL.format("its message is sent")
     yield until, wall
     yield until, wall.T
-    early = (
-        "Where a message was sent before the receive began, nobody waits: no wait is less than 0."
-    )
+    early = "Where a message was sent before the receive began, nobody waits: no wait is negative."
     yield early, _with(trace, which, sent - begin)
     flight = "That is how long messages are in flight. Who waits, and from when until when?"
     yield flight, _with(trace, which, end - sent)
     both = right + matrix(trace, found.collective)
-    yield "Waits at collectives have a function of their own.", both
-    yield "Sum over all messages: that is the longest.", _most(trace, which)
-    yield "Sum over all messages: that is the last.", _last(trace, which)
+    yield "Waits at collectives belong in their own function.", both
+    yield "That is only the longest wait: sum over all messages.", _most(trace, which)
+    yield "That is only the last wait: sum over all messages.", _last(trace, which)
     yield (
-        "A receive gets one of many messages of its peer: the send with the same `match`.",
+        "A receive gets one of many messages from its peer: find the send with the same `match`.",
         _with(trace, which, np.clip(np.minimum(_latest(trace, which), end) - begin, 0.0, None)),
     )
 
@@ -152,19 +150,22 @@ def _group_slips(trace: Timeline, found: AllWaits) -> Slips:
     yield until, np.where(np.eye(trace.ranks, dtype=bool), 0.0, wall)
     early = np.zeros_like(right)
     np.add.at(early, (rank, rank[first[group]]), joined[last[group]] - joined)
-    yield "The first to join is not the one that the others wait for.", early
+    yield "The others wait for the last rank to join, not for the first.", early
     pairs = np.zeros_like(right)
     for number in range(len(last)):
         here = np.flatnonzero(group == number)
         later = np.clip(joined[here][None, :] - joined[here][:, None], 0.0, None)
         np.add.at(pairs, (rank[here][:, None], rank[here][None, :]), later)
     yield (
-        "A rank waits once in a collective: for the last one to join, not for each that is later.",
+        "A rank waits once in a collective: for the last rank to join, not for each rank that joins later.",
         pairs,
     )
-    yield "Messages have a function of their own.", right + matrix(trace, found.late_sender)
-    yield "Sum over all collectives: that is the longest.", _most(trace, which)
-    yield "Sum over all collectives: that is the last.", _last(trace, which)
+    yield (
+        "Waits for messages belong in their own function.",
+        right + matrix(trace, found.late_sender),
+    )
+    yield "That is only the longest wait: sum over all collectives.", _most(trace, which)
+    yield "That is only the last wait: sum over all collectives.", _last(trace, which)
 
 
 def _with(trace: Timeline, which: Waits, lengths: Any) -> Floats:
@@ -241,9 +242,8 @@ def rank_off(run: Run, rank: float) -> str:
         words.append(f"rank {rank:g} waits the longest. For whom does it wait?")
     if both.sum(axis=0)[int(rank)] > 0.1 * both.sum():
         words.append(
-            f"others wait for rank {rank:g}, but it is late because it waited itself."
-            " Charge it only for what exceeds its own waiting in receives since the last allreduce, and others for"
-            " waits in receives as well."
+            f"others wait for rank {rank:g}, but it is late because it waited itself. Charge it only for what exceeds"
+            " its own waiting in receives since the last allreduce, and also charge ranks for waits in receives."
         )
     if words:
         return " But ".join(words)
@@ -317,7 +317,7 @@ def cost_off(run: Run, cost: float) -> str:
     first = float(doings(run)[0, :, run.rank].max())
     hint = (
         like(np.array(cost), _cost_slips(run), NEAR / 2 * cost)
-        or f"In the first step it costs {seconds(first)}."
+        or f"In the first step, it costs {seconds(first)}."
     )
     return f"{seconds(cost)} for rank {run.rank} is too {size}. {hint}".strip()
 
@@ -327,7 +327,7 @@ def _cost_slips(run: Run) -> Slips:
     trace, found = waits_of(run)
     both = matrix(trace, found.late_sender) + matrix(trace, found.collective)
     summed = (
-        "That is the sum over all ranks that wait. They wait at the same time: the run is longer by the"
+        "That is the sum over all ranks that wait. They wait at the same time, so the run is longer only by the"
         " longest of their waits."
     )
     yield summed, own.sum()
@@ -341,9 +341,9 @@ def _cost_slips(run: Run) -> Slips:
         "That is the mean over the others: the run is longer by the longest wait.",
         own.sum() / (run.ranks - 1),
     )
-    yield "That is one step. Sum over the steps.", own.max()
+    yield "That is only one step. Sum over the steps.", own.max()
     yield (
-        "What it waited before the last allreduce is no excuse: all ranks met there.",
+        "Its waits before the last allreduce do not count: all ranks synchronized there.",
         cost_in(own_doings(trace, found, forgets=False), run.rank),
     )
     for which, other in ((found.late_sender, "the allreduce"), (found.collective, "receives")):
@@ -351,4 +351,4 @@ def _cost_slips(run: Run) -> Slips:
             f"Waits in {other} count as well.",
             cost_in(own_doings(trace, found, [which]), run.rank),
         )
-    yield "That is what it waits itself.", both[run.rank].sum()
+    yield "That is how long it waits itself.", both[run.rank].sum()

@@ -143,15 +143,15 @@ def _bounds(case: Case, found: float) -> str:
     same = set(case.work) == {1.0} and case.share == share_of(case.run)
     if found < bound_of(case) * (1 - NEAR):
         return (
-            "It is shorter than the critical path allows: what is on it and no faster than before takes"
-            f" as long as before. {TRACED if same else ''}".rstrip()
+            "It is shorter than the critical path allows: everything on that path that was not made faster takes as"
+            f" long as before. {TRACED if same else ''}".rstrip()
         )
     if found > whole * (1 + NEAR):
-        return f"It is longer than the run was, though nothing became slower. {TRACED if same else ''}".strip()
+        return f"It is longer than the run was, although nothing became slower. {TRACED if same else ''}".strip()
     if set(case.work) != {1.0}:
         return (
-            "Replay the calls of all ranks. `work` counts from the end of one to the start of the next, reading"
-            " included; before the first call, from the start of the run."
+            "Replay the calls of all ranks. `work` is the time from the end of one call to the start of the next,"
+            " reading included; before the first call, it counts from the start of the run."
         )
     return TRACED if same else "Replay the calls: when does each begin, and what does it wait for?"
 
@@ -160,8 +160,8 @@ def _slips(case: Case) -> Slips:
     trace, run = run_trace(case.run), case.run
     whole, work = span(trace), np.array(case.work)
     yield (
-        "That is the run as it was. Calls are shorter if what they wait for comes earlier: a receive ends when its"
-        " message arrives, not as long after its start as before.",
+        "That is the run as it was. Calls get shorter if what they wait for comes earlier: a receive ends when its"
+        " message arrives, not a fixed time after its start.",
         whole,
     )
     least = work.min()
@@ -177,7 +177,10 @@ def _slips(case: Case) -> Slips:
         free = "That is the run on a network without time in flight: a message takes `flight`."
         yield free, found.efficiency.ideal_seconds
     saved = float(((1 - work) * computes).max())
-    another = "The run does not save all that the rank saves: as soon as it is early, another path is the longest."
+    another = (
+        "The run does not save all the time that the rank saves: as soon as the rank is early, another path is the"
+        " longest."
+    )
     if work.min() == work.max():
         another = "Messages take as long as before, and so do collectives."
     yield another, whole - saved
@@ -189,4 +192,7 @@ def _slips(case: Case) -> Slips:
     yield "That is computation alone. Who waits, and for whom?", float((work * computes).max())
     cost = case.run.late * 5
     if run.problem != SLOW and work[run.rank] < 1:
-        yield "That is the run without all waits for the rank: has it become so fast?", whole - cost
+        yield (
+            "That is the run without any waits for the rank: has the rank become that fast?",
+            whole - cost,
+        )

@@ -106,8 +106,8 @@ def _order(flat: list[bytes], wanted: list[bytes], run: Run) -> str:
         )
     if sorted(flat[:size]) == sorted(wanted[:size]):
         return (
-            "An epoch has all samples, but in a different order. In which order are they before "
-            "the shuffle, and what is its seed?"
+            "An epoch has all samples, but in a different order. In which order are they before the shuffle, and what"
+            " is the seed of the shuffle?"
         )
     return "All samples are there, but not exactly once per epoch."
 
@@ -143,9 +143,8 @@ def shared_finding(
     if missing or twice:
         return broken(
             law,
-            f"In one epoch {missing} of {own.samples} samples are seen by no rank, {twice} more "
-            "than once. Which samples does a rank read when the number of ranks does not divide "
-            "the number of samples?",
+            f"In one epoch {missing} of {own.samples} samples are seen by no rank, {twice} more than once. Which"
+            " samples does a rank read if the number of ranks does not divide the number of samples?",
         )
     for run, found in every:
         part = same_finding(own, run, found, law)
@@ -170,19 +169,18 @@ def _store(record: LoaderRecord) -> Finding:
     if record.counts.programs:
         return broken(
             STORE,
-            "Another program was started, and what it reads cannot be counted. Do without it.",
+            "Your code started another program, whose reads cannot be counted. Do without it.",
         )
     if not files:
         return broken(
             STORE,
-            "No packed store is used. What could `prepare` write to `target`, once, instead of "
-            "all these files?",
+            "No packed store is used. What could `prepare` write to `target` once, in place of all these files?",
         )
     if files < given:
         return broken(
             STORE,
-            f"{files} were requested, {given} were yielded. Samples were cached: the large run "
-            "has a million, more than a node can hold.",
+            f"{files} were requested, {given} were yielded. Samples were cached, but the large run has a million, more"
+            " than a node can hold.",
         )
     if files > given:
         return broken(STORE, f"{files} were requested, and {given} were yielded.")
@@ -199,9 +197,7 @@ def _none(record: LoaderRecord) -> Finding:
             "epoch, and what could be known before?",
         )
     if record.epoch.stores:
-        return broken(
-            NONE, "The store is opened again in the second epoch. What of its index has changed?"
-        )
+        return broken(NONE, "The store is opened again in the second epoch. Has its index changed?")
     return kept(NONE, "None in the second epoch, and the store is opened once.")
 
 
@@ -219,7 +215,7 @@ def _one(record: LoaderRecord) -> Finding:
 def _decode(record: LoaderRecord) -> Finding:
     shown = f"{record.decodes} samples were decoded, {record.given} were given"
     if record.decodes > record.given:
-        return broken(DECODE, f"{shown}. What is decoded for nothing?")
+        return broken(DECODE, f"{shown}. Which samples are decoded needlessly?")
     return kept(DECODE, f"{shown}.")
 
 

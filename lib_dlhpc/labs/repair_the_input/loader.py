@@ -124,7 +124,7 @@ def _take(
     try:
         for batch in each:
             if len(found) >= 4 * len(sizes):  # also what gives a rank the samples of all
-                raise LabError(f"More than {len(found)} batches arrived: which loop does not end?")
+                raise LabError(f"More than {len(found)} batches arrived: which loop never ends?")
             if not isinstance(batch, list | tuple) or not all(
                 isinstance(one, np.ndarray) for one in batch
             ):

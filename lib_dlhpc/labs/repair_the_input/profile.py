@@ -79,9 +79,9 @@ def race_text(own: InputTask, prepare: Callable[..., Any], batches: Callable[...
     rates = {name: own.samples * run_of(own).epochs / min(times) for name, times in took.items()}
     return (
         f"Samples per second on this machine, the best of {ROUNDS} alternating runs: {rates['script']:.0f} with the"
-        f" script, {rates['yours']:.0f} with yours, {rates['yours'] / rates['script']:.2f} times as many.\n"
-        "All these files are in this machine's memory by now: nothing waits for a disk, a server"
-        " or another node. All that can be saved here is calls of Python and of the system."
+        f" script, {rates['yours']:.0f} with yours, {rates['yours'] / rates['script']:.2f} times as many.\nBy now, all"
+        " these files are in this machine's memory: nothing waits for a disk, a server or another node. Only Python"
+        " calls and system calls can be saved here."
     )
 
 

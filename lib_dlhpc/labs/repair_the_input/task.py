@@ -307,7 +307,7 @@ def _case(about: str, own: InputTask, operations: float, reads: float) -> Case:
     added = 1 / sum(1 / float(each) for each in limits)
     slips = [(words, wrong) for words, wrong in slips if abs(wrong / right - 1) > 2 * CLOSE]
     slips += [
-        ("Limits do not add up: the lowest one is the rate.", added)
+        ("Limits do not add up: the lowest limit is the rate.", added)
     ]  # close to it in some cases
     tier = run.machine.storage["shared"]
     given = operations, reads, own.sample, own.decode, tier, many

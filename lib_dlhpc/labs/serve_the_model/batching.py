@@ -105,7 +105,7 @@ def driven(schedule: Schedule, load: Load) -> Driven:
     done = Driven()
 
     def endless() -> str:
-        return f"It is still computing after {PATIENCE:g} s, in step {done.steps + 1}: which loop does not end?"
+        return f"It is still computing after {PATIENCE:g} s, in step {done.steps + 1}: which loop never ends?"
 
     return limited(lambda: _drive(schedule, load, done), PATIENCE, endless)
 
@@ -137,7 +137,7 @@ def _idle(load: Load, waiting: list[Job]) -> str:
     words = f"nothing is computed, and {counted(len(waiting), 'request')} wait{'s' * (len(waiting) == 1)}."
     if first.limit > load.room:
         return words
-    need = f"Request {first.number} comes first: it needs {first.tokens} tokens, and all {load.room} are free."
+    need = f"Request {first.number} is first in the queue: it needs {first.tokens} tokens, and all {load.room} are free."
     return f"{words} {need} What are the free tokens kept for?"
 
 
@@ -202,7 +202,7 @@ def _judge(done: Driven, load: Load, made: Decision) -> None:
     if left and left[0].number < last:
         lost = "loses its cache" if left[0] in made.running else "waits"
         words = f"request {left[0].number} {lost}, and request {last}, which came later,"
-        why = "Those behind a request that does not fit wait as well."
+        why = "Requests behind one that does not fit have to wait as well."
         if left[0] in made.running:
             why = "When the cache is full, which sequence has to leave?"
         done.breaks(ORDER, f"{words} is in the batch. {why}")
@@ -219,7 +219,7 @@ def _judge_refusals(done: Driven, load: Load, made: Decision) -> None:
     for each in made.batch:
         if each.seen.limit > load.room and each in made.queue:
             grown = f"it can grow to {each.seen.limit} tokens, {room}."
-            done.breaks(ENDS, f"request {each.number} is admitted: {grown} What then?")
+            done.breaks(ENDS, f"request {each.number} is admitted: {grown} What happens then?")
     first = next(iter(made.left), None)
     if (
         first
@@ -228,7 +228,8 @@ def _judge_refusals(done: Driven, load: Load, made: Decision) -> None:
     ):
         grown = f"it can grow to {first.seen.limit} tokens, {room}."
         done.breaks(
-            ENDS, f"request {first.number} waits at the head of the queue: {grown} Until when?"
+            ENDS,
+            f"request {first.number} waits at the head of the queue: {grown} How long will it wait?",
         )
 
 
@@ -295,7 +296,7 @@ def _waste(results: Sequence[Driven]) -> Finding:
     if again <= AGAIN * computed:
         return kept(WASTE, words)
     why = (
-        "A request that is admitted into the last free tokens loses its cache as soon as the "
-        "others have grown. How much has to be free besides its own tokens?"
+        "A request that is admitted into the last free tokens loses its cache as soon as the others grow. How much"
+        " has to be free in addition to its own tokens?"
     )
     return broken(WASTE, f"{words} {why}")

@@ -64,14 +64,11 @@ def cache_finding(cache: Callable[..., Any], task: Task) -> Finding:
 
 def _cached(about: str, size: dict[str, int], tokens: int, right: float) -> Case:
     slips = [
-        ("Keys, and values too?", right / 2),
-        (
-            "Which heads have keys and values of their own?",
-            right * size["heads"] / size["kv_heads"],
-        ),
+        ("Did you count both keys and values?", right / 2),
+        ("Which heads have their own keys and values?", right * size["heads"] / size["kv_heads"]),
         ("Each layer has its own keys and values.", right / size["layers"]),
-        ("How many bytes does a number take here? `size` says it.", right / size["bytes"]),
-        ("How many bytes does a number take here? `size` says it.", right / size["bytes"] * 2),
+        ("How many bytes does a number take here? It is in `size`.", right / size["bytes"]),
+        ("How many bytes does a number take here? It is in `size`.", right / size["bytes"] * 2),
         ("A head has `head` numbers.", right / size["head"]),
         ("A head has `head` numbers, not `hidden`.", right * size["heads"]),
         ("Is that the cache of one token?", right / tokens),
@@ -149,14 +146,14 @@ def _case(task: Task, devices: int, prompt: int, contexts: list[int]) -> Case:
         *["reading the caches"] * bool(one.many),
         *["allreduces"] * (devices > 1),
     ]
-    hint = f"Here time goes to {' and '.join(parts)}."
+    hint = f"Here, the time goes into {' and '.join(parts)}."
     return Case(about, given, price(task, devices, prompt, contexts), slips, hint)
 
 
 def _tokens(one: _Terms) -> str:
     """Return what is in the products of a step."""
     if one.prompt and one.many:
-        return "The tokens of the prompt and one of each sequence are in the same matmuls."
+        return "The tokens of the prompt and one token of each sequence are in the same matmuls."
     return (
         f"A {'batch' if one.many else 'prompt'} has many tokens, and each of them takes arithmetic."
     )
@@ -166,11 +163,13 @@ def _products(one: _Terms) -> list[tuple[str, float]]:
     """Return what mistakes with the roofline give."""
     rest, arithmetic = one.cached + one.messages(), one.flop * one.tokens
     overlap = "Arithmetic and memory overlap: the larger one counts."
-    both = "The weights are read whatever the number of tokens: a matmul takes the larger of the two times."
-    twice = "A weight takes a multiplication and an addition: two FLOP for each token."
+    both = (
+        "The weights are read for any number of tokens: a matmul takes the larger of the two times."
+    )
+    twice = "Each weight takes a multiplication and an addition, two FLOP, per token."
     return [
         (both, arithmetic + rest),
-        (f"Matmuls take arithmetic too, at the rate `flops`. {_tokens(one)}", one.read + rest),
+        (f"Matmuls also take arithmetic, at the rate `flops`. {_tokens(one)}", one.read + rest),
         (overlap, arithmetic + one.read + rest),
         (twice, max(arithmetic / 2, one.read) + rest),
         ("A number takes `bytes` bytes.", max(arithmetic, one.read / 2) + rest),
@@ -184,16 +183,16 @@ def _sequences(one: _Terms) -> list[tuple[str, float]]:
     arithmetic = one.flop * one.tokens
     overlapped = max(arithmetic, one.read + one.cached) + one.messages()
     on_top = (
-        "Attention follows the matmuls of its layer: reading the cache takes time on top of theirs."
+        "Attention follows the matmuls of its layer: the time to read the cache is added to theirs."
     )
-    padded = "Each sequence reads its own length, not that of the longest."
+    padded = "Each sequence reads a cache of its own length, not of the longest."
     return [
         (on_top, overlapped),
         ("What does attention read in each step?", rest),
         ("Reading takes time as well: what does a step read?", arithmetic + one.messages()),
-        ("Each sequence has a cache of its own.", rest + one.cached / one.many),
+        ("Each sequence has its own cache.", rest + one.cached / one.many),
         (padded, rest + one.kv * one.many * one.longest),
-        ("Keys and values: of which heads?", rest + one.cached * one.shared),
+        ("Of which heads are keys and values read?", rest + one.cached * one.shared),
     ]
 
 
@@ -201,7 +200,7 @@ def _together(one: _Terms) -> list[tuple[str, float]]:
     """Return what mistakes with a prompt beside sequences give."""
     rest = one.cached + one.messages()
     apart = one.products(one.prompt) + one.products(one.many)
-    once = "One step reads the weights once for the prompt and for all sequences."
+    once = "A step reads the weights once, for the prompt and all sequences together."
     return [(once, apart + rest), (_tokens(one), one.products(one.many) + rest)]
 
 

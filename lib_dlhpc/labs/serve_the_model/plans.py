@@ -97,7 +97,10 @@ def _little(task: tasks.Task, sequences: float, devices: int, batch: int) -> str
     slips = (
         (1.0, " Each step gives a token to each sequence."),
         (batch * tasks.NODE / devices, " Give those of one replica, not of the node."),
-        (batch * (1 + task.prompt / task.answer), " Tokens of prompts are not tokens of answers."),
+        (
+            batch * (1 + task.prompt / task.answer),
+            " Tokens of prompts do not count as tokens of answers.",
+        ),
         (batch / devices, " All devices of a replica work on the same sequences."),
     )
     near = [words for value, words in slips if abs(sequences - value) <= 0.1 * value]

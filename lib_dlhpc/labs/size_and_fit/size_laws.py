@@ -17,7 +17,7 @@ from lib_dlhpc.labs.formula_cases import Case, compared, value_of
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.spec.units import format_quantity as show
 
-TOKENS = "Tokens: what is trained on within the days, beside what is served"
+TOKENS = "Tokens: how many to train on within the days, in addition to those served"
 FITS = "Choice: it is one of the sizes, and fits"
 LOSS = "Choice: no size that fits has a lower loss"
 LAW = "besiroglu"
@@ -105,11 +105,11 @@ def _wrong(own: Sized) -> Iterator[tuple[str, float]]:
     tokens = {place: own.sizes[place]["rate"] * own.days * DAY for place in fit}
     ratio = {place: tokens[place] / own.sizes[place]["weights"] for place in fit}
     yield "That is the largest that fits.", right[fit[-1]]
-    yield "That is the one that sees the most tokens.", right[fit[0]]
+    yield "That is the size that sees the most tokens.", right[fit[0]]
     near = min(fit, key=lambda place: abs(np.log(ratio[place] / 20)))
-    yield "20 tokens per parameter do not count what is served.", right[near]
+    yield "The rule of 20 tokens per parameter ignores the tokens served.", right[near]
     unserved = losses(own._replace(served=0.0))
-    yield "What is served takes a part of the budget.", right[int(np.argmin(unserved))]
+    yield "Serving takes a part of the budget.", right[int(np.argmin(unserved))]
 
 
 def best(own: Sized) -> int:
@@ -126,7 +126,9 @@ def size_findings(tokens: Choose, choose: Choose, tasks: Sequence[Sized]) -> lis
         compared(TOKENS, tokens, cases, "A served token costs a third of a trained one.", 1e-6),
         once(FITS, fits, "In every budget."),
         once(
-            LOSS, lowest, "The best in every budget, also where memory rules out the best of all."
+            LOSS,
+            lowest,
+            "The best in every budget, even where memory rules out the best size overall.",
         ),
     ]
 
@@ -154,18 +156,21 @@ def _tokens(own: Sized, share: float) -> Case:
     if served:
         serving = "Serving is a forward pass: 2 FLOP per weight, of the 6 of training."
         slips += [
-            ("What is served takes a part of the budget.", full),
+            ("Serving takes a part of the budget.", full),
             (serving, full - served),
             (serving, full - served / 2),
             (serving, full - 2 * served),
             (serving, full - 3 * served),
-            ("What is served takes budget away.", full + served / 3),
+            ("Serving takes tokens away from the budget; it adds none.", full + served / 3),
         ]
     left = full - served / 3
     if left < 0:
-        slips = [("At least 0: serving takes more than the budget.", left)]
+        slips = [("Serving takes more than the budget: return 0, not less.", left)]
     about = f"{rate:,.0f} tokens/s for {own.days:g} days, {show(served, '')} served"
-    hint = "All seconds of the days at the rate, less what serving costs, counted in tokens of training."
+    hint = (
+        "Multiply all seconds of the days by the rate, and subtract what serving costs, counted in tokens of"
+        " training."
+    )
     return Case(about, (rate, own.days, served), max(left, 0.0), slips, hint)
 
 
@@ -175,7 +180,7 @@ def _chosen(choose: Choose, own: Sized) -> int:
     place = value_of(choose, sizes, own.room, own.days, own.served, loss)
     if not (float(place).is_integer() and 0 <= place < len(sizes)):
         raise LabError(
-            f"choose returns {place:g}: expected the place of a size, 0 to {len(sizes) - 1}."
+            f"choose returns {place:g}: expected the index of a size, 0 to {len(sizes) - 1}."
         )
     return int(place)
 
@@ -184,7 +189,7 @@ def _misfit(choose: Choose, own: Sized) -> str:
     chosen = own.sizes[_chosen(choose, own)]
     if chosen["bytes"] <= own.room:
         return ""
-    return f"{show(chosen['weights'], '')} weights need {show(chosen['bytes'], 'B')}: too much."
+    return f"{show(chosen['weights'], '')} weights need {show(chosen['bytes'], 'B')}, which is too much."
 
 
 def _worse(choose: Choose, own: Sized) -> str:
@@ -195,7 +200,7 @@ def _worse(choose: Choose, own: Sized) -> str:
     if own.sizes[place]["bytes"] > own.room:
         return f"{size} do not fit."
     if not np.isfinite(right[place]):
-        return f"{size} are not trained at all: what is served takes the whole budget."
+        return f"{size} are not trained at all: serving takes the whole budget."
     hints = [said for said, other in (*_wrong(own), _swapped(own)) if other == right[place]]
     more = right[place] - min(right)
     return f"{size} give a loss {more:.3f} nats above the lowest. {' Or: '.join(hints)}".strip()

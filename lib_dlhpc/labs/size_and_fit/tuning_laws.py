@@ -40,7 +40,7 @@ class Tuned(NamedTuple):
         """The task in words."""
         which = "all matmuls of the blocks" if self.adapted == "all" else "queries and values"
         return (
-            f"{self.model}, adapters of rank {self.rank} beside {which}; NF4 with a scale for {self.block} weights;"
+            f"{self.model}, adapters of rank {self.rank} for {which}; NF4 with one scale per {self.block} weights;"
             f" full training on {self.devices} GPUs with ZeRO {self.zero}"
         )
 
@@ -105,7 +105,7 @@ def tuning_findings(
     return [
         compared(ADAPTERS, adapters, map(_adapters, tasks), exact, NEAR),
         compared(
-            BITS, bits, map(_bits, blocks), "With the scales, and the scales of scales.", NEAR
+            BITS, bits, map(_bits, blocks), "Including the scales, and the scales of scales.", NEAR
         ),
         compared(TUNING, tuning, _tunings(tasks), exact, NEAR, "B"),
         compared(STATE, state, _states(tasks), exact, NEAR, "B"),
@@ -128,13 +128,13 @@ def _adapters(own: Tuned) -> Case:
     slips = [
         ("That is one block. How many are there?", right / blocks),
         (
-            "A product of matrices: A has rank x inputs, B has outputs x rank.",
+            "An adapter is a product of two matrices: A has rank x inputs, B has outputs x rank.",
             float(blocks * sum(rank * i * o for i, o in block)),
         ),
         *_alone(blocks * rank * sum(i for i, _ in block), blocks * rank * sum(o for _, o in block)),
         ("Those are the frozen matmuls.", float(blocks * sum(i * o for i, o in block))),
     ]
-    hint = "Beside each matmul of each block, A and B have how many rows and columns?"
+    hint = "For each matmul of each block, how many rows and columns do A and B have?"
     return Case(own.words, (block, blocks, rank), right, slips, hint)
 
 
@@ -155,16 +155,22 @@ def nf4(block: int) -> float:
 
 def _bits(block: int) -> Case:
     slips = [
-        ("And the scales?", 4.0),
-        ("Scales have 8 bits, not 32: they are quantized, too.", 4 + 32 / block),
-        ("The scales of scales?", 4 + 8 / block),
-        ("256 scales share one of 32 bits, not 256 weights.", 4 + 8 / block + 32 / 256),
-        ("The 32 bits are for 256 scales, not for each.", 4 + (8 + 32) / block),
+        ("Where are the scales?", 4.0),
+        ("Scales take 8 bits, not 32: they are quantized, too.", 4 + 32 / block),
+        ("Where are the scales of scales?", 4 + 8 / block),
+        (
+            "The 32-bit scale of scales is shared by 256 scales, not by 256 weights.",
+            4 + 8 / block + 32 / 256,
+        ),
+        ("The 32 bits are shared by 256 scales, not added to each.", 4 + (8 + 32) / block),
         ("Each scale is for a block of weights.", 4 + 8 + 32 / 256),
-        ("Bits, not bytes.", nf4(block) / 8),
+        ("Return bits, not bytes.", nf4(block) / 8),
     ]
-    hint = "Three parts: the weight itself, its part of a scale, its part of a scale of scales. Which one is off?"
-    return Case(f"A scale for {block} weights", (block,), nf4(block), slips, hint)
+    hint = (
+        "There are three parts: the weight itself, its share of a scale, and its share of a scale of scales. Which"
+        " one is off?"
+    )
+    return Case(f"One scale per {block} weights", (block,), nf4(block), slips, hint)
 
 
 def _tunings(tasks: Sequence[Tuned]) -> list[Case]:
@@ -175,20 +181,20 @@ def _tuning(own: Tuned, bits: float) -> Case:
     inside, some = matmuls(own), trained(own)
     others, frozen = whole(own) - inside, inside * bits / 8
     right = frozen + 2 * others + 16 * some
-    adam = "Adam has a copy and two moments in fp32: 12 bytes, beside weight and gradient."
+    adam = "Adam has a copy and two moments in fp32: 12 bytes, in addition to weight and gradient."
     slips = [
         ("Frozen weights have no gradients.", right + 2 * (inside + others)),
         ("Frozen weights have neither gradients nor state.", right + 14 * (inside + others)),
-        ("Adapters have weights and gradients of their own.", right - 2 * some),
+        ("Adapters have their own weights and gradients.", right - 2 * some),
         ("Embeddings, norms and the output are frozen, too.", right + 14 * others),
         (adam, right - 4 * some),
         (adam, right - 12 * some),
-        ("Eight bits are a byte.", 8 * frozen + 2 * others + 16 * some),
+        ("A byte has eight bits.", 8 * frozen + 2 * others + 16 * some),
         (
             "Only the blocks' matmuls are stored in `bits`.",
             (inside + others) * bits / 8 + 16 * some,
         ),
-        ("And the weights that stay in 16 bits?", frozen + 16 * some),
+        ("Where are the weights that stay in 16 bits?", frozen + 16 * some),
     ]
     about = f"{own.words.partition(';')[0]}, frozen in {bits:.4g} bits"
     hint = "How many bytes does each kind of weight take: frozen in `bits`, frozen in 16 bits, trained?"
@@ -223,11 +229,11 @@ def _state(own: Tuned) -> Case:
     share = 12 / (own.devices if own.zero else 1)
     slips += [
         (
-            "Adam has a copy of the weights in fp32, beside its moments.",
+            "Adam has a copy of the weights in fp32, in addition to its moments.",
             right - weights * share / 3,
         ),
         ("Gradients?", right - weights * 2 / (own.devices if own.zero > 1 else 1)),
-        ("Per GPU, not all together.", right * own.devices),
+        ("Return the bytes per GPU, not of all GPUs together.", right * own.devices),
     ]
     hint = (
         "How many bytes per weight are the weight, its gradient and its optimizer state, and which of the three does"

@@ -184,10 +184,13 @@ def time_finding(expected_time: Callable[..., Any], own: SurviveTask) -> Finding
         slips = _time_slips(interval, price, float(node), mtbf)
         near = [(words, float(wrong)) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
         given = (interval, work, save, restart, float(node), nodes)
-        hint = "How long does an interval with its save take until no failure hits it, and how many are there?"
+        hint = (
+            "How long does it take until an interval and its save complete without a failure, and how many intervals"
+            " are there?"
+        )
         cases.append(Case(about, given, right, near, hint))
     return compared(
-        TIME, expected_time, cases, "As in Daly's complete model, also with many failures."
+        TIME, expected_time, cases, "As in Daly's complete model, even with many failures."
     )
 
 
@@ -204,19 +207,18 @@ def _time_slips(
             "A machine of many nodes fails when any of them does.",
             50 * float(expected_cycle(interval, price, node_mtbf)),
         ),
-        ("That is a run in which nothing fails.", 50 * plain),
+        ("That is the time of a run in which nothing fails.", 50 * plain),
         ("After a failure there is a restart.", 50 * mtbf * grows),
         (
             "A failure may also happen during a restart, which then starts over.",
             50 * (mtbf + restart) * grows,
         ),
         (
-            "A restart only follows a failure; an interval without a failure has none.",
+            "Only a failure is followed by a restart; an interval without a failure has none.",
             50 * mtbf * np.expm1((plain + restart) / mtbf),
         ),
         (
-            "On average half an interval is lost at each failure, but the repeated work may fail "
-            "as well.",
+            "On average, half an interval is lost at each failure, but the repeated work may fail as well.",
             50 * half,
         ),
         (
@@ -224,7 +226,7 @@ def _time_slips(
             50 * (np.exp(restart / mtbf) * mtbf * np.expm1(interval / mtbf) + save),
         ),
         (
-            "Doesn't the run stall while it saves?",
+            "Does the run not stall while it saves?",
             50 * mtbf * np.exp(restart / mtbf) * np.expm1(interval / mtbf),
         ),
         ("The number of intervals depends on the length of the work.", right / 50),
@@ -234,8 +236,7 @@ def _time_slips(
             mtbf * np.exp(restart / mtbf) * np.expm1(min(50 * plain / mtbf, 600.0)),
         ),
         (
-            "On average half an interval is lost at each failure, but the repeated work may fail "
-            "as well.",
+            "On average, half an interval is lost at each failure, but the repeated work may fail as well.",
             50 * plain * (1 + (interval / 2 + restart) / mtbf),
         ),
         ("Seconds, please.", right / HOUR),
@@ -259,9 +260,12 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
             "Use the higher order, which is accurate enough, or the minimum of your own formula."
         )
         slips = [
-            ("Whose failures count: one node's or all?", float(young(save, float(node)))),
             (
-                "Whose failures count: one node's or all?",
+                "Which failures count: those of one node, or of all nodes?",
+                float(young(save, float(node))),
+            ),
+            (
+                "Which failures count: those of one node, or of all nodes?",
                 float(best_interval(Saving(0.0, 0.0, save), float(node))),
             ),
             (
@@ -277,10 +281,10 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
                 float(daly_first_order(save, mtbf)),
             ),
             (
-                "On average half an interval is lost, not all of it.",
+                "On average, half an interval is lost, not all of it.",
                 float(young(save, mtbf) / np.sqrt(2)),
             ),
-            ("An interval is training alone: the save comes after it.", right + save),
+            ("An interval counts only training: the save comes after it.", right + save),
         ]
         near = [(words, wrong) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
         cases.append(Case(about, (save, restart, float(node), nodes), right, near, words))
@@ -343,7 +347,7 @@ def chosen(choice: Callable[[], str], own: SurviveTask) -> Experiment:
         raise LabError("choice() returns a [run] as TOML, a table.")
     extra = sorted({*tables} - {"run"}) + sorted({*given} - {*FIELDS})
     if extra:
-        raise LabError(f"{', '.join(extra)}: not yours to choose; legal: {', '.join(FIELDS)}.")
+        raise LabError(f"{', '.join(extra)}: fixed by the task; you may set: {', '.join(FIELDS)}.")
     interval = given.get("checkpoint_interval", 0)
     if not isinstance(interval, int | float | str):
         raise LabError('checkpoint_interval: one time, such as "20 min" or a number of seconds.')
@@ -381,8 +385,8 @@ def choice_findings(choice: Callable[[], str], own: SurviveTask) -> list[Finding
     quick = replace(price, restart=0.0, local_restart=0.0)
     restarts = 1 - float(expected_cycle(interval, quick, mtbf)) / cycle
     words = (
-        f"{share:.2%} of the time becomes training; the best found is {best(own)[0]:.2%}. Saving stalls it"
-        f" for {still:.2%}, restarts take {restarts:.2%}, work that is repeated after failures"
+        f"{share:.2%} of the time is useful training; the best found is {best(own)[0]:.2%}. Saving stalls the run for"
+        f" {still:.2%} of the time, restarts take {restarts:.2%}, and work repeated after failures"
         f" {1 - share - still - restarts:.2%}."
     )
     if share < (1 - MARGIN) * best(own)[0]:

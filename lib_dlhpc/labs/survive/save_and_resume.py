@@ -73,15 +73,14 @@ def _state(result: RestartResult) -> Finding:
         if (attempt.began, attempt.state) != (0, result.reference[0]):
             return broken(
                 STATE,
-                "resume changes the training even in a folder in which nothing was saved. Where "
-                "does it read from?",
+                "resume changes the training even if nothing was saved in its folder. Where does it read from?",
             )
     after = result.alone[1]  # a run that has saved to its end
     wrote = any(first.killed for first, _ in _trials(result))
     if wrote and (after.began, after.state) == (0, result.reference[0]):
         return broken(
             STATE,
-            "After a run that wrote files in each save, resume leaves the training as it is at the start. What does it"
+            "After a run that wrote files in each save, resume leaves the training in its initial state. What does it"
             " find in `folder`, and does it write that into `training`?",
         )
     for attempt in _beginnings(result):
@@ -101,14 +100,14 @@ def _differs(attempt: Attempt, result: RestartResult) -> str:
     if attempt.state == right:
         return ""
     if tuple(attempt.state) in steps:
-        return f"It says that it is at step {began}, with the state after step {steps[tuple(attempt.state)]}."
+        return f"Its step counter is {began}, but its state is that after step {steps[tuple(attempt.state)]}."
     weights = [
         number for number, state in enumerate(result.reference) if state[0] == attempt.state[0]
     ]
     if weights and began not in weights:
-        return f"It says that it is at step {began}, with the weights after step {weights[0]}. {WAY_ON}"
+        return f"Its step counter is {began}, but its weights are those after step {weights[0]}. {WAY_ON}"
     wrong = [part for part, a, b in zip(PARTS, attempt.state, right, strict=True) if a != b]
-    return f"It begins at step {began}. Not as they were then: {', '.join(wrong)}. {WAY_ON}"
+    return f"It begins at step {began}, but these are not as they were after that step: {', '.join(wrong)}. {WAY_ON}"
 
 
 def _whole(result: RestartResult, sound: bool) -> Finding:
@@ -125,9 +124,7 @@ def _whole(result: RestartResult, sound: bool) -> Finding:
             return broken(WHOLE, f"Killed {first.killed}; in the store then: {first.broken}")
         wrong = _differs(second, result) if sound else ""
         if wrong:
-            words = (
-                f"the next attempt: {wrong} Is there a moment at which the file has half of each?"
-            )
+            words = f"the next attempt: {wrong} Is there a moment at which the file is a mixture of two versions?"
             return broken(WHOLE, f"Killed {first.killed}; {words}")
     if not many:
         words = (
@@ -136,7 +133,7 @@ def _whole(result: RestartResult, sound: bool) -> Finding:
         return broken(WHOLE, words)
     if not sound:
         return later(WHOLE, "What resume restores is not a saved state; see above.")
-    return kept(WHOLE, f"Killed in {many} moments, around each file call or some of them.")
+    return kept(WHOLE, f"Killed at {many} moments, around each file call or around some of them.")
 
 
 def _lost(result: RestartResult, own: RestartTask) -> Finding:

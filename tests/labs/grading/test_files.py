@@ -92,7 +92,7 @@ def test_slow_loaders_of_lab_7_get_the_findings_that_they_get_here(remote, start
 
 def test_the_starter_of_lab_8_fails_where_it_fails_in_the_notebook(remote, starter):
     words = [each.words for each in judged(remote, SURVIVE, starter(SURVIVE, "def save("))]
-    assert "with the weights after step" in words[0]
+    assert "but its weights are those after step" in words[0]
     assert "in the next attempt resume stopped with EOFError" in words[1]
 
 

@@ -246,7 +246,7 @@ def test_a_mistake_of_lab_14_is_named_across_processes(remote, solution, mistake
     ("kernel", "words"),
     [
         ("chip.store(chip.full(1, 1, x.numbers[0, 0]), y, 0)", "'function' object is not"),
-        ("chip.store(np.ones((1, 7)), y, 0)", "by `load` alone"),
+        ("chip.store(np.ones((1, 7)), y, 0)", "arrays reach the chip only by `load`"),
         ("float(chip.load(x, 0, 1, 0, 1))", "TypeError"),
         ("np.exp(chip.load(x, 0, 1))", "TypeError"),
         ("chip.room = 10**9; chip.full(1000, 1000)", "needs room for 1000000 numbers"),
