@@ -377,7 +377,7 @@ MISTAKES = {
         "            chip.dot(scores, part, result)\n",
         "            chip.dot(scores, part, result)\n            chip.store(result, out, i)\n",
         "Attention: nothing",
-        "which loop is the outer one?",
+        "which loop is outer?",
     ),
     "no mask": (
         "attention",

@@ -165,7 +165,7 @@ def _stored_off(task: Attention, chip: Chip) -> str:
             f"{words} Scores are {task.n} x {task.n}: they take room and traffic in HBM. A block of them should be"
             " used on the chip and then dropped."
         )
-    return f"{words} A row of out should be written once, when its query has seen all keys: which loop is the outer one?"
+    return f"{words} A row of out should be written once, after its query has seen all keys: which loop is outer?"
 
 
 def _skip_off(task: Attention, whole: Chip, causal: Chip) -> str:

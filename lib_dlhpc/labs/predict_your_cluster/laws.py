@@ -336,7 +336,7 @@ def _lead(own: hidden.Cluster, term: str, off: float, ranks: int, nodes: int) ->
     """Return what to look at where a repaired term is too small or too large."""
     each = ranks // nodes
     if term != SHOWS[own.why]:
-        return f"In which of your runs does {term} differ from the prediction of `terms`? If in none, it needs no repair."
+        return f"In which of your runs does {term} differ from the prediction of `terms`? If in none, do not repair it."
     if term == "communication":
         outside = int(log2(nodes))
         rounds = (

@@ -109,7 +109,7 @@ def _exposed_slips(trace: Timeline) -> Slips:
     trace = in_order(trace)
     right, talk = right_account(trace)[:, 1], trace.where("communication")
     buckets = talk & (trace.peer < 0)
-    hidden = "This counts communication that computation hides. A second counts only if the rank computes nothing in it."
+    hidden = "This counts communication that computation hides. A second counts only if the rank does not compute."
     yield hidden, _sums(trace, talk)
     yield hidden, _sums(trace, buckets)
     yield hidden, covered(trace, talk)

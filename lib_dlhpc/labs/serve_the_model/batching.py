@@ -137,7 +137,7 @@ def _idle(load: Load, waiting: list[Job]) -> str:
     words = f"nothing is computed, and {counted(len(waiting), 'request')} wait{'s' * (len(waiting) == 1)}."
     if first.limit > load.room:
         return words
-    need = f"Request {first.number} is first in the queue: it needs {first.tokens} tokens, and all {load.room} are free."
+    need = f"Request {first.number} is first in line: it needs {first.tokens} tokens, and all {load.room} are free."
     return f"{words} {need} What are the free tokens kept for?"
 
 

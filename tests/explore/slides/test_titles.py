@@ -147,7 +147,7 @@ CALLS = {
     "Predicted rates are within 4% of the published ones, after one calibration": lambda: [
         worst(language_model, table="published_rates")
     ],
-    "Beyond the critical batch, a larger one saves at most half of the steps left there": left,
+    "Beyond the critical batch, a larger batch saves at most half of the remaining steps": left,
     "A ring of 8 ranks needs 14 rounds: 7 to reduce, 7 to gather": ring,
     "Recursive doubling sends the whole buffer through each NIC 40 times": lambda: [
         buffers_out("recursive_doubling", Nodes().nodes, Nodes().devices)
