@@ -109,7 +109,8 @@ class _Search:
         """Predict combinations until no bound is below the last of the best, or enough are predicted.
 
         Next are those whose bounds, times the least price over its bound of their kind so far, are least: half as
-        many more each time, since many at once take less time each. Their bounds are those of their stages.
+        many more each time, since many at once take less time each. Their bounds are those of their stages. Layouts
+        whose network cannot be split so have none, are never ruled out, and come first: they teach nothing of others.
         """
         tried, size = sum(self.left_out[reason] for reason in UNFIT), 1
 
@@ -124,8 +125,13 @@ class _Search:
             rows = np.flatnonzero(self.waiting & (self.least <= last))
             if not len(rows):
                 break
+            left = self.base.plan.predictions - self.predicted
+            unknown = rows[self.least[rows] == 0]
+            if len(unknown):
+                self._try(unknown[: min(MOST, left)], each)
+                continue
             expected = self.least[rows] * self.above[self.kinds[rows]]
-            most = min(size, self.base.plan.predictions - self.predicted)
+            most = min(size, left)
             rows = rows[least_of(expected, max(most, AHEAD))]
             # Once this number has been tried without a limit, bounds rule out few more.
             if (size <= AHEAD or last < np.inf) and not self.refined[rows[:most]].all():

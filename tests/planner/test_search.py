@@ -230,3 +230,18 @@ def test_a_run_that_is_planned_again_has_the_nouns_that_are_known():
     assert other.strategy is first.strategy and other.machine is first.machine
     assert other.plan.objectives == ("energy",)
     assert met_before(again.set({"strategy.tensor": 4})).strategy.tensor == 4
+
+
+def test_layouts_whose_network_cannot_be_split_so_cost_no_predictions():
+    """Four experts, all on one device each: a tensor group of two would have to halve them."""
+    model = {"family": "gpt", "layers": 4, "hidden": 512, "heads": 4, "sequence": 512}
+    model |= {"vocabulary": 4096, "experts": 4, "chosen": 1}
+    strategy = {"nodes": 2, "batch": 4, "precision": "bf16", "optimizer": "adam"}
+    run = Experiment(model=model, machine="selene", strategy=strategy)
+    some, legal = (
+        plan(run, choose={"experts": [4], "spatial": [1], "tensor": tensor})
+        for tensor in ([1, 2, 4], [1])
+    )
+    assert some.legal > legal.legal
+    assert some.predicted == legal.predicted
+    assert some.best.changes == legal.best.changes
