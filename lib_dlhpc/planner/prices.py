@@ -5,10 +5,8 @@ program, with prices for each number of samples. Layouts whose pipelines have th
 Costs and memory are those of a prediction, computed on arrays; tests/planner/test_prices.py holds them to 1e-12.
 """
 
-import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,22 +31,11 @@ from lib_dlhpc.program.lanes import SENDS, Samples, Timed, finished, timed
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.uncollected import uncollected
 
 UNKNOWN = Cost(np.nan, np.nan, np.nan)  # of messages by kind
 # A prediction; or, of layouts that do not fit, B by term; or why there are none.
 Answer: TypeAlias = Breakdown | dict[str, Floats] | SpecError
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Collect no garbage meanwhile: there is hardly any, and looking for it takes a tenth of the time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 class Step(NamedTuple):

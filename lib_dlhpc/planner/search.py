@@ -13,7 +13,7 @@ from lib_dlhpc.convergence import epochs_of
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner.candidates import HELD, UNFIT, Candidates, candidates, least_of
 from lib_dlhpc.planner.learned import is_asked, named, runs_of, samples
-from lib_dlhpc.planner.prices import predicted, uncollected
+from lib_dlhpc.planner.prices import predicted
 from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan, in_words
 from lib_dlhpc.planner.space import SAME, Columns, changes_of, met_before
 from lib_dlhpc.prediction import Breakdown
@@ -22,6 +22,7 @@ from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.scale_out import HERE, Place
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import overridden
+from lib_dlhpc.uncollected import uncollected
 
 BEST = 11  # the best and the ten next
 MOST = 1024  # layouts at once

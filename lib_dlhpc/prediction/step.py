@@ -21,6 +21,7 @@ from lib_dlhpc.program import Mix
 from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO
+from lib_dlhpc.uncollected import uncollected
 
 
 def predict(experiment: Experiment) -> Breakdown:
@@ -116,6 +117,7 @@ def of_a_run(step: Any, served: Any, mixes: tuple[Mix, Mix], **known: Any) -> Br
     )
 
 
+@uncollected()
 def _split(experiment: Experiment, scale: Any) -> Breakdown:
     """Predict a split network; arrays element by element."""
     from lib_dlhpc.costs.offload import offload_link  # whole networks need neither of these two
