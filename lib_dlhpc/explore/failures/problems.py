@@ -85,7 +85,7 @@ PROBLEMS = [
         "One spare",
         f"A run needs all of its {TRAIN:,} nodes; each fails once in {OFTEN:,} days and is then in repair for"
         f" {count(REPAIR, 'day')}. There is one spare node. Failed nodes are repaired independently of each other, so"
-        " with S spares, and a nodes in repair on average, the run waits for a share of the time that is"
+        " with S spares, and *a* nodes in repair on average, the run waits for a share of the time that is"
         " a^(S+1) / (S+1)! over the sum of a^k / k! for k from 0 to S + 1 (Erlang's B formula). What share is that?",
         100 * waiting(pool(1)),
         Step("a: nodes times repair time over the MTBF of a node", LOAD),
