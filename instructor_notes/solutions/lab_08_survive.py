@@ -135,7 +135,7 @@ FORMULAS = {
         "node_mtbf / nodes",
         "node_mtbf",
         "Your formula: the int",
-        "those of one node, or of all nodes",
+        "of one node, or of all?",
     ),
     "Young": (
         "best_interval",

@@ -95,7 +95,7 @@ def test_the_starter_fails_with_a_useful_message(own, started, tmp_path):
     findings = own.findings(scope, "x", file)
     assert [each.law for each in findings if each.right] == [LEGAL], as_text(findings)
     assert "in which nothing fails" in found(findings, TIME).words
-    assert "those of one node, or of all nodes" in found(findings, INTERVAL).words
+    assert "of one node, or of all?" in found(findings, INTERVAL).words
     assert "What writes less" in found(findings, LIMITS).words
     assert "but its weights are those after step" in found(findings, STATE).words
     assert "in the next attempt resume stopped with EOFError" in found(findings, WHOLE).words

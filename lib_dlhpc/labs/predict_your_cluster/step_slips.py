@@ -16,6 +16,7 @@ def step_slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, f
     pieces = fit["alpha"] + fit["jump"] * (part >= fit["step"]) + part * fit["beta"]
     all_of_it = "In every round, a rank sends the whole gradient and receives another one."
     jumps = "Is this gradient below or above the size of your step?"
+    doubled = "In each round, twice as many contributions are in a rank's sum as before."
     return {
         "compute": [
             ("Which rank works on which samples?", (work + many * half) / rate),
@@ -33,14 +34,8 @@ def step_slips(fit: Fit, job: Job, ranks: int) -> Mapping[str, list[tuple[str, f
             ("After how many rounds do all ranks have the sum?", other + each),
             (all_of_it, 2 * (ranks - 1) * pieces),
             (all_of_it, rounds * (late + each / ranks)),
-            (
-                "In each round, twice as many contributions are in a rank's sum as before.",
-                (ranks - 1) * (late + each),
-            ),
-            (
-                "In each round, twice as many contributions are in a rank's sum as before.",
-                ranks * (late + each),
-            ),
+            (doubled, (ranks - 1) * (late + each)),
+            (doubled, ranks * (late + each)),
             ("Each round is a message, which pays its own latency.", late + rounds * each),
             (
                 "Each round is a message, which pays its own latency.",

@@ -184,10 +184,7 @@ def time_finding(expected_time: Callable[..., Any], own: SurviveTask) -> Finding
         slips = _time_slips(interval, price, float(node), mtbf)
         near = [(words, float(wrong)) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
         given = (interval, work, save, restart, float(node), nodes)
-        hint = (
-            "How long does it take until an interval and its save complete without a failure, and how many intervals"
-            " are there?"
-        )
+        hint = "How long until an interval and its save complete without a failure, and how many are there?"
         cases.append(Case(about, given, right, near, hint))
     return compared(
         TIME, expected_time, cases, "As in Daly's complete model, even with many failures."
@@ -260,12 +257,9 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
             "Use the higher order, which is accurate enough, or the minimum of your own formula."
         )
         slips = [
+            ("Which failures count: of one node, or of all?", float(young(save, float(node)))),
             (
-                "Which failures count: those of one node, or of all nodes?",
-                float(young(save, float(node))),
-            ),
-            (
-                "Which failures count: those of one node, or of all nodes?",
+                "Which failures count: of one node, or of all?",
                 float(best_interval(Saving(0.0, 0.0, save), float(node))),
             ),
             (
