@@ -193,12 +193,9 @@ class Shape:
 
     def work_of_lanes(self, prices: "Prices", lanes: Sequence[int]) -> Floats:
         """Return the seconds of work of each span, with prices of several lanes, (spans, lanes); lanes: which."""
-        total = np.zeros((3 * self.spans, len(lanes)))
+        total, some = np.zeros((3 * self.spans, len(lanes))), [*lanes]
         for phase, layers in self.layers.items():
-            each, first = (
-                getattr(prices, phase).T[np.ix_(np.asarray(layers), np.asarray(lanes))],
-                self.firsts[phase],
-            )
+            each, first = getattr(prices, phase)[some][:, layers].T, self.firsts[phase]
             total[self.slots[phase][first]] += np.add.reduceat(each, first, axis=0)
         return total.reshape(-1, 3, len(lanes)).sum(axis=1)
 
