@@ -86,5 +86,5 @@ def test_settings_that_change_during_the_search_are_planned_instead():
 
 def test_why_nothing_can_be_planned():
     page = opened({"limits": {"memory": 1}})
-    assert "No layout was found" in words(page.planned.runner.widget)
+    assert "No layout is within the limits: the least memory" in words(page.planned.runner.widget)
     assert not page.planned.layouts.children
