@@ -101,7 +101,7 @@ course: $(READY) ## write exams and problems, answers apart, to build/course (AR
 	$(BIN)/python instructor_notes/build.py $(ARGS)
 
 # Only slides need python-pptx, so it lives apart.
-slides: .venv-slides/.ready ## write slides of each module with speaker notes, as PowerPoint and HTML, to build/slides (ARGS="FOLDER 02 03")
+slides: .venv-slides/.ready ## write slides of each module and lab with speaker notes, as PowerPoint and HTML, to build/slides (ARGS="FOLDER 02 03")
 	.venv-slides/bin/python instructor_notes/slides.py $(or $(ARGS),build/slides)
 
 .venv-slides/.ready: pyproject.toml

@@ -210,8 +210,8 @@ def decks(folder: Path) -> str:
     rows = []
     for module in PATH:
         slides = deck(module, ROOT)
-        (folder / f"{module.name}.html").write_text(page(slides, module), encoding="utf-8")
-        link = f'<a href="{folder.name}/{module.name}.html">{module.number} {module.title}</a>'
+        (folder / f"{module.name}.html").write_text(page(slides, module.heading), encoding="utf-8")
+        link = f'<a href="{folder.name}/{module.name}.html">{module.heading}</a>'
         optional = sum(slide.optional for slide in slides)
         rows.append(f"| {link} | {module.question} | {len(slides) - optional} | {optional} |")
     return SLIDES + "\n".join(rows) + "\n"

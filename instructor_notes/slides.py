@@ -1,10 +1,12 @@
-"""Write slides of the modules: `make slides`, or `python slides.py [FOLDER] [NUMBER ...]`.
+"""Write slides of the modules and the labs: `make slides`, or `python slides.py [FOLDER] [NUMBER ...]`.
 
-A deck is made of what its module's page has (lib_dlhpc/explore/slides), with speaker notes: as a PowerPoint file, which
-can be edited, and as a page, which a browser presents.
+A deck is made of what its module's page has, or its lab's README, checks and notes (lib_dlhpc/explore/slides), with
+speaker notes: as a PowerPoint file, which can be edited, and as a page, which a browser presents. NUMBER: 02 for a
+module, lab_02 for a lab.
 """
 
 import sys
+from collections.abc import Iterator
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -24,10 +26,11 @@ try:
 except ModuleNotFoundError as error:
     sys.exit(f"{error.name} is not installed; `{installer('slides')}` installs it.")
 
-from lib_dlhpc.explore.course import PATH, Module
+from lib_dlhpc.explore.course import LABS, PATH
 from lib_dlhpc.explore.slides import layout
 from lib_dlhpc.explore.slides.deck import deck
 from lib_dlhpc.explore.slides.diagram import Diagram, Shape
+from lib_dlhpc.explore.slides.lab_deck import lab_deck, lab_title
 from lib_dlhpc.explore.slides.page import page
 from lib_dlhpc.explore.slides.picture import formula, png
 from lib_dlhpc.explore.slides.slide import Slide
@@ -56,24 +59,32 @@ COLORS = {
 
 
 def main(folder: str = "build/slides", *numbers: str) -> None:
-    """Write the decks of all modules, or of those with these numbers, into `folder`."""
+    """Write the decks of all modules and labs, or of those with these numbers, into `folder`."""
     into = Path(folder)
     into.mkdir(parents=True, exist_ok=True)
+    for name, title, slides in decks(numbers):
+        write(slides, title, into / f"{name}.pptx")
+        (into / f"{name}.html").write_text(page(slides, title), encoding="utf-8")
+        print(f"{name}: {len(slides)} slides")
+
+
+def decks(numbers: tuple[str, ...]) -> Iterator[tuple[str, str, list[Slide]]]:
+    """Yield the names of files, titles and slides of modules and labs, all or those with these numbers."""
     for module in PATH:
         if not numbers or module.number in numbers:
-            slides = deck(module, REPOSITORY)
-            write(slides, module, into / f"{module.name}.pptx")
-            (into / f"{module.name}.html").write_text(page(slides, module), encoding="utf-8")
-            print(f"{module.name}: {len(slides)} slides")
+            yield module.name, module.heading, deck(module, REPOSITORY)
+    for lab in LABS:
+        if not numbers or f"lab_{lab[:2]}" in numbers:
+            yield f"lab_{lab}", lab_title(lab), lab_deck(lab, REPOSITORY)
 
 
-def write(slides: list[Slide], module: Module, path: Path) -> None:
+def write(slides: list[Slide], title: str, path: Path) -> None:
     """Write one deck."""
     shown = Presentation()
     shown.slide_width, shown.slide_height = Inches(layout.WIDTH), Inches(layout.HEIGHT)
-    shown.core_properties.title = f"{module.number} {module.title}"
+    shown.core_properties.title = title
     for slide in slides:
-        add(shown, slide, f"lib_dlhpc · {module.number} {module.title}")
+        add(shown, slide, f"lib_dlhpc · {title}")
     shown.save(path)
 
 

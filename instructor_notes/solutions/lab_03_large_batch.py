@@ -6,7 +6,7 @@ OTHERS = (("lamb", 0.02, 8.0, "quadratic"), ("adam", 0.01, 4.0, "cosine"))  # re
 
 # mistake -> (choice, words that the answer must hold)
 MISTAKES = {
-    "linear scaling to 32 times": (("momentum", 0.64, 8.0, "quadratic"), "ollapsed|Diverged"),
+    "linear scaling to 32 times": (("momentum", 0.64, 8.0, "quadratic"), "Collapsed|Diverged"),
     "the rate of the small batch": (("momentum", 0.02, 8.0, "quadratic"), "points short"),
     "the rate of SGD for LARS": (
         ("lars", 0.02, 8.0, "quadratic"),

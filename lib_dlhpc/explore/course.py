@@ -19,6 +19,11 @@ class Module(NamedTuple):
         """The file's name without its ending: the key of answers kept in a browser."""
         return self.file.removesuffix(".ipynb")
 
+    @property
+    def heading(self) -> str:
+        """Its number and title, as its deck of slides is called."""
+        return f"{self.number} {self.title}"
+
 
 class Lab(NamedTuple):
     """One lab: its title and how long it takes."""

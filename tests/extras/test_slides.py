@@ -22,7 +22,7 @@ def written(request, repository):
     """The slides of a deck, and those of its file."""
     slides, file = deck(request.param, repository), BytesIO()
     runpy.run_path(str(repository / "instructor_notes" / "slides.py"))["write"](
-        slides, request.param, file
+        slides, request.param.heading, file
     )
     return slides, list(Presentation(file).slides)
 

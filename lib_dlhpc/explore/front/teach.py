@@ -27,8 +27,8 @@ COURSE = (
 )  # names of files begin so
 PAPER = (
     "In the source of this package, <code>make course</code> writes exams, concept tests, problems, design problems and"
-    " cases, with answers apart; <code>make slides</code> writes a deck for each module, as PowerPoint and for a"
-    " browser; and <code>make student</code> writes a hand-out without solutions."
+    " cases, with answers apart; <code>make slides</code> writes a deck for each module and lab, as PowerPoint and for"
+    " a browser; and <code>make student</code> writes a hand-out without solutions."
 )
 COLUMNS = ' class="notes"'
 TEXTS = {

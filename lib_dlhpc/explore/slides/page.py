@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-from lib_dlhpc.explore.course import Module
 from lib_dlhpc.explore.slides import layout
 from lib_dlhpc.explore.slides.diagram import Diagram
 from lib_dlhpc.explore.slides.picture import formula, svg
@@ -24,9 +23,8 @@ PAGE = """<!DOCTYPE html>
 """
 
 
-def page(slides: list[Slide], module: Module) -> str:
+def page(slides: list[Slide], title: str) -> str:
     """Return the page of a deck, as HTML; raises ModuleNotFoundError without ziamath, which draws its formulas."""
-    title = f"{module.number} {module.title}"
     parts = [
         f'<section id="s{number}">{shown(slide, f"lib_dlhpc · {title}", number)}'
         f'<aside><h2>Slide {number}: what to say</h2><div class="notes">{escape(slide.notes)}</div></aside></section>'

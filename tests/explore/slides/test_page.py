@@ -45,7 +45,7 @@ def drawn(monkeypatch):
 )  # all kinds of slides are among them
 def test_a_page_has_each_slide_with_its_notes(decks, module, drawn):
     slides = decks[module.name]
-    text, tags = page(slides, module), Tags()
+    text, tags = page(slides, module.heading), Tags()
     tags.feed(text)
     assert not tags.open
     parts = re.findall(r"<section id=.*?</section>", text, re.S)
