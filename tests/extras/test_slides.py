@@ -104,3 +104,14 @@ def test_a_formula_has_its_size_in_inches_at_one_point():
     assert "<svg" in drawn and "<svg" in taller
     assert 0 < wide < broad and 0 < high < height < 0.1
     assert formula(r"a\!b")[1] == formula("ab")[1]
+
+
+def test_a_number_chooses_the_deck_of_a_lab_in_both_formats(repository, tmp_path):
+    main = runpy.run_path(str(repository / "instructor_notes" / "slides.py"))["main"]
+    main(str(tmp_path), "lab_08")
+    assert {file.name for file in tmp_path.iterdir()} == {
+        "lab_08_survive.pptx",
+        "lab_08_survive.html",
+    }
+    shown = Presentation(tmp_path / "lab_08_survive.pptx")
+    assert shown.core_properties.title == "Lab 8: Survive" and len(shown.slides) == 9
