@@ -87,7 +87,7 @@ def lab_deck(lab: str, repository: Path) -> list[Slide]:
         _opening(lab, title, readme, notes),
         _task(lab, repository, readme),
         _law(law, notebook, repository),
-        _checks(rubric, found, readme),
+        _checks(rubric, found),
         _messages(found),
         _statements(notes),
         *_debrief(law, notebook, notes),
@@ -200,7 +200,7 @@ def _mistakes(solution: Path, rubric: Sequence[Row]) -> list[Mistake]:
     return mistakes
 
 
-def _checks(rubric: Sequence[Row], found: Sequence[Mistake], readme: str) -> Slide:
+def _checks(rubric: Sequence[Row], found: Sequence[Mistake]) -> Slide:
     """Return the slide of the rubric: points, what counts, and a mistake that its checks catch."""
     rows = [(str(row.points), _counted(row), _caught(row, found)) for row in rubric]
     caught = dict[str, list[str]]()
