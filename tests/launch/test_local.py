@@ -112,7 +112,10 @@ def test_other_runs_beside_it_are_reported_before_and_after_and_change_nothing(
             *experiments(1),
             tiny(1),
         ]
-        assert [run["tiny"] for run in moment] == [False] * 5 + [True] + [False] * 3 + [True]
+        small = [run["tiny"] for run in moment]
+        assert small == [False] * len(experiments(2)) + [True] + [False] * len(experiments(1)) + [
+            True
+        ]
         assert all(len(run["busy"]) >= steps - WARM_UP and min(run["busy"]) > 0 for run in moment)
     assert message["test_loss"] == plain["test_loss"] and message["accuracy"] == plain["accuracy"]
 
