@@ -162,7 +162,10 @@ def test_what_cannot_be_graded_is_a_sentence(tmp_path, capsys):
     short = tmp_path / "key"
     short.write_text("abc")
     for words, said in (
-        (["--lab", "07_repair"], "there is no such lab. Did you mean '07_repair_the_input'? Legal: 01_data"),
+        (
+            ["--lab", "07_repair"],
+            "there is no such lab. Did you mean '07_repair_the_input'? Legal: 01_data",
+        ),
         (["--lab", "77"], "--lab 77: there is no such lab; legal: 01_data_parallel_step"),
         (["--lab", "9", "--key", __file__], "there is no hidden variant"),
         (["--lab", LAB, "--key", str(short)], "3 bytes; expected 16 or more"),
