@@ -101,13 +101,13 @@ def test_a_real_run_is_drawn_live_and_shown_beside_its_prediction(page, eventual
     eventually(at_work)
     page.slider(2, "GPUs").press("ArrowRight")
     eventually(lambda: page.get_by_text("times the prediction").count() == 1)
-    card = page.locator(".dlhpc-card").filter(has_text="A bug:")
+    card = page.locator(".dlhpc-card").filter(has_text="Because of a bug")
     tells(card, "1: 4 ranks", "2: one rank")
     tells(card.locator("table").first, "predicted", "simulated", "measured")
 
 
 def test_a_real_run_can_be_cancelled(page):
-    can_be_cancelled(page.locator(".dlhpc-card").filter(has_text="A bug:"), REAL)
+    can_be_cancelled(page.locator(".dlhpc-card").filter(has_text="Because of a bug"), REAL)
 
 
 def test_everyone_can_use_the_page_and_it_costs_little_memory(page, server):

@@ -26,7 +26,7 @@ def results(page: Any, index: int) -> str:
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
-    before = "in each of eight steps. On average a rank spends 30% of the time not computing"
+    before = "in each of eight steps. On average a rank does not compute for 30% of the time"
     closed.a_guess_uncovers(GUESSES, 0, before, "it is 2.09%", "a factor of 4.77")
 
 

@@ -56,7 +56,9 @@ def test_its_file_is_that_of_contributing(repository):
 def test_it_is_gone_where_it_is_not_added(monkeypatch):
     """So nothing keeps a copy of the list."""
     monkeypatch.delitem(KINDS.loaded, "softsign")
-    with pytest.raises(SpecError, match=r"'softsign': Did you mean 'softmax'\? Must be one of add, attention"):
+    with pytest.raises(
+        SpecError, match=r"'softsign': Did you mean 'softmax'\? Must be one of add, attention"
+    ):
         model_of((3,), {"kind": "softsign"})
 
 

@@ -64,7 +64,7 @@ def test_it_is_gone_where_it_is_not_added(monkeypatch):
     monkeypatch.delitem(strategy.ALLREDUCES, "star")
     assert "star" not in ALGORITHMS and "star" not in COLLECTIVES["allreduce"]
     assert "star" not in collectives.ALGORITHMS and STAR not in candidates("allreduce")
-    with pytest.raises(SpecError, match=r"legal: auto, .*ring"):
+    with pytest.raises(SpecError, match=r"Legal: auto, .*ring"):
         loads(RUN)
 
 
