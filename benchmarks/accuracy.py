@@ -13,8 +13,8 @@ measured step is the median of all steady steps. On a shared machine, a core's s
 time: many short runs are better than a few long ones. Ranks never exceed cores. Times hold on an idle machine only.
 The exit status is 1 if a limit is missed:
 
-    predicted       within 20% in the median, 35% at worst
-    simulated       within 15% in the median, in rounds and in events
+    predicted       within 6% in the median, 20% at worst
+    simulated       within 6% in the median, in rounds and in events
     bands           80% of measured steps inside the 90% bands
 """
 
@@ -41,8 +41,8 @@ from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured_machine import load_measured
 
-MEDIAN = {"predicted": 0.20, "rounds": 0.15, "events": 0.15}
-WORST = {"predicted": 0.35}
+MEDIAN = {"predicted": 0.06, "rounds": 0.06, "events": 0.06}
+WORST = {"predicted": 0.20}
 INSIDE = 0.8
 SECONDS, QUICK = 60, 2  # of a calibration
 BUSY = 0.5  # programs at work in the last minute; more is no quiet machine
