@@ -38,8 +38,8 @@ def test_whole_steps_of_a_real_run_are_held_against_their_parts(tmp_path):
     file = tmp_path / "steps.json"
     done = run_to_end(1, "-m", STEPS, str(file), "0", patience=180.0)
     assert done.returncode == 0, done.stderr
-    told = json.loads(file.read_text(encoding="utf-8"))
-    assert told["ranks"] == 1 and [run["tiny"] for run in told["runs"]] == [False] * 6 + [True]
-    for run in told["runs"]:
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert found["ranks"] == 1 and [run["tiny"] for run in found["runs"]] == [False] * 6 + [True]
+    for run in found["runs"]:
         assert len(run["busy"]) == len(run["wait"]) == len(run["behind"]) > 0
         assert min(run["busy"]) > 0 and min(run["wait"]) >= min(run["behind"]) >= 0

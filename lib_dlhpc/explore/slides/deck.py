@@ -300,15 +300,21 @@ def _drawn(titles: Titles, diagrams: Mapping[str, Callable[[], Diagram]]) -> Ite
         yield Slide(title, tuple(lines), said, kind=BOARD, diagram=own)
 
 
-def _closing(text: str, notes: str, titles: Titles) -> Iterator[Slide]:
+def statements(notes: str, said: str, section: str = "") -> Slide:
+    """Return the misconceptions of instructor notes as statements to discuss; said: what the speaker says of them."""
     believed = misconceptions(notes)
     exposed = "\n".join(f"- {name} {rest}" for name, rest in believed)
-    yield Slide(
+    return Slide(
         "Statements to defend or to refute",
         tuple(taken([name for name, _ in believed[:6]], WORDS)),
-        f"Each is wrong. What exposes it:\n{exposed}",
+        f"{said} What exposes it:\n{exposed}",
         kind=DISCUSS,
+        section=section,
     )
+
+
+def _closing(text: str, notes: str, titles: Titles) -> Iterator[Slide]:
+    yield statements(notes, "Each is wrong.")
     five = text.split("**In five lines**", 1)[1].split("\n**", 1)[0]
     full = map(plain, re.findall(r"^\d\. .+$", five, re.M))
     said = "\n".join(["Ask for five lines first; then show these. At length:", *full])

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.explore.course import LABS, PATH
+from lib_dlhpc.explore.slides.deck import statements
 from lib_dlhpc.explore.slides.notebook import (
     after,
     first,
-    misconceptions,
     notebook_text,
     plain,
     plain_lines,
@@ -89,7 +89,7 @@ def lab_deck(lab: str, repository: Path) -> list[Slide]:
         _law(law, notebook, repository),
         _checks(rubric, found),
         _messages(found),
-        _statements(notes),
+        statements(notes, "Each is wrong, or only half of the truth.", CLOSES),
         *_debrief(law, notebook, notes),
     ]
     return list(unrepeated(slides))
@@ -254,18 +254,6 @@ def _messages(found: Sequence[Mistake]) -> Slide:
         kind=RESULT,
         section=CLOSES,
         table=(("mistake", "check", "its message has the words"), *rows),
-    )
-
-
-def _statements(notes: str) -> Slide:
-    believed = misconceptions(notes)
-    exposed = "\n".join(f"- {name} {rest}" for name, rest in believed)
-    return Slide(
-        "Statements to defend or to refute",
-        tuple(taken([name for name, _ in believed[:6]], WORDS)),
-        f"Each is wrong, or only half of the truth. What exposes it:\n{exposed}",
-        kind=DISCUSS,
-        section=CLOSES,
     )
 
 
