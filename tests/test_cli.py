@@ -197,7 +197,7 @@ def test_without_a_verb_the_verbs_are_named(capsys):
     with pytest.raises(SystemExit) as end:
         main(["serve"])
     assert end.value.code == 2
-    assert capsys.readouterr().err.endswith("VERB. Choose from predict, simulate, run.\n")
+    assert capsys.readouterr().err.endswith("VERB. Choose from predict, simulate, run, validate.\n")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from lib_dlhpc.teaching.cases import Case, Choice, Draw, Line, Option, Plan, Rea
 N, LAYERS, KV, HEAD = 70.6e9, 80, 8, 128  # parameters; heads of keys and values; numbers of a head
 MEMORY, PEAK, PAIR, DOLLARS = 3.35e12, 1979e12, 2, 2.5  # B/s, FLOP/s in fp8; GPUs; of a GPU-hour
 LENGTHS = ((128, 2048), (2048, 128), (2048, 2048))  # tokens of prompt and answer
-ROWS = {row.name: row.value for row in published()}
+ROWS = {row.name: row.published for row in published()}
 RATE = {each: ROWS[f"trt10-h100-llama3-70b-{each[0]}-{each[1]}"] for each in LENGTHS}
 LOOSE, TIGHT = 0.025, 0.010  # s for a token
 TOML = """

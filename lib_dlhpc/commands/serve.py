@@ -1,8 +1,11 @@
-"""`dlhpc serve predict FILE`, `serve simulate FILE`, `serve run FILE`: what an answer of a language model costs."""
+"""`dlhpc serve predict FILE`, `serve simulate FILE`, `serve run FILE`: what an answer of a language model costs.
+
+`dlhpc serve validate` compares predictions with published measurements.
+"""
 
 import argparse
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.experiment import change
@@ -10,7 +13,7 @@ from lib_dlhpc.commands.output import STDIN, add_output, print_result, standard_
 from lib_dlhpc.errors import SpecError
 
 if TYPE_CHECKING:
-    from lib_dlhpc.serving import Service, ServicePrediction, ServiceTrace
+    from lib_dlhpc.serving import Published, Service, ServicePrediction, ServiceTrace
 
 VERBS = {
     "predict": "bytes, times and costs in closed form",
@@ -43,6 +46,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         )
         add_output(verb)
         verb.set_defaults(command=command)
+    check = verbs.add_parser("validate", help="compare predictions with published measurements")
+    add_output(check)
+    check.set_defaults(command=_validate)
 
 
 def _read(options: argparse.Namespace) -> "Service":
@@ -112,6 +118,36 @@ def _run(options: argparse.Namespace) -> int:
     }
     print_result(options, data, *trace_lines(real), *beside(ways))
     return 0
+
+
+def _validate(options: argparse.Namespace) -> int:
+    from lib_dlhpc.serving import published
+
+    rows, fields = published(), ("quantity", "predicted", "published", "error", "scored", "notes")
+    data = {row.name: {field: getattr(row, field) for field in fields} for row in rows}
+    print_result(options, data, *published_lines(rows))
+    return 0
+
+
+def published_lines(rows: Sequence["Published"]) -> list[str]:
+    """Return measurements beside their predictions, source by source, and the errors of those that are scored."""
+    from statistics import median
+
+    lines = []
+    for source in dict.fromkeys(row.source for row in rows):
+        lines += [
+            source,
+            f"  {'row':<36} {'predicted':>12} {'published':>12} {'error':>7}  quantity",
+        ]
+        for row in (row for row in rows if row.source == source):
+            lines.append(
+                f"  {row.name:<36} {row.predicted:>12,.5g} {row.published:>12,.5g} {row.error:>+z7.1%}"
+                f"  {row.quantity}{'' if row.scored else f', not scored: {row.notes}'}"
+            )
+        lines.append("")
+    errors = [abs(row.error) for row in rows if row.scored]
+    last = f"{len(errors)} scored: median error {median(errors):.1%}, worst {max(errors):.1%}"
+    return [*lines, f"{len(rows)} published rows, {last}"]
 
 
 def predicted_lines(found: "ServicePrediction") -> list[str]:

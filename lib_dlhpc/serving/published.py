@@ -19,7 +19,7 @@ MOST = 2048  # sequences in a batch of a server that states no limit: TensorRT-L
 BAND = 0.6  # of a scored row: predicted over published is at most 1.6, and at least 1 / 1.6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Published:
     """A measurement that someone published: a service, and one number of it.
 
@@ -31,9 +31,16 @@ class Published:
     source: str
     service: Service
     quantity: str
-    value: float
+    published: float
     scored: bool
     notes: str
+
+    def __repr__(self) -> str:
+        """Return both numbers and their error."""
+        numbers = (
+            f"published {self.published:g}, predicted {self.predicted:.4g} ({self.error:+.0%})"
+        )
+        return f"<{self.name}: {self.quantity} {numbers}>"
 
     @cached_property
     def predicted(self) -> float:
@@ -53,7 +60,7 @@ class Published:
     @property
     def error(self) -> float:
         """Predicted over published, less 1."""
-        return self.predicted / self.value - 1
+        return self.predicted / self.published - 1
 
 
 @cache

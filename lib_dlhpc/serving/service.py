@@ -83,7 +83,7 @@ class Requests:
     seed: int = whole(default=0, least=0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Service:
     """A service: the input of predict_service, simulate_service and run_service.
 
@@ -96,6 +96,11 @@ class Service:
     requests: Requests = field(default_factory=Requests)
     draft: Model | None = None
     drafting: Drafting = field(default_factory=Drafting)
+
+    def __repr__(self) -> str:
+        """Return the model, the machine, and how the model is served."""
+        model, machine = (each.name or "unnamed" for each in (self.model, self.machine))
+        return f"Service({model} on {machine}, {self.service!r}, {self.requests!r})"
 
     @property
     def drafts(self) -> int:

@@ -39,7 +39,7 @@ from lib_dlhpc.spec.tokens import TOKENS, over_tokens, parted
 from lib_dlhpc.spec.training import Training
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Experiment:
     """A training run: the input of predict, simulate and run.
 
@@ -99,6 +99,12 @@ class Experiment:
                 object.__setattr__(self, section, noun)
         if read:
             check_consistency(self)
+
+    def __repr__(self) -> str:
+        """Return the call that makes it: catalog names, and what differs from the defaults."""
+        tables = to_tables(self).items()
+        given = {key: each["name"] if each.keys() == {"name"} else each for key, each in tables}
+        return "Experiment(" + ", ".join(f"{key}={each!r}" for key, each in given.items()) + ")"
 
     def _read(self, section: str, value: Any) -> Any:
         """Return a section from its catalog name or table, or its default."""

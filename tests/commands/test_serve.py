@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from lib_dlhpc.cli import main
+from lib_dlhpc.serving import published
 
 SMALL = ["model.layers=1", "model.hidden=32", "model.feed_forward=64", "model.vocabulary=64"]
 FEW = ["requests.count=6", "requests.prompt=8", "requests.answer=4", "service.batch=2"]
@@ -115,3 +116,16 @@ def test_a_wrong_value_is_named(change, words, served):
 def test_a_missing_file_is_named(capsys):
     assert main(["serve", "simulate", "none.toml"]) == 2
     assert "none.toml: cannot be read: No such file" in capsys.readouterr().err
+
+
+def test_published_measurements_stand_beside_their_predictions(capsys):
+    rows = published()
+    assert main(["serve", "validate"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"  {row.name} " in text and row.source in text for row in rows)
+    assert f"\n{len(rows)} published rows, {sum(row.scored for row in rows)} scored" in text
+    assert main(["serve", "validate", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {name: each["error"] for name, each in found.items()} == {
+        row.name: row.error for row in rows
+    }

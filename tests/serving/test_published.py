@@ -13,7 +13,7 @@ GUIDE = Path(__file__).parents[2] / "docs/guide/serve.md"
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.scored], ids=lambda row: row.name)
 def test_a_scored_row_is_in_its_band(row):
-    assert 1 / (1 + BAND) <= row.predicted / row.value <= 1 + BAND
+    assert 1 / (1 + BAND) <= row.predicted / row.published <= 1 + BAND
 
 
 def test_the_median_error_is_the_one_that_the_guide_states():
@@ -28,3 +28,10 @@ def test_the_median_error_is_the_one_that_the_guide_states():
 def test_rows_name_their_source_and_why_they_are_not_scored():
     assert len({row.name for row in ROWS}) == len(ROWS)
     assert all(row.source and (row.scored or row.notes) for row in ROWS)
+
+
+def test_a_row_is_printed_in_one_line():
+    for row in ROWS:
+        assert row.name in repr(row) and f"{row.published:g}" in repr(row)
+        assert "\n" not in repr(row) and len(repr(row)) < 140
+        assert len(repr(row.service)) < 500

@@ -432,6 +432,14 @@ def test_every_replay_round_trips():
         assert loads(dumps(each.experiment)) == each.experiment
 
 
+def test_what_is_printed_is_the_call_that_makes_it():
+    names = {"Experiment": Experiment, "array": np.array, "inf": np.inf}
+    for each in replays():
+        run, many = each.experiment, each.experiment.set({"run.epochs": np.array([1.0, 2.0])})
+        assert eval(repr(run), names) == run and len(repr(run)) < 600
+        assert eval(repr(many), names).run.epochs.tolist() == [1.0, 2.0]
+
+
 def test_unnamed_parts_round_trip():
     run = loads(TINY)
     assert loads(dumps(run)) == run

@@ -40,7 +40,7 @@ guessed, checked = (each.total for each in drafts.step(drafted))
 plain, tokens = drafts.plain(1).total, expected_tokens(TAKEN, AHEAD)
 
 OVER, SEEN = draw.any([8, 4, 2]), draw.any([30_000, 50_000, 80_000])
-measured = {row.name: row.value for row in published()}
+measured = {row.name: row.published for row in published()}
 one, split = (measured[f"gptfast-a100-llama2-7b-{each}"] for each in (1, OVER))
 divided = (1 / one - 1 / split) / (1 - 1 / OVER)  # s of a token
 BLOCKS, LATENT, TURNED = 61, 512, 64  # of DeepSeek-V3

@@ -195,7 +195,7 @@ def published_table() -> Table:
     for name, words in PUBLISHED.items():
         own = row(name)
         unit = UNITS[own.quantity]
-        both = (f"{plain(value)} {unit}" for value in (own.value, own.predicted))
+        both = (f"{plain(value)} {unit}" for value in (own.published, own.predicted))
         lines.append([words, *both, f"{own.error:+z.0%}"])
     return Table(lines)
 
@@ -253,7 +253,8 @@ lesson = Lesson.read(
         "h200": lambda: token() / token(gpu="h200-pod"),
         "int4": lambda: token() / token(weights="int4"),
         "int4_published": lambda: (
-            row("gptfast-a100-llama2-7b-1-int4").value / row("gptfast-a100-llama2-7b-1").value
+            row("gptfast-a100-llama2-7b-1-int4").published
+            / row("gptfast-a100-llama2-7b-1").published
         ),
         "int4_row": lambda: (
             row("gptfast-a100-llama2-7b-1-int4").predicted
