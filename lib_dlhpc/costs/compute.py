@@ -6,8 +6,8 @@ The first term is w / (peak * e(w)) with e(w) = efficiency * w / (w + w_half): a
 reaches half the rate of a large one. Roofline: Williams, Waterman & Patterson 2009; the saturating
 efficiency: Hockney's n_1/2 (1985). A measured rate of a kind of layer (costs/layer_rates.py)
 replaces the roofline. Where a device states its multiprocessors, w counts the slots of whole waves of
-tiles (costs/tiles.py); where it states the host's time for a kernel, no layer starts before it is issued. Layers in fp8
-have that peak, with the same efficiency, and casts beside (costs/fp8.py).
+tiles (costs/tiles.py); where it states the host's time for a kernel, no layer starts before it is issued. Layers in a
+narrow format have its peak, with the same efficiency, and casts beside (costs/narrow.py).
 """
 
 from functools import lru_cache
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs import fp8, host, layer_rates, streams, tiles
+from lib_dlhpc.costs import host, layer_rates, narrow, streams, tiles
 from lib_dlhpc.costs.muon import MUON, REST_TRAFFIC, orthogonalization_time, rest
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.pieces import Cut
@@ -24,12 +24,12 @@ from lib_dlhpc.costs.unlike import unlike
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import FP8
+from lib_dlhpc.spec.strategy import FORMATS, NARROW
 
 REMEMBERED = 64  # samples in a microbatch of which the seconds are remembered
 # Of a weight in memory.
-BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, FP8: 2}
-MIXED = ("fp16", "bf16", FP8)  # 2-byte weights, gradients and activations; fp32 master weights
+BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, **dict.fromkeys(NARROW, 2)}
+MIXED = ("fp16", "bf16", *NARROW)  # 2-byte weights, gradients and activations; fp32 master weights
 
 # Optimizer state in 4-byte numbers a parameter, and the numbers that an update reads or writes; Muon's are of matrices.
 STATE = {"sgd": 0, "momentum": 1, "lars": 1, "adam": 2, "lamb": 2, MUON: 1}
@@ -65,25 +65,31 @@ class Counts(NamedTuple):
     outputs: NDArray[np.float64]
     loss: NDArray[np.float64]  # B that the loss moves, in forward and in backward
     loss_back: NDArray[np.float64]
-    cast: NDArray[np.float64]  # elements that products in fp8 read, see fp8.operands
+    cast: NDArray[np.float64]  # elements that products in a narrow format read, see narrow.operands
     cast_back: NDArray[np.float64]
     cast_once: NDArray[np.float64]
+    cast_size: NDArray[np.float64]
+    cast_moved: NDArray[np.float64]
     beside: NDArray[np.float64]  # B that kernels beside products move, see Kind.beside
     beside_back: NDArray[np.float64]
     products: NDArray[np.float64]  # that start on an idle device, see Kind.starts
     kernels: NDArray[np.float64]
 
     @property
-    def operands(self) -> fp8.Operands:
-        """What products in fp8 read."""
-        return fp8.Operands(self.cast, self.cast_back, self.cast_once)
+    def operands(self) -> narrow.Operands:
+        """What products in a narrow format read."""
+        return narrow.Operands(
+            self.cast, self.cast_back, self.cast_once, self.cast_size, self.cast_moved
+        )
 
 
 def peak_rate(device: Device, precision: str) -> float:
     """Return the peak FLOP/s of a device at a precision; NaN if the device does not support it.
 
-    16 bits on a device without fast arithmetic in them computes in fp32 and saves bytes only. fp8: of linear layers.
+    16 bits on a device without fast arithmetic in them computes in fp32 and saves bytes only. Narrow: of linear
+    layers.
     """
+    precision = FORMATS.get(precision, precision)
     if precision in ("fp16", "bf16"):
         other = "bf16" if precision == "fp16" else "fp16"
         rates = [device.peak[key] for key in (precision, "fp32") if key in device.peak]
@@ -127,7 +133,7 @@ def layer_activities(
     """Return the seconds of each layer by what limits it, shape of `batch` + (layers,) each.
 
     exchanged: s after each layer in which the device works on collectives, alike in both passes. cut: products that are
-    computed in pieces; their seconds are those of all pieces. each_pass: see fp8.casts_each_pass.
+    computed in pieces; their seconds are those of all pieces. each_pass: see narrow.casts_each_pass.
     """
     batch = last_axis(batch)
     found = _of_kernels(model, device, batch, precision, each_pass)
@@ -229,15 +235,14 @@ def _roofline(
     )
 
 
-def _rates(operands: fp8.Operands, device: Device, precision: str) -> Any:
+def _rates(operands: narrow.Operands, device: Device, precision: str) -> Any:
     """Return the FLOP/s of large products of each layer, or with a last axis of one."""
-    rate = last_axis(
-        peak_rate(device, "bf16" if precision == FP8 else precision) * device.efficiency
-    )
+    wide = "bf16" if precision in NARROW else precision
+    rate = last_axis(peak_rate(device, wide) * device.efficiency)
     if not np.any(operands.weights):
         return rate
-    narrow = last_axis(peak_rate(device, FP8) * device.efficiency)
-    return np.where(operands.weights > 0, narrow, rate)
+    faster = last_axis(peak_rate(device, precision) * device.efficiency)
+    return np.where(operands.weights > 0, faster, rate)
 
 
 def product_bytes(model: Model, batch: Any, size: int) -> Any:
@@ -247,14 +252,14 @@ def product_bytes(model: Model, batch: Any, size: int) -> Any:
 
 
 def _product_bytes(counts: Counts, batch: Any, size: int) -> Any:
-    return (batch * counts.moved + counts.read) * size - fp8.saved(counts.operands, batch, size)
+    return (batch * counts.moved + counts.read) * size - narrow.saved(counts.operands, batch, size)
 
 
 def _beside(
     counts: Counts, device: Device, batch: Any, size: int, each_pass: bool
 ) -> tuple[Any, Any]:
     """Return the bytes, forward and backward, of kernels beside a layer's own: casts, copies, a measured loss."""
-    ahead, back = fp8.cast_bytes(counts.operands, batch, size, each_pass)
+    ahead, back = narrow.cast_bytes(counts.operands, batch, each_pass)
     ahead, back = ahead + batch * counts.beside, back + batch * counts.beside_back
     if np.any(device.streaming):
         ahead, back = ahead + batch * counts.loss, back + batch * counts.loss_back
@@ -281,7 +286,7 @@ def _counts(model: Model, size: int) -> Counts:
         _blocks(model),
         *tiles.shapes(model),
         *streams.loss_bytes(model),
-        *fp8.operands(model),
+        *narrow.operands(model),
         *_beside_products(model, size),
     )
 
@@ -360,7 +365,7 @@ def streaming_time(device: Device, optimizer: str, moved: Any) -> Any:
 def update_time(model: Model, device: Device, optimizer: str, casts: bool = True) -> Any:
     """Return the time of one optimizer update of all trained fp32 (master) parameters in s: memory-bound, but for Muon.
 
-    casts: whether weights that are used in fp8 are cast as well.
+    casts: whether weights that are used in a narrow format are cast as well.
     """
     seconds = streamed_update_time(model, device, optimizer, casts)
     if optimizer == MUON:
@@ -381,5 +386,5 @@ def streamed_update_time(model: Model, device: Device, optimizer: str, casts: bo
     launch, bandwidth = (rate.launch, rate.bandwidth) if rate else (0.0, streaming_rate(device))
     seconds = launch + moved / bandwidth
     if casts:
-        seconds = seconds + fp8.held_bytes(model) / streaming_rate(device)
+        seconds = seconds + narrow.held_bytes(model) / streaming_rate(device)
     return device.slowdown * seconds

@@ -19,8 +19,8 @@ from lib_dlhpc.spec.model import Model
 def kernels(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the kernels and collectives that the host issues for each layer, in forward and in backward.
 
-    In fp8 each product has a cast before it: of its input, or of the gradient of its output. In backward gradients of
-    experts' biases are added one by one.
+    In a narrow format each product has a cast before it: of its input, or of the gradient of its output. In backward
+    gradients of experts' biases are added one by one.
     """
     few, place = unlike(model)
     return _issued(few, "forward")[place], _issued(few, "backward")[place]
@@ -37,7 +37,7 @@ def _issued(model: Model, direction: str) -> NDArray[np.float64]:
         else:
             kernels, products = traits.issues(layer)
             added = traits.accumulates(layer) if times > 1 else 0
-            found.append(times * kernels + (products if layer.fp8 else 0) + added)
+            found.append(times * kernels + (products if layer.narrow else 0) + added)
     return np.array(found, dtype=np.float64)
 
 

@@ -11,7 +11,7 @@ from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.busy_links import Busy, busy_links
 from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
-from lib_dlhpc.costs.fp8 import SENT, casts_each_pass
+from lib_dlhpc.costs.narrow import SENT, casts_each_pass
 from lib_dlhpc.costs.network import Cost, Network
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.power import clocked, slowed

@@ -25,7 +25,7 @@ def rated(
     """Return which layers have a measured rate, and the forward and backward s of each layer, (..., layers).
 
     Three pairs of them: arithmetic, memory, launch. batch: with a last axis for the layers; size: bytes of an element.
-    No rate is of fp8.
+    No rate is of a narrow format.
     """
     known = np.array([is_rated(layer, rates) for layer in model.layers])
     kinds = [layer.traits.rate_key(layer) for layer in model.layers]
@@ -38,7 +38,7 @@ def rated(
 
 def is_rated(layer: Layer, rates: Mapping[str, LayerRate]) -> bool:
     """Return whether a layer has a measured rate."""
-    return not layer.fp8 and layer.traits.rate_key(layer) in rates
+    return not layer.narrow and layer.traits.rate_key(layer) in rates
 
 
 def activities(

@@ -4,8 +4,9 @@ A layer's output is stored if a backward pass reads it. It is not if the layer i
 no reader needs it: a sum, a mean, a halo, an exchange, or the next stage. A recomputed output is stored only if a
 layer outside its segment reads it (costs/segments.py); during its backward pass a whole segment is in memory.
 
-What a layer in fp8 reads is stored in fp8: in place of 16 bits, unless another layer's backward pass reads those (as
-TransformerEngine's; DeepSeek-AI 2024, "DeepSeek-V3", section 3.3.3). Casts of one layer at a time are not counted.
+What a layer in a narrow format reads is stored in it: in place of 16 bits, unless another layer's backward pass reads
+those (as TransformerEngine's; DeepSeek-AI 2024, "DeepSeek-V3", section 3.3.3). Casts of one layer at a time are not
+counted.
 """
 
 from functools import lru_cache
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.exchanges import halo_elements
-from lib_dlhpc.costs.fp8 import BYTE
 from lib_dlhpc.costs.light import reads_input
+from lib_dlhpc.costs.narrow import width
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.streams import held_by_loss, kept_for_loss
 from lib_dlhpc.costs.unlike import unlike
@@ -179,12 +180,12 @@ def _waiting(model: Model, size: int) -> Floats:
     """
     at = {layer.name: index for index, layer in enumerate(model.layers)}
     found = np.zeros(len(model.layers))
-    inputs = dict[int, int]()  # and bytes of an element
+    inputs = dict[int, float]()  # and bytes of an element
     for index, layer in enumerate(model.layers):
         if layer.traits.own_operands:
             found[index] = _own_operands(layer, size)
         elif layer.traits.splits_backward:
-            own = BYTE if reads_in_fp8(layer) else size
+            own = width(layer, size) if reads_narrow(layer) else size
             found[index] = max(own * prod(layer.output_shape), layer.mask_bytes)
             name = layer.inputs[0]
             while name in at and (
@@ -232,7 +233,7 @@ def _leaving(model: Model, sends: tuple[str, ...], size: int, gathered: bool) ->
 
 def _own_operands(layer: Layer, size: int) -> float:
     """Return the bytes of a sample of operands that a layer keeps for its weight gradients."""
-    return (BYTE if layer.fp8 else size) * sum(layer.traits.operands(layer))
+    return width(layer, size) * sum(layer.traits.operands(layer))
 
 
 def _message_elements(layer: Layer) -> int:
@@ -269,7 +270,7 @@ def _stored(
                 and (recompute != LIGHT or reads_input(reader))
             ]
             wide = prod(layer.output_shape) * size
-            found[index] = wide + _more_in_fp8(layer, outside, wide) if outside else 0.0
+            found[index] = wide + _more_narrow(layer, outside, wide) if outside else 0.0
     if (
         recompute in REPEATED_RUNS
     ):  # a sum is repeated from what itself is not, and no backward pass reads
@@ -283,7 +284,7 @@ def _stored(
 
 def _all_stored(model: Model, sends: tuple[str, ...], size: int, gathered: bool) -> Floats:
     """Return the same if nothing is recomputed."""
-    readers, narrow = _readers(model, gathered), any(layer.fp8 for layer in model.layers)
+    readers, narrow = _readers(model, gathered), any(layer.narrow for layer in model.layers)
     found = model.layer_stored * size + model.layer_mask_bytes
     for index, layer in enumerate(model.layers):
         if not gathered and _gathers(layer):
@@ -297,33 +298,34 @@ def _all_stored(model: Model, sends: tuple[str, ...], size: int, gathered: bool)
             found[index] = 0.0
         elif narrow:
             wide = min(layer.stored, prod(layer.output_shape)) * size
-            found[index] += _more_in_fp8(layer, kept, wide)
-            if layer.fp8 and own:  # its own products read what it stores
-                found[index] -= layer.traits.operands(layer)[0] * (size - BYTE)
+            found[index] += _more_narrow(layer, kept, wide)
+            if layer.narrow and own:  # its own products read what it stores
+                found[index] -= layer.traits.operands(layer)[0] * (size - width(layer, size))
     found.setflags(write=False)
     return found
 
 
 def _remade(layer: Layer, size: int) -> float:
     """Return the bytes of a sample that light recomputation makes again within a layer's backward pass."""
-    return layer.traits.light_elements(layer) * (BYTE if layer.fp8 else size)
+    return layer.traits.light_elements(layer) * width(layer, size)
 
 
-def _more_in_fp8(layer: Layer, readers: list[Layer], wide: float) -> float:
-    """Return by how many bytes of a sample an output takes more if what layers in fp8 read of it is stored in fp8.
+def _more_narrow(layer: Layer, readers: list[Layer], wide: float) -> float:
+    """Return by how many bytes of a sample an output takes more if what layers in a narrow format read of it is
+    stored so.
 
     readers: whose backward pass reads it; wide: its bytes in 16 bits, which go where nothing else reads them.
     """
-    narrow = [reads_in_fp8(reader) for reader in readers]
-    if not any(narrow):
+    narrow = [width(reader, 0.0) for reader in readers if reads_narrow(reader)]
+    if not narrow:
         return 0.0
-    freed = wide if all(narrow) and not reads_output(layer) else 0.0
-    return prod(layer.output_shape) * BYTE - freed
+    freed = wide if len(narrow) == len(readers) and not reads_output(layer) else 0.0
+    return prod(layer.output_shape) * max(narrow) - freed
 
 
-def reads_in_fp8(layer: Layer) -> bool:
-    """Return whether a layer's backward pass reads its input in fp8; experts read copies that they store themselves."""
-    return layer.fp8 and not reads_output(layer)
+def reads_narrow(layer: Layer) -> bool:
+    """Return whether backward of a layer reads its input in a narrow format; experts read copies that they store."""
+    return bool(layer.narrow) and not reads_output(layer)
 
 
 @lru_cache(maxsize=1024)

@@ -7,14 +7,17 @@ import numpy as np
 
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets, ready_times
-from lib_dlhpc.costs.fp8 import casts_each_pass
+from lib_dlhpc.costs.narrow import casts_each_pass
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program import Mix
 from lib_dlhpc.records import dataclass
+from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.machine import read_device
+from lib_dlhpc.spec.strategy import FORMATS, TRAINING_PRECISIONS
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,14 @@ def check_precision(experiment: Experiment) -> None:
     """Raise SpecError if the device does not support the precision."""
     strategy, device = experiment.strategy, experiment.machine.device
     if np.any(np.isnan(compute.peak_rate(device, strategy.precision))):
+        legal = [each for each in device.peak if each in TRAINING_PRECISIONS]
         raise SpecError(
             f"strategy.precision = {strategy.precision!r}: {device.name or 'the device'} has no such peak;"
-            f" legal here: {', '.join(device.peak)}."
+            f" legal here: {', '.join(legal)}. Devices that have it: {', '.join(_with(strategy.precision))}."
         )
+
+
+def _with(precision: str) -> list[str]:
+    """Return the devices of the catalog that state a peak in a precision."""
+    form = FORMATS.get(precision, precision)
+    return [name for name in catalog.names("devices") if form in read_device(name).peak]

@@ -114,7 +114,7 @@ class Graph:
             round(whole.mask_bytes * kept),
             changed,
             whole.frozen,
-            whole.fp8,
+            whole.narrow,
         )
         self.place(local, home)
         held = self.held[whole.name] = gives.called(whole.name)

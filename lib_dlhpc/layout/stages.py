@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP
+from lib_dlhpc.spec.narrow import with_narrow
+from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP, TRAINING_PRECISIONS
 
 # Cost of an element-wise layer, which is memory-bound, in FLOP per element that it reads or writes.
 FLOP_PER_ELEMENT = 30
-STATE_BYTES = {"fp64": 24.0, "fp32": 16.0, "tf32": 16.0, "fp16": 16.0, "bf16": 16.0, "fp8": 16.0}
-ELEMENT_BYTES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2}
+STATE_BYTES = {**dict.fromkeys(TRAINING_PRECISIONS, 16.0), "fp64": 24.0}
+ELEMENT_BYTES = {**dict.fromkeys(TRAINING_PRECISIONS, 2), "fp64": 8, "fp32": 4, "tf32": 4}
 
 
 def stage_ends(experiment: Experiment) -> tuple[int, ...]:
@@ -49,8 +50,9 @@ def stage_ends(experiment: Experiment) -> tuple[int, ...]:
 @lru_cache(maxsize=256)
 def _equal_blocks(model: Model, stages: int) -> tuple[int, ...]:
     """Return which edges end stages of equally many blocks; none if blocks differ, or stages do not divide them."""
+    wide = with_narrow(model, "")  # blocks that differ in their format alone are equal here
     named = [
-        (name, list(run)) for name, run in groupby(model.layers, lambda each: _block(each.name))
+        (name, list(run)) for name, run in groupby(wide.layers, lambda each: _block(each.name))
     ]
     blocks = [tuple([layer.likeness for layer in run]) for name, run in named if name]
     if not blocks or len(set(blocks)) > 1 or len(blocks) % stages:

@@ -10,7 +10,6 @@ import numpy as np
 
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.compression import applied_rule
-from lib_dlhpc.costs.fp8 import casts_each_pass
 from lib_dlhpc.costs.instruction_prices import (
     NOTHING_BESIDE,
     CollectivePrices,
@@ -18,6 +17,7 @@ from lib_dlhpc.costs.instruction_prices import (
     collective_prices,
     part_prices,
 )
+from lib_dlhpc.costs.narrow import casts_each_pass
 from lib_dlhpc.costs.overlapped_prices import LEFT, overlapped_prices
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, folded, mean_shards, representative, represented, sizes

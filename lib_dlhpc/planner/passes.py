@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.compute import Activities
-from lib_dlhpc.costs.fp8 import SENT
 from lib_dlhpc.costs.instruction_prices import collective_cost
+from lib_dlhpc.costs.narrow import SENT
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.power import clocked, drawn
 from lib_dlhpc.costs.segments import surely_repeated

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from lib_dlhpc.costs import fp8
+from lib_dlhpc.costs import narrow
 from lib_dlhpc.costs.compute import orthogonal_rate, peak_rate
 from lib_dlhpc.costs.groups import allreduces
 from lib_dlhpc.costs.muon import MUON, matrices_of, orthogonalization_time
@@ -19,7 +19,7 @@ from lib_dlhpc.prediction.memory import explain_memory
 from lib_dlhpc.prediction.overlap import explain_exposed
 from lib_dlhpc.prediction.resilience import explain_resilience
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import AUTO, FP8
+from lib_dlhpc.spec.strategy import AUTO, FORMATS, FP8, NARROW, NVFP4, NVFP4_ALL
 from lib_dlhpc.spec.units import count, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -32,7 +32,12 @@ MEASURED = (
 )
 
 # Appended where the device's file says more of its kernels.
-IN_FP8 = "; linear layers at the peak of fp8, after casts of what they read, 3 B per element (costs/fp8.py)"
+IN_NARROW = "; linear layers at the peak of {}, after casts of what they read, {} B per element (costs/narrow.py)"
+WIDE = {
+    FP8: "linear layers except the last",
+    NVFP4_ALL: "linear layers except the last",
+    NVFP4: "linear layers except the last and those of the last 15% of blocks",
+}
 KERNELS = "; matmuls in waves of tiles, and no layer starts before the host has issued its kernels (costs/tiles.py)"
 
 
@@ -60,8 +65,8 @@ def explain(prediction: Breakdown) -> list[Explanation]:
 
 def _compute(p: Breakdown) -> Explanation:
     e, device = p.experiment, p.experiment.machine.device
-    asked = e.strategy.precision
-    asked = "bf16" if asked == FP8 and not fp8.is_used(e.model) else asked
+    asked = FORMATS.get(e.strategy.precision, e.strategy.precision)
+    asked = "bf16" if asked in NARROW and not narrow.is_used(e.model) else asked
     rate = peak_rate(device, asked)
     # Mixed precision without fast 16-bit arithmetic computes in another one.
     used = max(device.peak, key=lambda key: (device.peak[key] == rate, key == asked))
@@ -89,7 +94,7 @@ def _compute(p: Breakdown) -> Explanation:
             source_of(p, "device", "memory_bandwidth"),
         ),
     ]
-    inputs += _fp8_inputs(p)
+    inputs += _narrow_inputs(p)
     inputs += _kernel_inputs(p)
     inputs += _measured_inputs(p) if device.layers else []
     inputs += [*_muon_inputs(p), *_scale_inputs(p)]
@@ -99,7 +104,7 @@ def _compute(p: Breakdown) -> Explanation:
         "Σ over layers of max((w + w½) / (peak × efficiency), bytes / memory bandwidth), forward once and"
         " backward twice (once where weights are frozen), plus the optimizer's update; scaled to the measured rate if"
         " there is one"
-        + (IN_FP8 if fp8.is_used(e.model) else "")
+        + (IN_NARROW.format(used, narrow.FORMS[used].cast) if narrow.is_used(e.model) else "")
         + (KERNELS if device.dispatch or device.multiprocessors else "")
         + (MEASURED if device.layers else ""),
         tuple(inputs),
@@ -110,15 +115,17 @@ def _compute(p: Breakdown) -> Explanation:
     )
 
 
-def _fp8_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
-    """Return what is computed in fp8, and at which rate the rest is, if anything is in fp8."""
+def _narrow_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
+    """Return what is computed in a narrow format, and at which rate the rest is, if anything is."""
     e, device = p.experiment, p.experiment.machine.device
-    if not fp8.is_used(e.model):
+    if not narrow.is_used(e.model):
         return []
-    narrow = sum(layer.forward_flop for layer in e.model.layers if layer.fp8)
+    asked = e.strategy.precision
+    form = FORMATS[asked]
+    share = sum(x.forward_flop for x in e.model.layers if x.narrow) / e.model.forward_flop
     other = show(peak_rate(device, "bf16"), "FLOP/s")
     return [
-        ("FLOP in fp8", f"{narrow / e.model.forward_flop:.1%}", "linear layers except the last"),
+        (f"FLOP in {form}", f"{share:.1%}", WIDE[asked]),
         ("peak rate of the others, bf16", other, source_of(p, "device", "peak.bf16")),
     ]
 

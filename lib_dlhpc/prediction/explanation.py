@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.costs import fp8
+from lib_dlhpc.costs import narrow
 from lib_dlhpc.costs.wire_format import (
     BYTES,
     adds_wide,
@@ -16,6 +16,7 @@ from lib_dlhpc.costs.wire_format import (
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.machine import field_of, load_machine, read_device, read_link
+from lib_dlhpc.spec.strategy import FORMATS
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -116,11 +117,12 @@ def wire_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:
     ]
 
 
-def stored_in_fp8(p: "Breakdown") -> str:
-    """Return a sentence on what is stored in fp8; "" where nothing is."""
-    if not fp8.is_used(p.experiment.model):
+def stored_narrow(p: "Breakdown") -> str:
+    """Return a sentence on what is stored in a narrow format; "" where nothing is."""
+    if not narrow.is_used(p.experiment.model):
         return ""
+    asked = FORMATS[p.experiment.strategy.precision]
     return (
-        " Inputs of linear layers are stored in fp8 for backward; no copy of the weights in fp8 is kept, and"
-        " the fp8 weights of one layer at a time are not counted."
+        f" Inputs of linear layers are stored in {asked} for backward; no copy of the weights in {asked} is kept, and"
+        f" the {asked} weights of one layer at a time are not counted."
     )

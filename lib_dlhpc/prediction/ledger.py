@@ -29,7 +29,7 @@ from lib_dlhpc.costs.units import buckets_of, unit_weights
 from lib_dlhpc.costs.wire_format import adds_wide, is_cast, on_wire
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, folded, mean_shards, parts, place, representative, shards, sizes
-from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_in_fp8
+from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_narrow
 from lib_dlhpc.prediction.holdings import TERMS, Needs, Ranks, in_passes, ranks_of
 from lib_dlhpc.prediction.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.kept_messages import Kept, kept_by
@@ -331,5 +331,5 @@ def explain_split_memory(p: "Breakdown") -> Explanation:
         "layer shapes; Narayanan et al. 2021 (microbatches in flight); Korthikanti et al. 2022;"
         " Rajbhandari et al. 2020",
         "No fragmentation. The all-gather before a matmul is repeated in backward, unless activations are offloaded."
-        + stored_in_fp8(p),
+        + stored_narrow(p),
     )

@@ -11,7 +11,7 @@ from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes, state_each
 from lib_dlhpc.costs.stored_activations import backward_extra, stored_bytes
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layout import Part
-from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_in_fp8
+from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_narrow
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -100,5 +100,5 @@ def explain_memory(p: "Breakdown") -> Explanation:
         (*terms, ("capacity", show(device.memory, "B"), source_of(p, "device", "memory"))),
         "layer shapes; Rajbhandari et al. 2020 (ZeRO) for model states",
         "No fragmentation and no recomputation. Parameter servers, not devices, hold optimizer state and"
-        " master weights." + stored_in_fp8(p),
+        " master weights." + stored_narrow(p),
     )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, layer_times
-from lib_dlhpc.costs.fp8 import casts_each_pass
+from lib_dlhpc.costs.narrow import casts_each_pass
 from lib_dlhpc.costs.power import clocked
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stored_activations import backward_bytes, backward_extra, forward_bytes

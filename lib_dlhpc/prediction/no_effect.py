@@ -1,7 +1,7 @@
 """Settings that are legal but have no effect with the rest of the experiment: one sentence each."""
 
 import lib_dlhpc.layout as layout  # its names are imported on first use
-from lib_dlhpc.costs import fp8
+from lib_dlhpc.costs import narrow
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.units import by_block
@@ -13,9 +13,9 @@ from lib_dlhpc.spec.strategy import (
     BY_DEVICE,
     BY_NODE,
     DIRECT,
-    FP8,
     IN_PLACE,
     LIGHT,
+    NARROW,
     PER_OP,
     PYTORCH,
     SAME,
@@ -117,10 +117,11 @@ def _of_layers(experiment: Experiment) -> list[str]:
 
 def _of_precision(experiment: Experiment) -> list[str]:
     """Return a sentence where no layer has the precision that is set."""
-    if experiment.strategy.precision != FP8 or fp8.is_used(experiment.model):
+    if experiment.strategy.precision not in NARROW or narrow.is_used(experiment.model):
         return []
+    asked = experiment.strategy.precision
     return [
-        "strategy.precision = 'fp8': the network has no linear layer except its last, so all of it is in bf16."
+        f"strategy.precision = {asked!r}: the network has no linear layer except its last, so all of it is in bf16."
     ]
 
 

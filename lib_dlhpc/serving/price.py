@@ -268,8 +268,8 @@ def _forward(each: Activities, head: np.ndarray) -> np.ndarray:
 def _served(device: Device, precision: str, computed: str, graph: bool) -> Device:
     """Return the device with the rate of products that weights of this precision have."""
     peak = dict(device.peak)
-    if precision == "fp8" and "fp8" in peak:
-        peak[computed] = peak["fp8"]
+    if precision in ("fp8", "nvfp4", "mxfp4") and precision in peak:
+        peak[computed] = peak[precision]
     # No samples are copied, and there is no loss.
     layers = {kind: rate for kind, rate in device.layers.items() if kind not in (SAMPLES, LOSS)}
     found = replace(device, peak=peak, layers=layers)

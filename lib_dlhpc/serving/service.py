@@ -18,7 +18,9 @@ from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.schema import check_keys, choice, flag, number, read_table, whole
 
 WIDTH = {"fp64": 8.0, "fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
-"""Bytes of a stored number."""
+WIDTH |= {"nvfp4": 4 / 8 + 1 / 16, "mxfp4": 4 / 8 + 1 / 32}
+"""Bytes of a stored number, with its part of the scale of a block of 16 or 32 (Open Compute Project 2023, "Microscaling
+formats"; NVIDIA 2025, arXiv:2509.25149, section 2)."""
 BATCHINGS = ("continuous", "static")
 ATTENTION = ("together", "apart")
 LONGEST = 4_000_000  # tokens of a request
@@ -28,8 +30,9 @@ LONGEST = 4_000_000  # tokens of a request
 class Serving:
     """How a model is served.
 
-    devices: of a replica, tensor parallel. precision: of the weights; with fp8 products are in fp8 where the device
-    has such a rate, with int8 and int4 they are in bf16. batch: most sequences that a replica decodes at once.
+    devices: of a replica, tensor parallel. precision: of the weights; with fp8, nvfp4 and mxfp4 products are in it
+    where the device has such a rate, else, and with int8 and int4, in bf16. batch: most sequences that a replica
+    decodes at once.
     chunk: most tokens of prompts in a step, which are decoded with; 0: a step has prompts, or decodes.
     attention: of all sequences in one kernel, or of one after the other, as in numpy.
     graph: the kernels of a step are launched as one graph, and wait for each other 0.5 us.

@@ -16,22 +16,22 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers import KINDS, Counts, Layer, Site
 from lib_dlhpc.layers.base.kind import Shape
-from lib_dlhpc.spec.fp8 import with_fp8
 from lib_dlhpc.spec.fusion import with_attention
 from lib_dlhpc.spec.loss import with_loss
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import ALL, FP8, Strategy
+from lib_dlhpc.spec.narrow import with_narrow
+from lib_dlhpc.spec.strategy import ALL, Strategy
 
 ATTENTION = ("attention", "fused_attention")
 ADAPTER = "adapter"
 
 
 def as_trained(model: Model, fuse: bool, strategy: Strategy) -> Model:
-    """Return the network as it is trained: with attention fused or not, with adapters or without, linear layers in fp8
-    or not, and the arrays of its loss. Raises SpecError."""
+    """Return the network as it is trained: with attention fused or not, with adapters or without, linear layers in a
+    narrow format or not, and the arrays of its loss. Raises SpecError."""
     model = _first_of(model)
     adapted = with_adapters(with_attention(model, fuse), _rank(strategy.lora), strategy.adapted)
-    return with_loss(with_fp8(adapted, strategy.precision == FP8), strategy.loss)
+    return with_loss(with_narrow(adapted, strategy.precision), strategy.loss)
 
 
 @lru_cache(maxsize=256)

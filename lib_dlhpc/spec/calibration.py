@@ -12,7 +12,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.machine import read_machine
 from lib_dlhpc.spec.schema import number, whole
-from lib_dlhpc.spec.strategy import FP8
+from lib_dlhpc.spec.strategy import NARROW
 
 if TYPE_CHECKING:
     from lib_dlhpc.spec.experiment import Experiment
@@ -24,7 +24,7 @@ class Calibration:
 
     `rate` belongs to the experiment's own network. `compute_scale` and `link_efficiency` come from a
     measured run of another network or another split; prediction/calibrated.py derives them. A change between
-    bf16 and fp8 retains `compute_scale`: all but linear layers is in bf16 before and after, and a run with
+    bf16, fp8 and nvfp4 retains `compute_scale`: all but linear layers is in bf16 before and after, and a run with
     a measured ratio beside one without would compare two calibrations, not two precisions.
     """
 
@@ -51,7 +51,7 @@ _INSTEAD = {
     "link_efficiency": "communication uses the link efficiency of the catalog",
 }
 
-_SCALED_ALIKE = {"bf16", FP8}  # precisions between which a change retains compute_scale
+_SCALED_ALIKE = {"bf16", *NARROW}  # precisions between which a change retains compute_scale
 
 
 def check_calibration(calibration: Calibration) -> None:

@@ -25,7 +25,7 @@ from lib_dlhpc.spec.schema import (
 )
 from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
-PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8")
+PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", "mxfp4")
 TOPOLOGIES = ("single-switch", "fat-tree", "torus", "dragonfly", "rails", "rails-pxn")
 RAILS = (
     "rails",

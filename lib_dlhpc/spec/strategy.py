@@ -70,8 +70,9 @@ SPLIT_FIELDS = (
     "offload",
     "experts",
 )
-FP8 = "fp8"  # linear layers; all else is bf16
-TRAINING_PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", FP8)
+FP8, NVFP4, NVFP4_ALL = NARROW = "fp8", "nvfp4", "nvfp4-all"  # linear layers; all else is bf16
+FORMATS = {FP8: FP8, NVFP4: NVFP4, NVFP4_ALL: NVFP4}  # of what these layers read
+TRAINING_PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", *NARROW)
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,13 @@ class Strategy:
 
     A replica of the network is partitioned over tensor x pipeline x spatial x context devices; there are `data`
     replicas. `batch` is the samples of one replica in a step, processed in `microbatches` equal parts. precision: of
-    arithmetic, weights and activations; fp16 and bf16 have fp32 master weights; fp8 is bf16 whose linear layers read
-    operands in fp8 (spec/fp8.py). pipeline_runtime: whose memory a stage takes: Megatron-LM's, which frees messages
-    once they are used, or PyTorch's (torch.distributed.pipelining with FSDP; prediction/kept_messages.py). schedule: of
-    the pipeline; interleaved ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose weight gradients
-    fill idle time (Qi et al. 2024); dualpipe: microbatches from both ends, so that each rank holds two stages and hides
-    exchanges of experts (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1); not run.
+    arithmetic, weights and activations; fp16 and bf16 have fp32 master weights; fp8, nvfp4 and nvfp4-all are bf16 whose
+    linear layers read operands in that format, with nvfp4 but those of the last blocks (spec/narrow.py).
+    pipeline_runtime: whose memory a stage takes: Megatron-LM's, which frees messages once they are used, or PyTorch's
+    (torch.distributed.pipelining with FSDP; prediction/kept_messages.py). schedule: of the pipeline; interleaved
+    ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose weight gradients fill idle time (Qi et al.
+    2024); dualpipe: microbatches from both ends, so that each rank holds two stages and hides exchanges of experts
+    (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1); not run.
     split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or channel), or
     alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM"). tensor_pieces: into which a
     tensor-parallel collective and the product beside it are cut to overlap (Wang et al. 2023; costs/pieces.py).

@@ -21,7 +21,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.machine import PRECISIONS, read_device
-from lib_dlhpc.spec.strategy import OPTIMIZERS, TRAINING_PRECISIONS
+from lib_dlhpc.spec.strategy import FORMATS, OPTIMIZERS, TRAINING_PRECISIONS
 
 RUN = Experiment(model="resnet50", dataset="imagenet", machine="summit", strategy={"nodes": 4})
 RESNET = read_model("resnet50")
@@ -132,9 +132,11 @@ def test_a_precision_the_device_lacks_is_refused():
 
 
 def test_tables_cover_every_choice():
-    assert set(BYTES) == set(TRAINING_PRECISIONS) <= set(PRECISIONS)
+    assert set(BYTES) == set(TRAINING_PRECISIONS)
+    assert {FORMATS.get(each, each) for each in TRAINING_PRECISIONS} <= set(PRECISIONS)
     assert set(STATE) == set(UPDATE_TRAFFIC) == set(OPTIMIZERS)
-    assert BYTES == {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 2}
+    two = ("fp16", "bf16", *FORMATS)
+    assert {"fp64": 8, "fp32": 4, "tf32": 4, **dict.fromkeys(two, 2)} == BYTES
     # Momentum reads w, g, m and writes w, m; Adam also its second moment.
     assert (UPDATE_TRAFFIC["sgd"], UPDATE_TRAFFIC["momentum"], UPDATE_TRAFFIC["adam"]) == (3, 5, 7)
 

@@ -11,6 +11,7 @@ from lib_dlhpc.spec.units import format_quantity
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "machines.md").read_text(encoding="utf-8")
 ROWS = [line for line in TEXT.splitlines() if line.startswith("| `")]
+NARROW = ("fp8", "nvfp4", "mxfp4")
 CONFIDENCE = ("read", "memory", "computed", "estimate")
 
 
@@ -28,7 +29,7 @@ def sources(name):
 
 def row(name):
     m = load_machine(name)
-    rates = {p: rate for p, rate in m.device.peak.items() if p != "fp8"}
+    rates = {p: rate for p, rate in m.device.peak.items() if p not in NARROW}
     precision = max(rates, key=lambda p: (rates[p], p == "bf16"))
     cells = [
         f"`{name}`",

@@ -320,7 +320,7 @@ OF_A_SPLIT = {
 def test_every_option_of_a_choice_differs_from_every_other(key, options):
     room = FILES_BOUND if key.endswith("scope") else {"storage.operations_per_file": 0.0}
     run = BASE.set({**UNCALIBRATED, **room, "strategy.nodes": 64})
-    peaks = {"tf32": 6e13, "bf16": 1e14, "fp8": 2e14}
+    peaks = {"tf32": 6e13, "bf16": 1e14, "fp8": 2e14, "nvfp4": 4e14}
     run = run.set({f"machine.device.peak.{name}": rate for name, rate in peaks.items()})
     run = run.set(OF_A_SPLIT.get(key, {}))
     if "rails" in options:  # ranks of one index never change rails, as a ring does

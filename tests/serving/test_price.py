@@ -14,9 +14,11 @@ from lib_dlhpc.serving.shard import shard_of
 from lib_dlhpc.spec.layer_rate import LayerRate
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp8", "int4"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp8", "int4", "nvfp4", "mxfp4"])
 def test_weights_are_parameters_times_bytes(precision):
-    width = {"fp32": 4, "bf16": 2, "fp8": 1, "int4": 0.5}[precision]
+    width = {"fp32": 4, "bf16": 2, "fp8": 1, "int4": 0.5, "nvfp4": 9 / 16, "mxfp4": 17 / 32}[
+        precision
+    ]
     service = large(precision=precision)
     assert shard_of(service).weights == service.model.parameters * width
 

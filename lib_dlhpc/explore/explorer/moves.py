@@ -29,7 +29,7 @@ from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Device, Machine, load_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN
-from lib_dlhpc.spec.strategy import AUTO, FP8, SAME, SPLIT_BACKWARD, SPLIT_FIELDS, Strategy
+from lib_dlhpc.spec.strategy import AUTO, FP8, NARROW, SAME, SPLIT_BACKWARD, SPLIT_FIELDS, Strategy
 
 PLAIN_WIRE = {"strategy.wire": SAME}
 PLAIN_TOKENS = {"strategy.expert_wire": SAME}
@@ -211,7 +211,7 @@ def unsplit(e: Experiment) -> Changes:
 
 def _precision(device: Device, lost: str) -> str:
     """Return the precision nearest to one that a device lacks."""
-    nearest = ("bf16", "fp16", "fp32") if lost == FP8 else ("fp32",)
+    nearest = ("bf16", "fp16", "fp32") if lost in NARROW else ("fp32",)
     return next((each for each in nearest if each in device.peak), "bf16")
 
 

@@ -28,8 +28,8 @@ class Layer:
     as 2 FLOP; element-wise layers count 0 FLOP and are priced by the bytes they move.
     `stored` elements are stored for the backward pass in the precision of the computation;
     `mask_bytes` do not depend on it: dropout masks (1 byte an element) and the logits of a
-    language model (4 bytes an element). frozen: its weights are not trained. fp8: its products read operands in fp8
-    (spec/fp8.py).
+    language model (4 bytes an element). frozen: its weights are not trained. narrow: the format in which its
+    products read operands (spec/narrow.py); "": that of the computation.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Layer:
     mask_bytes: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict, hash=False)
     frozen: bool = False
-    fp8: bool = False
+    narrow: str = ""
 
     @property
     def gradients(self) -> int:
@@ -72,7 +72,7 @@ class Layer:
         """A number shared by layers that differ only in the digits of their names and in what they read."""
         counts = (self.parameters, self.forward_flop, self.stored, self.mask_bytes, self.frozen)
         name, shapes = _DIGITS.sub("", self.name), (self.input_shape, self.output_shape)
-        key = (name, self.kind, *shapes, *counts, self.fp8, _frozen(self.attributes))
+        key = (name, self.kind, *shapes, *counts, self.narrow, _frozen(self.attributes))
         return _LIKENESSES.setdefault(key, len(_LIKENESSES))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Layer:
             self.mask_bytes,
             {**self.attributes, **attributes} if attributes else self.attributes,
             self.frozen,
-            self.fp8,
+            self.narrow,
         )
         object.__setattr__(made, "likeness", self.likeness)
         return made
@@ -190,7 +190,9 @@ class Kind:
     stand_in = False  # for a layer of another stage
     lookup = False  # only the rows of its output, not all parameters
     product = False  # limited by the rate of matrix products
-    wide_inputs: tuple[int, ...] = ()  # inputs made in 16 bits where other products are in fp8
+    wide_inputs: tuple[
+        int, ...
+    ] = ()  # inputs made in 16 bits where other products are in a narrow format
     kernels = 1  # that a framework issues for its forward pass
     # Backward has two parts, `input_gradient` and `weight_gradient`, which may be computed apart: their products cost
     # the same, and the kernels beside them (`beside`) are in the first. What the second reads is the layer's input and

@@ -1,29 +1,29 @@
-"""Time of layers in fp8: the formula by hand, its limits, and that nothing else changes."""
+"""Time of layers in fp8 and nvfp4: the formula by hand, its limits, and that nothing else changes."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from lib_dlhpc.costs import fp8
+from lib_dlhpc.costs import narrow as costs
 from lib_dlhpc.costs.compute import layer_activities, layer_times, product_bytes, update_time
 from lib_dlhpc.spec.experiment import read_model
-from lib_dlhpc.spec.fp8 import with_fp8
 from lib_dlhpc.spec.layer_rate import LayerRate
 from lib_dlhpc.spec.machine import load_machine
+from lib_dlhpc.spec.narrow import with_narrow
 from lib_dlhpc.spec.strategy import Strategy
 
-H100 = load_machine("h100-pod").device
+H100, B200 = (load_machine(name).device for name in ("h100-pod", "b200-pod"))
 WIDE = {"family": "gpt", "layers": 2, "hidden": 8192, "heads": 64, "sequence": 4096}
 MODELS = {"gpt": read_model(WIDE), "experts": read_model({**WIDE, "experts": 8, "hidden": 4096})}
 
 
 def both(model, batch=1, device=H100, each_pass=False):
     """Return the times in bf16 and in fp8, and which layers are in fp8; each_pass: whether it casts weights."""
-    found = with_fp8(model, True)
+    found = with_narrow(model, "fp8")
     narrow = layer_times(found, device, batch, "fp8", each_pass=each_pass)
     times = layer_times(model, device, batch, "bf16"), narrow
-    return *times, np.array([layer.fp8 for layer in found.layers])
+    return *times, np.array([bool(layer.narrow) for layer in found.layers])
 
 
 @pytest.mark.parametrize(("name", "most"), [("gpt", 0.7), ("experts", 0.95)])
@@ -42,34 +42,38 @@ def test_large_linear_layers_take_more_than_half_their_time_and_others_their_own
 
 @pytest.mark.parametrize("each_pass", [True, False])
 @pytest.mark.parametrize("batch", [1, 4])
-def test_a_dense_layer_by_hand(batch, each_pass):
-    model = with_fp8(MODELS["gpt"], True)
+@pytest.mark.parametrize(
+    ("form", "device", "size", "moved"),
+    [("fp8", H100, 1, 3), ("nvfp4", B200, 4 / 8 + 1 / 16, 4 + 2 * (4 / 8 + 1 / 16))],
+)
+def test_a_dense_layer_by_hand(form, device, size, moved, batch, each_pass):
+    model = with_narrow(MODELS["gpt"], form)
     index = next(at for at, x in enumerate(model.layers) if x.name == "layer1.expand")
     rows, inputs, outputs = batch * 4096, 8192, 4 * 8192
     weights = inputs * outputs + outputs
-    bandwidth, rate = H100.memory_bandwidth, H100.peak["fp8"] * H100.efficiency
-    product = (2 * rows * inputs * outputs + H100.half_work) / rate
+    bandwidth, rate = device.memory_bandwidth, device.peak[form] * device.efficiency
+    product = (2 * rows * inputs * outputs + device.half_work) / rate
     cast = each_pass * weights
-    casts = 3 * (rows * inputs + cast) / bandwidth, 3 * (rows * outputs + cast) / bandwidth
-    found = layer_times(model, H100, batch, "fp8", each_pass=each_pass)
-    assert found.forward[index] == pytest.approx(product + casts[0] + H100.launch)
-    assert found.backward[index] == pytest.approx(2 * product + casts[1] + 2 * H100.launch)
-    moved = rows * inputs + weights + 2 * rows * outputs
-    assert product_bytes(model, batch, 2)[index] == pytest.approx(moved)
+    casts = [moved * (rows * each + cast) / bandwidth for each in (inputs, outputs)]
+    found = layer_times(model, device, batch, form, each_pass=each_pass)
+    assert found.forward[index] == pytest.approx(product + casts[0] + device.launch)
+    assert found.backward[index] == pytest.approx(2 * product + casts[1] + 2 * device.launch)
+    read = size * (rows * inputs + weights) + 2 * rows * outputs
+    assert product_bytes(model, batch, 2)[index] == pytest.approx(read)
     # One row is limited by memory: its product reads half, and its casts read and write more than that.
-    (forward, _), _, _ = layer_activities(model, H100, batch / 4096, "fp8")
+    (forward, _), _, _ = layer_activities(model, device, batch / 4096, form)
     assert forward[index] == 0
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd"])
 def test_weights_that_are_held_are_cast_once_with_the_update(optimizer):
     """3 B for each weight of a layer in fp8, whatever the optimizer moves; frozen weights stay as they are."""
-    model = with_fp8(MODELS["gpt"], True)
+    model = with_narrow(MODELS["gpt"], "fp8")
     usual, cast = (update_time(model, H100, optimizer, casts) for casts in (False, True))
     assert usual == update_time(MODELS["gpt"], H100, optimizer)
-    narrow = sum(layer.parameters for layer in model.layers if layer.fp8)
+    narrow = sum(layer.parameters for layer in model.layers if layer.narrow)
     assert cast - usual == pytest.approx(3 * narrow / H100.memory_bandwidth, rel=1e-9)
-    frozen = replace(model, layers=tuple(replace(x, frozen=x.fp8) for x in model.layers))
+    frozen = replace(model, layers=tuple(replace(x, frozen=bool(x.narrow)) for x in model.layers))
     assert update_time(frozen, H100, optimizer) == update_time(frozen, H100, optimizer, False)
 
 
@@ -86,18 +90,18 @@ def test_weights_that_are_held_are_cast_once_with_the_update(optimizer):
     ],
 )
 def test_weights_are_cast_in_each_pass_where_no_copy_is_held(ways, wanted):
-    assert fp8.casts_each_pass(Strategy(**ways)) is wanted
+    assert costs.casts_each_pass(Strategy(**ways)) is wanted
 
 
 def test_what_experts_cast():
     """Each row and what the second product reads; in backward the gradients of both products' outputs."""
-    model = with_fp8(MODELS["experts"], True)
+    model = with_narrow(MODELS["experts"], "fp8")
     index = next(at for at, x in enumerate(model.layers) if x.kind == "experts")
     rows, width = 2 * 4096, 4096
-    found = fp8.operands(model)
+    found = costs.operands(model)
     assert found.activations[index] == found.gradients[index] == rows * 5 * width
     assert found.weights[index] == model.layers[index].parameters
-    gated = with_fp8(read_model("mixtral-8x7b"), True)
+    gated = with_narrow(read_model("mixtral-8x7b"), "fp8")
     layer = next(x for x in gated.layers if x.kind == "gated_experts")
     inner, rows = layer.attributes["features"], layer.attributes["routed"]
     assert layer.traits.operands(layer) == (rows * (4096 + inner), rows * (4096 + 2 * inner))
@@ -113,9 +117,9 @@ def test_few_rows_take_longer_in_fp8():
 
 
 def test_frozen_weights_cast_one_gradient_and_no_rate_of_a_kind_is_of_fp8():
-    model = with_fp8(MODELS["gpt"], True)
-    frozen = replace(model, layers=tuple(replace(x, frozen=x.fp8) for x in model.layers))
-    linear = [layer.fp8 for layer in model.layers]
+    model = with_narrow(MODELS["gpt"], "fp8")
+    frozen = replace(model, layers=tuple(replace(x, frozen=bool(x.narrow)) for x in model.layers))
+    linear = [bool(layer.narrow) for layer in model.layers]
     forward = layer_times(frozen, H100, 1, "fp8").forward
     assert (forward == layer_times(model, H100, 1, "fp8").forward).all()
     measured = replace(H100, layers={"dense": LayerRate(rate=1e12, backward_rate=1e12)})

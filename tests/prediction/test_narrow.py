@@ -1,4 +1,4 @@
-"""A run in fp8: quicker where products limit it, with equal messages and memory as in bf16 but for stored inputs."""
+"""Runs in fp8 and nvfp4: quicker where products limit them, with messages and memory of bf16 but for stored inputs."""
 
 import pytest
 
@@ -50,6 +50,37 @@ def test_prediction_is_simulation(name):
     assert simulated.step_time == pytest.approx(float(predicted.step_time), rel=1e-9)
 
 
+def test_a_step_in_nvfp4_by_hand():
+    """Of 8 layers the last two are in bf16. All others store 9/16 B for each input, and go at four times the rate."""
+    model = {**LLAMA, "layers": 8}
+    base = Experiment(
+        model=model, machine="gb200-nvl72", strategy={"batch": SAMPLES, "optimizer": "adam"}
+    )
+    wide, eight, four = (predict(with_(base, precision=p)) for p in ("bf16", "fp8", "nvfp4"))
+    assert four.messages == eight.messages == wide.messages
+    assert {name: four.memory[name] for name in STATE} == {
+        name: wide.memory[name] for name in STATE
+    }
+    norms, gated, attended = 2 * HIDDEN, INNER, HIDDEN
+    elements = SAMPLES * 6 * TOKENS * (norms + gated + attended)
+    kept = 2 * SAMPLES * 6 * TOKENS * attended  # by attention, whose backward pass reads it
+    saved = wide.memory["activations"] - four.memory["activations"]
+    assert saved == (2 - 9 / 16) * elements - kept
+    assert four.step_time < eight.step_time < wide.step_time
+    inputs = {name: value for name, value, _ in explain(four)[0].inputs}
+    assert inputs["peak rate, nvfp4"] == "10 PFLOP/s"
+    linear = 2 * TOKENS * 6 * (4 * HIDDEN**2 + 3 * HIDDEN * INNER)
+    assert inputs["FLOP in nvfp4"] == f"{linear / four.experiment.model.forward_flop:.1%}"
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_prediction_in_nvfp4_is_simulation(name):
+    run = with_(RUN.set({"machine.name": "gb300-nvl72"}), **SPLITS[name], precision="nvfp4")
+    run = run.set({"machine.jitter": 0.0, "model.layers": 8})
+    predicted, simulated = predict(run), breakdown(simulate(run))
+    assert simulated.step_time == pytest.approx(float(predicted.step_time), rel=1e-9)
+
+
 def test_the_ledger_by_hand():
     """Inputs of linear layers take a byte in place of two; attention's output, which it reads itself, one more."""
     before, after = (predict(with_(RUN, precision=p)).memory for p in ("bf16", "fp8"))
@@ -92,9 +123,30 @@ def test_devices_without_fp8_refuse_it_and_name_what_they_have(machine, legal):
     run = with_(Experiment(model="gpt-1536x16", machine=machine), precision="fp8")
     for verb in (predict, simulate):
         with pytest.raises(
-            SpecError, match=rf"strategy.precision = 'fp8': .*; legal here: {legal}\."
+            SpecError, match=rf"strategy.precision = 'fp8': .*; legal here: {legal}\. Devices"
         ):
             verb(run)
+
+
+def test_the_last_blocks_in_bf16_cost_what_their_products_take():
+    """Of 8 equal blocks the last two take as long as in bf16; no other layer changes."""
+    run = with_(RUN.set({"machine.name": "gb200-nvl72"}), precision="nvfp4-all").set(
+        {"model.layers": 8}
+    )
+    whole, some, wide = (predict(with_(run, precision=p)) for p in ("nvfp4-all", "nvfp4", "bf16"))
+    for term in ("forward", "backward"):
+        share = (some.terms[term] - whole.terms[term]) / (wide.terms[term] - whole.terms[term])
+        assert share == pytest.approx(2 / 8, rel=1e-6)
+
+
+def test_devices_without_nvfp4_name_those_that_have_it():
+    run = with_(RUN, precision="nvfp4")
+    with pytest.raises(
+        SpecError, match=r"Devices that have it: b200-sxm-180gb, gb200-186gb, gb300-279gb\.$"
+    ):
+        predict(run)
+    with pytest.raises(SpecError, match=r"'mxfp4'.*fp8, nvfp4"):
+        with_(run, precision="mxfp4")
 
 
 def test_the_trainer_refuses_it():
