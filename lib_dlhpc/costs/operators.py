@@ -48,7 +48,7 @@ class Operators(NamedTuple):
 
 def class_of(layer: Layer) -> str:
     """Return the class of a layer; layers with products are GEMMs unless they mix positions."""
-    if "attention" in layer.kind or layer.kind == "state_space":
+    if "attention" in layer.kind or layer.kind in ("state_space", "indexer"):
         return ATTENTION
     if layer.forward_flop:
         return GEMM

@@ -4,6 +4,7 @@
     experts gated_experts squared_relu_experts    and of those that a position chooses
     attention fused_attention                     products of positions
     latent_attention fused_latent_attention       products of positions, keys and values from one latent vector
+    indexer sparse_latent_attention               and of positions that an indexer chooses
     embedding position_embedding label_embedding  tables
     timestep fixed_positions                      sines and cosines
     batch_norm layer_norm rms_norm head_norm width_norm group_norm  normalizations

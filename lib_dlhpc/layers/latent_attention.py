@@ -18,7 +18,7 @@ class LatentAttention(Kind):
     selective = True
     several_inputs = True
     tensor = "heads"
-    shared_inputs = (2,)
+    shared_inputs: tuple[int, ...] = (2,)
     expanded_inputs = (0, 1)
 
     @staticmethod

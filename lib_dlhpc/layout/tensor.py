@@ -155,10 +155,8 @@ class _Splitter:
             source = self.whole(home, layer.inputs[0])
             ranges = even_parts(source.shape[axis], self.ranks)
             gives = Held("", source.shape, axis, ranges)
-            if layer.inputs[0] == "input":
-                source = graph.exchange(home, source, gives, "slice", "slice", "none", axis)
-            else:
-                source = graph.exchange(home, source, gives, "slice", "slice", "all_gather", axis)
+            back = "none" if layer.inputs[0] == "input" else "all_gather"
+            source = graph.exchange(home, source, gives, "slice", "slice", back, axis)
         mine, many = length(source.ranges[graph.rank]), source.shape[axis]
         outputs, bias = _outputs(layer), layer.attributes["bias"]
         part: dict[str, tuple[int, tuple[Ranges, ...]]] = {
@@ -221,6 +219,8 @@ class _Splitter:
     def _heads_fit(self, layer: Layer) -> bool:
         """Return whether each rank has a head, where the layer is read by attention."""
         readers = self._readers(layer)
+        if any(each.traits.replicated for one in readers for each in (one, *self._readers(one))):
+            return False
         if not (reads := [each for each in readers if each.traits.tensor == "heads"]):
             return True
         heads = reads[0].attributes["heads"]

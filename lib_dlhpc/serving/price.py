@@ -24,7 +24,7 @@ from lib_dlhpc.costs.groups import collective, network_on
 from lib_dlhpc.costs.layer_rates import LOSS, SAMPLES
 from lib_dlhpc.costs.tiles import TILES
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.serving.service import Service, is_attention
+from lib_dlhpc.serving.service import INDEXER, Service, is_attention
 from lib_dlhpc.serving.shard import Attended, shard_of
 from lib_dlhpc.serving.speculate import expected_steps
 from lib_dlhpc.spec.machine import Device
@@ -101,6 +101,9 @@ class Prices:
         self.device = _served(machine.device, serving.precision, self.precision, serving.graph)
         peak = float(peak_rate(machine.device, self.precision))  # attention is not quantized
         self.attention_rate = peak * (self.device.attention or self.device.efficiency)
+        self.index_rate = self.attention_rate
+        if serving.cache_precision == "fp8":  # of its keys: so is the product
+            self.index_rate *= machine.device.peak.get("fp8", peak) / peak
         self.bandwidth = float(streaming_rate(self.device))
         nodes = -(-serving.devices // machine.devices_per_node)
         near = min(serving.devices, machine.devices_per_node)
@@ -219,10 +222,11 @@ class Prices:
         slow = kind.layers * device.slowdown
         if rate is not None:
             return StepTime(attention=slow * flop / rate.rate, cache=slow * read / rate.bandwidth)
-        arithmetic, memory = slow * flop / self.attention_rate, slow * read / self.bandwidth
+        peak = self.index_rate if kind.key == INDEXER else self.attention_rate
+        arithmetic, memory = slow * flop / peak, slow * read / self.bandwidth
         bound = arithmetic >= memory  # of numbers and arrays alike
         attention, cache = bound * arithmetic, (1 - bound) * memory
-        started = arithmetic + slow * device.half_work * (flop > 0) / self.attention_rate
+        started = arithmetic + slow * device.half_work * (flop > 0) / peak
         late = (started > memory) * (started - attention - cache)
         return StepTime(attention=attention, cache=cache, launch=late)
 
@@ -300,6 +304,8 @@ def _prompts(kind: Attended, chunks: Sequence[Chunk]) -> tuple[float, float]:
     flop = sum(
         kind.prompt_flop * pairs(each, kind.window) + kind.expand * each.before for each in chunks
     )
+    if kind.kept:
+        return flop, kind.stored * sum(pairs(each, kind.window) for each in chunks)
     if kind.chunk:
         return flop, kind.moved * sum(ceil(each.tokens / kind.chunk) for each in chunks)
     seen = (

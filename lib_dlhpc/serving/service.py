@@ -272,6 +272,7 @@ def _check_text(path: str, model: Model) -> None:
 
 
 STATE_SPACE = "state_space"  # layers with a state in place of a cache
+INDEXER = "indexer"  # those with a cache of keys alone
 
 
 def is_attention(kind: str) -> bool:

@@ -17,7 +17,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layers.state_space import flop, state_elements
 from lib_dlhpc.layout.tensor import split_tensors
-from lib_dlhpc.serving.service import STATE_SPACE, WIDTH, Service, is_attention
+from lib_dlhpc.serving.service import INDEXER, STATE_SPACE, WIDTH, Service, is_attention
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.networks import build
 
@@ -25,7 +25,8 @@ from lib_dlhpc.spec.networks import build
 class Attended(NamedTuple):
     """Layers of attention that are alike: how many, and what one of them needs on a device.
 
-    window: tokens that a token sees; 0: all. stored: bytes a token in the cache. flop: of a token with one in the
+    window: tokens that a token sees; 0: all. kept: the others stay in the cache, since each token sees others, which it
+    reads itself. stored: bytes a token in the cache. flop: of a token with one in the
     cache; prompt_flop: the same within a prompt, where latent vectors are expanded first. key: of a measured rate.
     expand: FLOP of expanding the latent vector of a token of an earlier chunk; those of its own are a layer's. chunk:
     of a state-space layer, the tokens of a prompt between which it reads and writes its state; 0: attention. It sees a
@@ -40,6 +41,7 @@ class Attended(NamedTuple):
     key: str
     expand: float = 0.0
     chunk: int = 0
+    kept: bool = False
 
     @property
     def moved(self) -> float:
@@ -73,7 +75,9 @@ class Shard:
     def cached(self, tokens: int) -> float:
         """Return the bytes of the cache of a sequence with this number of tokens."""
         return sum(
-            each.layers * each.stored * (min(tokens, each.window) if each.window else tokens)
+            each.layers
+            * each.stored
+            * (min(tokens, each.window) if each.window and not each.kept else tokens)
             for each in self.attended
         )
 
@@ -173,7 +177,7 @@ def _exchanges(layers: tuple[Layer, ...], head: int) -> Iterator[Exchange]:
 
 def _remembers(layer: Layer) -> bool:
     """Return whether what a layer does depends on the tokens before."""
-    return is_attention(layer.kind) or layer.kind == STATE_SPACE
+    return is_attention(layer.kind) or layer.kind in (STATE_SPACE, INDEXER)
 
 
 def _stateless(layer: Layer) -> Mapping[str, Any]:
@@ -199,9 +203,15 @@ def _one_attended(layer: Layer, options: Mapping[str, Any], width: float) -> Att
     if layer.kind == STATE_SPACE:
         stored, one, prompt = width * state_elements(of), flop(0, of), flop(of["chunk"], of)
         return Attended(1, 1, stored, one, prompt, key, chunk=of["chunk"])
+    if layer.kind == INDEXER:  # a key, and no value
+        each = 2.0 * of["heads"] * of["size"]
+        return Attended(1, 0, width * of["size"], each, each, key)
     if "values" in of:  # latent: keys and values are read as one vector, which all heads share
         latent, turned, heads = options["latent"], of["rotated"], of["heads"]
         each = 2.0 * heads * (2 * latent + turned)
+        if "chosen" in of:
+            few = options["chosen"]
+            return Attended(1, few, width * (latent + turned), each, each, key, kept=True)
         prompt = 2.0 * heads * (of["size"] + of["values"])
         expand = 2.0 * latent * heads * (of["size"] - turned + of["values"])
         return Attended(1, 0, width * (latent + turned), each, prompt, key, expand)

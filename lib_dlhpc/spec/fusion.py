@@ -9,7 +9,8 @@ PLAIN, LATENT = ATTENTION = (  # kinds apart and fused
     ("attention", "fused_attention"),
     ("latent_attention", "fused_latent_attention"),
 )
-FUSED_KINDS = frozenset(fused for _, fused in ATTENTION)  # attention in one kernel
+SPARSE = ("indexer", "sparse_latent_attention")  # always fused
+FUSED_KINDS = frozenset((*(fused for _, fused in ATTENTION), *SPARSE))  # attention in one kernel
 
 
 def with_attention(model: Model, fuse: bool) -> Model:

@@ -31,7 +31,9 @@ def test_parameters_and_flop_are_those_of_transformers(name):
 
 
 def test_each_known_type_is_recorded():
-    assert {each["config"]["model_type"] for each in MODELS.values()} == set(READERS)
+    """But for DeepSeek-V3.2: its sizes are those of its authors' code (tests/layers/test_sparse.py)."""
+    recorded = {each["config"]["model_type"] for each in MODELS.values()}
+    assert recorded | {"deepseek_v32"} == set(READERS)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +175,27 @@ def test_how_tokens_are_routed_is_never_dropped():
             import_model({**config, name: value})
     with pytest.raises(SpecError, match="chosen_groups = 1; legal: 2 to the 64 groups"):
         import_model({**config, "n_group": 64, "topk_group": 1})
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("jamba", "Mamba-1"), ("qwen3_next", "gated DeltaNet"), ("minimax", "lightning")],
+)
+def test_layers_that_are_not_modeled_are_named(kind, why):
+    with pytest.raises(SpecError, match=f"model_type = '{kind}': {why}.* is not modeled"):
+        import_model({**LLAMA, "model_type": kind})
+
+
+def test_an_indexer_is_read_and_never_dropped():
+    config = MODELS["deepseek-v3"]["config"]
+    fields = {"index_topk": 2048, "index_n_heads": 64, "index_head_dim": 128}
+    sparse = {**config, "model_type": "deepseek_v32", **fields}
+    found = import_model(sparse, sequence=131072).model
+    assert found.layers == read_model("deepseek-v3.2").layers
+    fewer = import_model({**sparse, "index_topk": 64}, sequence=128).model.layers
+    assert {x.attributes["chosen"] for x in fewer if x.kind == "indexer"} == {64}
+    with pytest.raises(SpecError, match="not understood: index_topk = 2048, index_n_heads = 64"):
+        import_model({**config, **fields})
 
 
 def test_the_toml_is_the_model_again(tmp_path):

@@ -65,7 +65,7 @@ def test_it_is_gone_where_it_is_not_added(monkeypatch):
 def test_it_is_offered_where_a_name_is_wrong():
     assert KINDS["softsign"] is softsign.Softsign
     with pytest.raises(
-        SpecError, match="softmax, softsign, squared_relu_experts, state_space, tanh"
+        SpecError, match="softmax, softsign, sparse_latent_attention, squared_relu_experts"
     ):
         model_of((3,), {"kind": "softsig"})
 

@@ -30,6 +30,7 @@ def test_weights_are_parameters_times_bytes(precision):
         ("llama2-7b", 32 * 2 * 32 * 128 * 2),  # all 32 of them
         ("palm-8b", 32 * 2 * 1 * 256 * 2),  # one
         ("deepseek-v3", 61 * (512 + 64) * 2),  # a latent vector and a rotated key
+        ("deepseek-v3.2", 61 * (512 + 64 + 128) * 2),  # and a key of the indexer: none is forgotten
     ],
 )
 def test_the_cache_has_what_attention_keeps(model, bytes_a_token):
@@ -45,6 +46,60 @@ def test_weights_in_fp8_leave_attention_in_16_bits():
     assert narrow.arithmetic == pytest.approx(wide.arithmetic / 2, rel=0.02)
     older = Prices(large(machine="selene", precision="fp8")).step([Chunk(4096)])
     assert older.arithmetic > 2 * narrow.arithmetic  # such a device computes in 16 bits
+
+
+def test_products_in_four_bits_where_the_device_has_the_rate():
+    """B200 has four times its rate in 16 bits; elsewhere weights are expanded, and decoding still reads fewer bytes."""
+    wide, four = (Prices(large(machine="b200-pod", precision=p)) for p in ("bf16", "nvfp4"))
+    many = [each.step([Chunk(8192)]) for each in (wide, four)]
+    assert many[1].arithmetic == pytest.approx(many[0].arithmetic / 4, rel=0.02)
+    assert many[1].attention == many[0].attention > 0
+    assert four.decode(1, 100).weights == pytest.approx(
+        wide.decode(1, 100).weights * 9 / 32, rel=0.02
+    )
+    older, plain = (Prices(large(precision=p)) for p in ("mxfp4", "bf16"))
+    assert older.step([Chunk(8192)]).arithmetic == plain.step([Chunk(8192)]).arithmetic
+    assert older.decode(1, 100).weights < plain.decode(1, 100).weights / 3
+
+
+@pytest.mark.parametrize("cache", ["bf16", "fp8"])
+def test_sparse_attention_by_hand(cache):
+    """The indexer reads a key of each token before; attention reads the latent vectors of 2,048 of them."""
+    width, context = {"bf16": 2, "fp8": 1}[cache], 100_000
+    service = large("deepseek-v3.2", machine="h200-pod", devices=8, cache_precision=cache)
+    prices = Prices(service)
+    index, sparse = sorted(prices.shard.attended, key=lambda each: each.window)
+    assert (index.stored, sparse.stored) == (128 * width, 576 * width)
+    assert (index.flop, sparse.flop) == (2 * 64 * 128, 2 * 128 / 8 * (2 * 512 + 64))
+    read = 128 * width * context + 576 * width * 2048
+    found = prices.decode(16, context)
+    assert found.cache == pytest.approx(61 * 16 * read / prices.bandwidth)
+    assert prices.index_rate == prices.attention_rate * (1979 / 989 if cache == "fp8" else 1)
+    several = sum(prices.decode(16, context + at).total for at in range(5))
+    assert prices.decodes([([context] * 16, 5)])[0] == pytest.approx(several)
+    # A prompt: all pairs for the indexer, at most 2,048 for each query of attention, which each reads for itself.
+    chunk = Chunk(8192, 50_000)
+    work = index.flop * pairs(chunk) / prices.index_rate
+    own = pairs(chunk, 2048)
+    times = sparse.flop * own / prices.attention_rate, sparse.stored * own / prices.bandwidth
+    step = prices.step([chunk])
+    assert step.attention + step.cache == pytest.approx(61 * (work + max(times)))
+
+
+def test_sparse_attention_reaches_what_the_guide_says(repository):
+    prices = Prices(large("deepseek-v3.2", machine="h800-pod"))
+    text = (repository / "docs/guide/serve.md").read_text(encoding="utf-8")
+    assert f"run at {prices.attention_rate / 1e12:.0f} TFLOP/s here" in text
+
+
+def test_long_contexts_cost_a_fraction_of_dense_attention_and_short_ones_more():
+    dense, sparse = (
+        Prices(large(name, machine="h200-pod", devices=8))
+        for name in ("deepseek-v3", "deepseek-v3.2")
+    )
+    each = [sum(p.decode(8, 128_000)[2:4]) for p in (sparse, dense)]
+    assert each[0] < 0.3 * each[1]
+    assert sum(sparse.decode(8, 1000)[2:4]) > sum(dense.decode(8, 1000)[2:4])
 
 
 def test_a_window_bounds_the_cache_and_the_step():

@@ -60,6 +60,7 @@ def test_only_matrix_arithmetic_costs_flop(name):
     for layer in named(name).layers:
         products = {"conv", "dense", "attention", "lstm", "experts"}
         products |= {"latent_attention", "gated_experts", "state_space", "squared_relu_experts"}
+        products |= {"indexer", "sparse_latent_attention"}
         assert (layer.forward_flop > 0) == (layer.kind in products)
 
 

@@ -274,6 +274,8 @@ def test_layers_carry_what_a_trainer_needs():
         "squared_relu_experts": routed,
         "gated_experts": routed | {"activation", "bias"},
         "latent_attention": {"heads", "size", "values", "rotated"},
+        "indexer": {"heads", "size", "chosen"},
+        "sparse_latent_attention": {*("heads", "size", "values", "rotated"), *("latent", "chosen")},
         "head_norm": {"heads", "kv_heads"},
         "sinks": {"heads", "kv_heads"},
         "state_space": {"heads", "head_size", "state", "groups", "kernel", "chunk"},

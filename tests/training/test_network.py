@@ -338,6 +338,7 @@ UNTRAINABLE = {
     "bert-base": "gather",
     "bert-large": "gather",
     "deepseek-v3": "latent_attention",
+    "deepseek-v3.2": "indexer",
     "gpt-oss-120b": "sinks",
     "srgan-generator": "prelu",
     "ddpm-cifar10": "timestep",

@@ -24,6 +24,8 @@ def from_config(
     """
     config = Configuration(table, where)
     kind = config.take("model_type")
+    if why := UNMODELED.get(str(kind)):
+        raise SpecError(f"{where}: model_type = {kind!r}: {why} is not modeled (docs/limits.md).")
     if not isinstance(kind, str) or kind not in READERS:
         head = f"{where}: model_type = {kind!r}:"
         raise SpecError(listed(head, kind, READERS, "must be one of"))
@@ -39,6 +41,12 @@ def from_config(
     return Imported(model, where, config.notes())
 
 
+UNMODELED = {
+    **dict.fromkeys(("mamba", "jamba"), "Mamba-1"),
+    "qwen3_next": "gated DeltaNet",
+    "kimi_linear": "Kimi Delta Attention",
+    "minimax": "lightning attention",
+}
 READERS: dict[str, Callable[[Configuration], Options]] = {
     "llama": gated.llama,
     "mistral": gated.llama,
@@ -56,6 +64,7 @@ READERS: dict[str, Callable[[Configuration], Options]] = {
     "starcoder2": plain.starcoder2,
     "deepseek_v2": mixtures.deepseek_v2,
     "deepseek_v3": mixtures.deepseek_v3,
+    "deepseek_v32": mixtures.deepseek_v32,
     "gpt2": plain.gpt2,
     "gpt_neox": plain.gpt_neox,
     "opt": plain.opt,

@@ -54,6 +54,18 @@ def deepseek_v3(config: Configuration) -> Options:
     return deepseek(config, groups=groups, chosen_groups=some)
 
 
+def deepseek_v32(config: Configuration) -> Options:
+    """DeepSeek-V3.2: DeepSeek-V3 whose queries attend to keys that an indexer chooses."""
+    config.default(index_topk=2048, index_n_heads=64, index_head_dim=128)
+    found = deepseek_v3(config)
+    found["attention"] |= {
+        "chosen": config.take("index_topk"),
+        "index_heads": config.take("index_n_heads"),
+        "index_size": config.take("index_head_dim"),
+    }
+    return found
+
+
 def deepseek(config: Configuration, groups: int, chosen_groups: int) -> Options:
     """DeepSeek: latent attention, shared experts, and the first layers without experts."""
     config.require("attention_bias", False)

@@ -213,6 +213,7 @@ class Kind:
     output_option = "features"  # of a product: names its outputs
     weight_axes = (1, 0)  # of a product: the axes of outputs and inputs
     feature_parameters: tuple[str, ...] = ()  # of "features": one number a feature each
+    replicated = False  # each rank computes all of it, and of the products that it reads
     shared_inputs: tuple[int, ...] = ()  # of "heads": inputs that all heads read
     expert_parameters: tuple[str, ...] = ()  # of "experts": stacked, one entry an expert each
     padding_value = 0.0  # of "windows"
@@ -304,7 +305,7 @@ class Kind:
 
     @staticmethod
     def repeated_flop(layer: Layer) -> float:
-        """Return the FLOP of its forward pass that the kernel of its backward pass repeats."""
+        """Return the FLOP of its forward pass that the kernel of its backward pass repeats; below 0: that it skips."""
         return 0.0
 
     @staticmethod

@@ -140,24 +140,57 @@ def heads(
 
 
 def latent(
-    _net: Builder, heads: int, latent: int, plain: int, rotated: int, values: int, queries: int = 0
+    _net: Builder,
+    heads: int,
+    latent: int,
+    plain: int,
+    rotated: int,
+    values: int,
+    queries: int = 0,
+    chosen: int = 0,
+    index_heads: int = 0,
+    index_size: int = 0,
 ) -> None:
     """Append multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1 and appendix C).
 
     latent: size of the vector of keys and values; queries: of that of queries; 0: none. A head has `plain` and
-    `rotated` features of queries and keys, and `values` of values. Both vectors are normalized.
+    `rotated` features of queries and keys, and `values` of values. Both vectors are normalized. chosen: positions that
+    a query attends to, by an indexer of `index_heads` heads of `index_size` features (layers/indexer.py); 0: all.
     """
     hidden, source = _net.shape()[-1], _net.last
+    index = {"queries": queries, "index_heads": index_heads, "index_size": index_size}
+    for name, value in index.items() if chosen else ():
+        if not value:
+            raise SpecError(
+                f"attention: {name} = 0: an indexer needs it; legal with chosen = {chosen}: above 0."
+            )
+    few: tuple[str, ...] = ()
     if queries:
         _net.dense(queries, bias=False, name="query_down")
-        _net.rms_norm(name="query_norm")
+        asked = _net.rms_norm(name="query_norm")
+    if chosen:
+        few = (_chosen(_net, asked, source, chosen, index_heads, index_size),)
+        _net.last = asked
     asked = _net.dense(heads * (plain + rotated), bias=False, name="query")
     turned = _net.dense(rotated, bias=False, name="rotated_key", after=source)
     _net.dense(latent, bias=False, name="latent", after=source)
     _net.rms_norm(name="latent_norm")
     both = _net.dense(heads * (plain + values), bias=False, name="key_value")
-    _net.latent_attention((asked, both, turned), heads, values, name="attention")
+    if chosen:
+        inputs = asked, both, turned, *few
+        _net.sparse_latent_attention(inputs, heads, values, latent, name="attention")
+    else:
+        _net.latent_attention((asked, both, turned), heads, values, name="attention")
     _net.dense(hidden, bias=False, keep=False, name="projection")
+
+
+def _chosen(net: Builder, asked: str, source: str, chosen: int, heads: int, size: int) -> str:
+    """Append the indexer of sparse attention: its queries from those of attention, keys and weights from the input."""
+    queries = net.dense(heads * size, bias=False, name="index_query", after=asked)
+    net.dense(size, bias=False, name="index_key", after=source)
+    keys = net.layer_norm(name="index_norm")
+    weights = net.dense(heads, bias=False, name="index_weight", after=source)
+    return str(net.indexer((queries, keys, weights), heads, chosen, name="index"))
 
 
 def network(
