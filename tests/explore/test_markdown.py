@@ -44,8 +44,21 @@ def test_links_of_texts_lead_to_pages(repository, place, is_there):
             assert is_there(address.removeprefix("/")), (file, address)
 
 
-def test_a_table_within_a_list_is_a_table(repository):
-    html = page(repository / "docs" / "limits.md", repository / "modules", "/").decode()
+def test_links_to_a_section_lead_to_a_heading(repository):
+    """Anchors are those of GitHub: lower case, hyphens for spaces."""
+    checked = 0
+    for file in sorted((repository / "docs").rglob("*.md")):
+        for to, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", file.read_text("utf-8")):
+            html = page((file.parent / to) if to else file, repository / "modules", "/").decode()
+            assert f' id="{anchor}">' in html, (file, to, anchor)
+            checked += 1
+    assert checked > 10
+
+
+def test_a_table_within_a_list_is_a_table(repository, tmp_path):
+    text = tmp_path / "text.md"
+    text.write_text("# A text\n\n- An item:\n\n  | a | b |\n  |---|---|\n  | 1 | 2 |\n")
+    html = page(text, repository / "modules", "/").decode()
     assert "<li>" in html.split("<table")[0] and "|---|" not in html
 
 

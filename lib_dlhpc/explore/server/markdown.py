@@ -8,6 +8,7 @@ A link to a file that is no page is shown as plain words.
 """
 
 import re
+from html import unescape
 from pathlib import Path
 
 from jupyter_server.base.handlers import JupyterHandler
@@ -23,6 +24,7 @@ LINK = re.compile(r'<a href="(?!https?:|mailto:|#)([^"#]*)(#[^"]*)?"[^>]*>(.*?)<
 TITLE = re.compile(r"^#\s+(.+)$", re.MULTILINE)
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+HEADING = re.compile(r'<h([1-6]) id="[^"]*">(.*?)<a class="anchor-link" href="#[^"]*">', re.DOTALL)
 HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
 WIDE = 4  # columns that no phone has room for
 TRUST = "docs/guide/trust.md"  # where a folder lacks it: the front door has the same rows
@@ -69,8 +71,16 @@ def page(file: Path, root: Path, base: str, notes: bool = False) -> bytes:
             return words
         return f'<a href="{base}{address}{place}">{words}</a>' if address else words
 
-    body = TABLE.sub(_framed, LINK.sub(linked, html))
+    body = TABLE.sub(_framed, LINK.sub(linked, HEADING.sub(_anchored, html)))
     return shell(heading[1] if heading else file.stem, body, base)
+
+
+def _anchored(match: re.Match[str]) -> str:
+    """Return a heading with the anchor that GitHub and Sphinx give it, to which the texts link."""
+    level, words = match[1], match[2]
+    plain = unescape(re.sub(r"<[^>]+>", "", words)).lower()
+    to = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+    return f'<h{level} id="{to}">{words}<a class="anchor-link" href="#{to}">'
 
 
 def _framed(table: re.Match[str]) -> str:
