@@ -48,7 +48,7 @@ ORDER = (
     "run",
     "checkpoint",
 )
-ORDER += ("cluster", "measure", "trace", "trust", "serve", "hub")
+ORDER += ("cluster", "measure", "calibrate", "trace", "trust", "serve", "hub")
 PYTHON = """# Python
 
 <a href="api/index.html">Every function and class</a>, from the docstrings. [Recipes](docs/recipes.md) use them.
@@ -227,7 +227,7 @@ def contents() -> str:
         "Guide": guide,
         "Course": f"gallery\nslides\nmodules/README\nmodules/glossary\nlabs/README\n{labs}",
         "Reference": "commands\nPython <python>\ndocs/recipes",
-        "Explanation": "formulas\ndocs/limits\ndocs/peers\ndocs/machines\ndocs/epochs",
+        "Explanation": "formulas\ndocs/limits\ndocs/corrections\ndocs/peers\ndocs/machines\ndocs/epochs",
         "Project": "CONTRIBUTING\nCHANGELOG",
     }
     trees = (

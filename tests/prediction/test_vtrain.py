@@ -49,7 +49,7 @@ def test_pipelines_with_a_tensor_group_on_each_node_are_predicted_without_calibr
 
 
 def test_what_the_guide_says_of_few_tensor_ranks_is_so():
-    """Item 7 of docs/limits.md: a change that finds the cause rewrites it."""
+    """Few tensor ranks, docs/limits.md: a change that finds the cause rewrites it."""
     with ROWS.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["set"] == "multi-node"]
     scored = [(row, milliseconds(row) / float(row["iteration_ms"]) - 1) for row in rows]
@@ -87,7 +87,7 @@ def whole_replicas(scored: list[tuple[dict[str, str], float]], ranks: str) -> li
 
 
 def test_the_run_that_is_picked_contradicts_its_neighbor():
-    """Item 7 of docs/limits.md: a longer microbatch adds less time to a slot than its arithmetic takes at the peak."""
+    """docs/corrections.md: a longer microbatch adds less time to a slot than its arithmetic takes at the peak."""
     slots: dict[tuple[str, ...], list[tuple[int, float, float]]] = {}
     with ROWS.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):
@@ -120,7 +120,7 @@ def slot(row: dict[str, str]) -> tuple[int, float, float]:
 
 
 def test_times_on_one_node_are_linear_in_the_microbatches():
-    """So they are sums of measured parts, as docs/limits.md says."""
+    """So they are sums of measured parts, as docs/corrections.md says."""
     found: dict[tuple[str, ...], list[tuple[float, float]]] = {}
     with ROWS.open(encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file):

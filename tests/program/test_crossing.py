@@ -49,7 +49,7 @@ def test_exchanges_that_meet_take_no_longer_than_one_after_the_other():
     assert step(run) <= step(run.set({"strategy.overlap": False})) * (1 + 1e-9)
 
 
-# Messages that take less than the passes of a microbatch, and more: docs/limits.md, item 2.
+# Messages that take less than the passes of a microbatch, and more: docs/limits.md, exchanges that meet.
 BOTH_WAYS = {
     "short": ("1f1b", 1e10, 0.0),
     "long": ("1f1b", 3e8, -0.15),

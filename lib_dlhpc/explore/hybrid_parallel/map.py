@@ -61,7 +61,7 @@ CALIBRATES = "39 B, 512 GPUs"  # from here to all others
 ACTIVATIONS = {"recomputed": "full", "attention recomputed": "selective", "stored": "none"}
 SCHEDULES = {"1F1B": "1f1b", "GPipe": "gpipe"}
 NODE = 8  # GPUs of a node as published; of a tensor group, too
-# Item 7 of docs/limits.md, from 24 runs with 1, 2 or 4 tensor ranks.
+# Few tensor ranks, docs/limits.md: from 24 runs with 1, 2 or 4 tensor ranks.
 FEW = "With fewer than 8 tensor ranks on several nodes, measured steps are predicted 3 to 40% too short."
 INSIDE, STORED = "Linked inside; each has a NIC of its own", "Stored for backward, or recomputed"
 
