@@ -1,6 +1,8 @@
 """The experiment of a command: a TOML file or a run of the catalog, with fields changed by --set."""
 
 import argparse
+import re
+import shlex
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +11,8 @@ from typing import Any
 from lib_dlhpc.commands.output import STDIN, print_note, standard_input
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment, dump, load, loads
+
+SEVERAL = re.compile(r",|^\d+-\d+")  # A,B or 1-64, as of `dlhpc sweep --over`
 
 
 def add_experiment(command: argparse.ArgumentParser, held: str = "") -> None:
@@ -81,7 +85,21 @@ def read(name: str, changes: Sequence[str]) -> Experiment:
         return warned(experiment)
     from lib_dlhpc.prediction.what_if import what_if
 
-    return warned(what_if(experiment, dict(map(change, changes))))
+    try:
+        return warned(what_if(experiment, dict(map(change, changes))))
+    except SpecError as error:
+        raise SpecError(f"{error}{_several(name, changes, str(error))}") from None
+
+
+def _several(name: str, changes: Sequence[str], message: str) -> str:
+    """Return how to predict several values, if an error is about a field to which several were given; else ""."""
+    for text in changes:
+        key, value = change(text)
+        if message.startswith(f"{key} = ") and (
+            isinstance(value, list) or SEVERAL.search(str(value))
+        ):
+            return f" For each of several values: dlhpc sweep {shlex.quote(name)} --over {shlex.quote(text)}"
+    return ""
 
 
 def warned(experiment: Experiment) -> Experiment:

@@ -58,6 +58,21 @@ def test_check_exits_1_where_a_run_does_not_fit(batch, status, form, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.parametrize(
+    "text", ["strategy.nodes=8,16", "strategy.nodes=1-8:2", "strategy.nodes=[8]"]
+)
+def test_several_values_of_a_field_lead_to_sweep(text, capsys):
+    assert main(["predict", "goyal-2017", "--set", text]) == 2
+    quoted = f"'{text}'" if "[" in text else text
+    assert f": dlhpc sweep goyal-2017 --over {quoted}\n" in capsys.readouterr().err
+    assert main(["sweep", "goyal-2017", "--over", text, "--best", "1"]) == 0
+
+
+def test_one_wrong_value_does_not_lead_to_sweep(capsys):
+    assert main(["predict", "goyal-2017", "--set", "strategy.nodes=many", "run.epochs=[90]"]) == 2
+    assert "sweep" not in capsys.readouterr().err
+
+
 def test_the_catalog_is_printed_as_json(capsys):
     assert main(["catalog", "--json"]) == 0
     kinds = json.loads(capsys.readouterr().out)
