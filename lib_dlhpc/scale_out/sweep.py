@@ -112,7 +112,8 @@ def sweep_points(
     axes: as of `prediction.sweep`; a range stays a range. by: one of QUANTITIES. where: see `place`. rows: a new
     folder, in which a file for each chunk has a row for each point, in order; it is whole or absent. format: "csv" or
     "parquet". Illegal points are counted by reason.
-    Raises SpecError for an illegal axis, and where no point is legal and fits; LostError where workers are lost.
+    Raises SpecError for an illegal axis, for a folder `rows` that exists or whose parent does not, and where no point
+    is legal and fits; LostError where workers are lost.
     """
     if by not in QUANTITIES:
         raise SpecError(listed(f"by = {by!r}:", by, QUANTITIES))
@@ -123,6 +124,8 @@ def sweep_points(
     check_format(format)
     if rows is not None and rows.exists():
         raise SpecError(f"{rows}: exists already; name another folder for the rows.")
+    if rows is not None and not rows.absolute().parent.is_dir():
+        raise SpecError(f"{rows}: no such folder: {rows.parent}; create it first.")
     with ExitStack() as stack:
         unfinished, at_end = (None, None) if rows is None else _unfinished(rows, where, stack)
         arguments = {
@@ -138,7 +141,7 @@ def sweep_points(
         if where.folder is not None:
             open_folder(where.folder, work)
         if unfinished is not None:
-            unfinished.mkdir(parents=True, exist_ok=True)
+            unfinished.mkdir(exist_ok=True)
         found = None
         for each in results(work, where, at_end):
             found = each if found is None else _merged(found, each, by, best)

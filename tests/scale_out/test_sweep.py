@@ -262,6 +262,7 @@ def test_the_command(tmp_path, capsys):
         (("--over", "strategy.nodes=1-2", "--format", "xml"), "csv, parquet"),
         (("--over", "strategy.nodes=1-2", "--tasks", "3"), "batch system"),
         (("--over", "strategy.nodes=1-2", "--rows", "."), "exists already"),
+        (("--over", "strategy.nodes=1-2", "--rows", "no/such/rows"), "no such folder: no/such;"),
     ],
 )
 def test_a_wrong_option_names_what_is_legal(words, legal, capsys):
