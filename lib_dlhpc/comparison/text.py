@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from lib_dlhpc.comparison.energy import REST
 from lib_dlhpc.spec.plain import plain_tables
 from lib_dlhpc.spec.strategy import exchange_in_words
-from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import count, format_energy
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ LETTERS = {
 
 def as_text(of: "Comparison") -> str:
     """Return the full comparison: header, table, bars, verdict, notes."""
-    parts = [*_head(of), "", *_table(of), "", *_joules(of), *_bars(of), "", *of.verdict]
+    parts = [*_head(of), "", *_table(of), "", *_energy(of), *_bars(of), "", *of.verdict]
     parts += [f"note: {note}" for note in of.notes]
     parts += [f"The run is in {of.folder}."] if of.folder else []
     return "\n".join(parts)
@@ -124,19 +124,21 @@ def _table(of: "Comparison") -> list[str]:
     return lines
 
 
-def _joules(of: "Comparison") -> list[str]:
-    """Return the joules of devices in a step each way, and of the rest where that is known; [] without a run's."""
+def _energy(of: "Comparison") -> list[str]:
+    """Return the energy of devices in a step each way, and of the rest where that is known; [] without a run's."""
     if of.power is None:
         return []
     ways = {way: each for way, each in of.joules.items() if each}
     names = [name for name in of.terms if any(name in each for each in ways.values())]
     of_devices = {way: sum(each.get(name, 0.0) for name in names) for way, each in ways.items()}
-    rows: dict[str, Mapping[str, float]] = {"joules of a step, devices": of_devices}
+    rows: dict[str, Mapping[str, float]] = {"energy of a step, devices": of_devices}
     for name in (*names, REST):
         rows[f"  {name}"] = {way: each[name] for way, each in ways.items() if name in each}
     kind = "measured" if of.power.measured else "modeled"
     cells = [[f"run, {kind}" if way == "measured" else way for way in ways]]
-    cells += [[show(row[way], "J") if way in row else "" for way in ways] for row in rows.values()]
+    cells += [
+        [format_energy(row[way]) if way in row else "" for way in ways] for row in rows.values()
+    ]
     left = _column(["", *rows], NAME, "<")
     lines = [name + row for name, row in zip(left, _columns(cells, TIME), strict=True)]
     return [*lines, f"  run: {of.power.source}", ""]

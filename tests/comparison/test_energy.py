@@ -1,5 +1,6 @@
 """Joules of a step each way: their terms sum to the whole; a run's are marked modeled where nothing counted them."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,14 @@ def test_the_run_has_its_power_in_each_term(digits, power):
     assert found.as_dict()["power"]["measured"] == power.measured
 
 
+def test_energy_is_in_watt_hours_from_one_on_as_other_commands_print_it(digits):
+    parts = {"forward": 7200.0, "backward": 30.0}
+    found = replace(compared(digits, MODELED), joules={"measured": parts})
+    text = found.as_text()
+    assert re.search(r"energy of a step, devices +2\.01 Wh\n", text)
+    assert re.search(r"forward +2 Wh\n", text) and re.search(r"backward +30 J\n", text)
+
+
 def test_offloaded_runs_update_within_backward(digits):
     found = compared(digits.set({"strategy.offload": "all"}), MODELED)
     assert not found.joules["predicted"]["update"] and not found.joules["rounds"]["update"]
@@ -52,7 +61,7 @@ def test_offloaded_runs_update_within_backward(digits):
 
 def test_a_run_without_power_has_no_joules(digits):
     found = compared(digits, None)
-    assert not found.joules["measured"] and "joules" not in found.as_text()
+    assert not found.joules["measured"] and "energy of a step" not in found.as_text()
 
 
 def test_power_is_of_counters_or_else_modeled(digits):
