@@ -227,7 +227,7 @@ def contents() -> str:
         "Guide": guide,
         "Course": f"gallery\nslides\nmodules/README\nmodules/glossary\nlabs/README\n{labs}",
         "Reference": "commands\nPython <python>\ndocs/recipes",
-        "Explanation": "formulas\ndocs/limits\ndocs/corrections\ndocs/peers\ndocs/machines\ndocs/epochs",
+        "Explanation": "formulas\ndocs/limits\ndocs/corrections\ndocs/peers\ndocs/machines\ndocs/epochs\ndocs/trainer",
         "Project": "CONTRIBUTING\nCHANGELOG",
     }
     trees = (
