@@ -29,9 +29,9 @@ from lib_dlhpc.errors import (
 from lib_dlhpc.extras import CORE, EXTRA, missing
 
 DESCRIPTION = """\
-Describe a training run once, in a TOML file; predict it in closed form, simulate it event by event, run it on MPI
-ranks, and compare the three, term by term. A run is a file, the name of a published run such as goyal-2017, or -
-for standard input."""
+Describe a training run once, in a TOML file. Predict it in closed form, simulate it rank by rank, run it on MPI ranks,
+and compare the three, term by term. A run is a file, the name of a published run such as goyal-2017, a model on a
+machine such as llama3-8b@h100-pod, or - for standard input."""
 GROUPS = {  # files of lib_dlhpc/commands, as --help lists them
     "predict and simulate": (
         "predict",

@@ -48,7 +48,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         " is dropped before each read: for the whole machine as root, otherwise for these files.",
     )
     io.add_argument("folder", metavar="DIR", help="any folder on the file system to be measured")
-    io.add_argument("--seconds", default="20", help="roughly how long (default: 20)")
+    io.add_argument("--seconds", default="20", help="rough duration (default: 20)")
     io.add_argument("--size", default="256 MiB", help="total size of the files (default: 256 MiB)")
     io.add_argument("--readers", help="such as 1,2,8 (default: 1, 2, one per core, two per core)")
     io.add_argument("--warm", action="store_true", help="read from the page cache")
@@ -62,12 +62,12 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 def _add_machine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `dlhpc calibrate machine`, which are the same as those of `dlhpc calibrate`."""
     parser.add_argument("-n", "--ranks", type=int, help="MPI ranks (default: 2, or 1 on one core)")
-    parser.add_argument("--seconds", default=SECONDS, help=f"roughly how long (default: {SECONDS})")
+    parser.add_argument("--seconds", default=SECONDS, help=f"rough duration (default: {SECONDS})")
     parser.add_argument(
         "--device",
         metavar="KIND",
-        help="measure devices of torch instead of MPI ranks with numpy: cuda, rocm, mps or cpu; a rank is a device,"
-        " and without --out the machine is printed",
+        help="measure PyTorch devices, one rank each, instead of MPI ranks with numpy: cuda, rocm, mps or cpu; without"
+        " --out, the machine is printed",
     )
     parser.add_argument("--io", metavar="DIR", help="measure the file system of this folder too")
     parser.add_argument(

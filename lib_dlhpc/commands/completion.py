@@ -15,7 +15,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     """Add the command."""
     shell = commands.add_parser(
         "completion",
-        help="print the script that lets a shell complete dlhpc commands",
+        help="print the completion script of a shell",
         description='Completion in bash: eval "$(dlhpc completion bash)"; in zsh: dlhpc completion zsh >'
         ' "${fpath[1]}/_dlhpc".',
     )

@@ -24,9 +24,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one = subparsers.add_parser(
         "couple",
         help="run a simulation that feeds training; compare prediction, simulation and run; find wait states",
-        description="Measures the costs here, runs the workflow on MPI ranks, compares the closed form, the"
-        " simulation and the run, and, if another placement of the ranks is predicted to be faster,"
-        " runs that as well.",
+        description="Measures the costs here, and runs the workflow on MPI ranks. Compares the closed form, the"
+        " simulation and the run. If another placement of the ranks is predicted to be faster, runs that as well.",
     )
     one.add_argument(
         "workflow",
@@ -35,7 +34,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one.add_argument("-n", "--ranks", type=int, default=2, help="MPI ranks (default: 2)")
     one.add_argument(
         "--placement",
-        metavar="WHO",
+        metavar="PLACEMENT",
         help="overrides the file: shared, or the number of ranks that simulate while the others train",
     )
     one.add_argument("--once", action="store_true", help="do not run the better placement")

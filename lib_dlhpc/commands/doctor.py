@@ -38,8 +38,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one = subparsers.add_parser(
         "doctor",
         help="check that this machine has what the course, runs or jobs need",
-        description="Tries what is needed: packages, two MPI ranks that sum a number, a port of this machine, a folder"
-        " that can be written. Exits with 1 if anything is missing, and says how to get it. Nothing is sent anywhere.",
+        description="Checks packages, two MPI ranks that sum a number, a port of this machine, and a writable folder."
+        " Exits with 1 if anything is missing, and prints how to install it. Nothing is sent anywhere.",
     )
     one.add_argument(
         "--for",

@@ -11,7 +11,9 @@ from lib_dlhpc.lifetime import signals
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `explore` to the command line."""
-    page = subparsers.add_parser("explore", help="open the dashboards in the browser")
+    page = subparsers.add_parser(
+        "explore", help="open the course and its dashboards in the browser"
+    )
     what = page.add_mutually_exclusive_group()
     what.add_argument(
         "page",

@@ -8,7 +8,9 @@ from lib_dlhpc.commands.output import add_output, print_result
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `export` and its actions to the command line."""
-    parser = subparsers.add_parser("export", help="describe a run folder for others: RO-Crate")
+    parser = subparsers.add_parser(
+        "export", help="describe a run folder for publication, as an RO-Crate"
+    )
     actions = parser.add_subparsers(required=True, metavar="FORMAT")
     one = actions.add_parser(
         "crate",
@@ -18,9 +20,12 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     )
     one.add_argument("run", metavar="RUN", help="a run folder")
     one.add_argument(
-        "--license", default="", metavar="URL", help="of the files (default: none is stated)"
+        "--license",
+        default="",
+        metavar="URL",
+        help="license of the files (default: none is stated)",
     )
-    one.add_argument("--name", default="", help="of the crate (default: model and folder)")
+    one.add_argument("--name", default="", help="name of the crate (default: model and folder)")
     add_output(one)
     one.set_defaults(command=_crate)
 

@@ -26,11 +26,11 @@ dlhpc predict run.toml --machine my.toml"""
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `import` to the command line."""
-    own = subparsers.add_parser("import", help="networks and measurements of other tools")
+    own = subparsers.add_parser("import", help="import models and measurements from other tools")
     kinds = own.add_subparsers(required=True, metavar="KIND")
     model = kinds.add_parser(
         "model",
-        help="a network: its layers, exact parameters and FLOP",
+        help="a model: its layers, exact parameters and FLOP",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -44,7 +44,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--sequence",
         type=int,
         default=0,
-        metavar="WORDS",
+        metavar="TOKENS",
         help="length of a training sample (default: the number of positions in the source)",
     )
     add_output(model, "print counts and the [model] table as JSON")
@@ -55,16 +55,16 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 def _add_machine(kinds: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     machine = kinds.add_parser(
         "machine",
-        help="outputs of nccl-tests, OSU, IMB, IOR, fio, ...: a machine with intervals",
+        help="a machine, with intervals, from output of nccl-tests, OSU, IMB, IOR, fio, ...",
         epilog=MACHINE_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    machine.add_argument("files", nargs="+", metavar="[PART=]FILE", help="an output of a tool")
+    machine.add_argument("files", nargs="+", metavar="[PART=]FILE", help="the output of a tool")
     machine.add_argument(
         "--base",
         default="",
         metavar="MACHINE",
-        help="a machine of the catalog, for whatever no file states",
+        help="a machine of the catalog, for the numbers that no file states",
     )
     machine.add_argument(
         "--set",

@@ -15,7 +15,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "network",
         help="run MPI ranks on this machine behind emulated slow links (Linux only)",
         description="Sets up a private network on this machine, with a switch that gives each rank's link a"
-        " bandwidth and a latency; measures and predicts allreduces in it, or runs your own"
+        " bandwidth and a latency. Measures and predicts allreduces in it, or runs your own"
         " program there: dlhpc network -n 4 -- script.py. Nothing is left behind afterwards.",
     )
     network.add_argument("-n", "--ranks", type=int, default=4, help="MPI ranks (default: 4)")

@@ -48,7 +48,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--most",
         type=int,
         metavar="N",
-        help="number of predictions (default: that in [plan], or 2000)",
+        help="maximum number of predictions (default: that in [plan], or 2000)",
     )
     one.add_argument("--save", metavar="FILE", help="write the best experiment as TOML")
     add_scale_out(one)

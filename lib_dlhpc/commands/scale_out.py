@@ -19,19 +19,23 @@ def add_scale_out(command: argparse.ArgumentParser) -> None:
         "--on",
         default="here",
         metavar="WHERE",
-        help="here (default), processes:N, dask (workers of this machine, or dask:ADDRESS of a scheduler), or a"
-        " job array of slurm, also pbs, lsf, flux, local; the result is the same",
+        help="where chunks run: here (default), processes:N, dask (workers on this machine), dask:ADDRESS (a running"
+        " scheduler), slurm (a job array), pbs, lsf, flux or local (a job per task); the result is the same",
     )
     command.add_argument(
         "--work",
         metavar="FOLDER",
-        help="keep finished chunks in a folder, so that the same command continues where it was stopped; a batch"
-        " system needs one that all nodes see; removed at the end",
+        help="keep finished chunks in this folder until the end, so that rerunning the command computes only the"
+        " missing ones; on a batch system, all nodes must see it",
     )
     command.add_argument(
         "--tasks", type=int, metavar="N", help="number of jobs in the array (default: 16)"
     )
-    command.add_argument("--site", metavar="SITE", help="as for dlhpc submit")
+    command.add_argument(
+        "--site",
+        metavar="SITE",
+        help="a TOML file with account, modules ..., or one of the catalog",
+    )
     command.add_argument("--account", help="account to charge; overrides the site's")
     command.add_argument("--partition", help="partition or queue; overrides the site's")
     command.add_argument("--time", metavar="T", help="time limit of a job, such as 10min or 2h")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 VERBS = {
     "predict": "bytes, times and costs in closed form",
-    "simulate": "every request and every step, beside the prediction",
-    "run": "the same requests decoded in numpy, beside prediction and simulation on this machine",
+    "simulate": "every request and every step, next to the prediction",
+    "run": "the same requests decoded in numpy, next to prediction and simulation on this machine",
 }
 
 

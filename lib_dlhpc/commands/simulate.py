@@ -12,7 +12,7 @@ from lib_dlhpc.errors import SpecError
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `simulate` to the command line."""
     simulated = subparsers.add_parser(
-        "simulate", help="simulate steps of a run on every rank, beside the prediction"
+        "simulate", help="simulate steps of a run on every rank, next to the prediction"
     )
     add_experiment(simulated)
     add_machine(simulated)
@@ -45,7 +45,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         "--seeds",
         type=int,
         metavar="N",
-        help="simulate with each of N seeds, and print mean, deviation and percentiles of the terms",
+        help="simulate with each of N seeds, and print mean, standard deviation and percentiles of the terms",
     )
     add_scale_out(simulated)
     add_output(simulated)

@@ -35,7 +35,7 @@ def add(subparsers: "Subparsers") -> None:
 def _add_reading(actions: "Subparsers") -> None:
     """Add the actions that change nothing, and restore."""
     _add(actions, "log", _log, "draw the tree of all versions")
-    one = _add(actions, "show", _show, "show what a version holds")
+    one = _add(actions, "show", _show, "show the contents of a version")
     one.add_argument("version", metavar="VERSION")
     two = _add(
         actions, "diff", _diff, "show which arrays two versions share, and how the others differ"

@@ -25,10 +25,10 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     """Add `sweep` to the command line."""
     one = subparsers.add_parser(
         "sweep",
-        help="predict a run at each point of a grid of any size",
-        description="Predicts every combination of values, a chunk of the grid at a time, and prints the best"
-        " ones that fit in memory; --rows writes all of them. Chunks are done here, over processes, Dask, or"
-        " as a job array.",
+        help="predict a run at every point of a grid of any size",
+        description="Predicts every combination of values, in chunks of the grid, and prints the best points that fit in"
+        " memory. --rows writes all of them. Chunks run in this process, in worker processes, over Dask, or as a job"
+        " array.",
     )
     add_experiment(one)
     add_machine(one, banded=False)
@@ -48,12 +48,12 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         " or, as in a plan, time, energy, cost or memory",
     )
     one.add_argument(
-        "--best", type=int, default=10, metavar="N", help="points to print (default: 10)"
+        "--best", type=int, default=10, metavar="N", help="number of points to print (default: 10)"
     )
     one.add_argument(
         "--rows", metavar="DIR", help="write every point as a row, in files of a new folder"
     )
-    one.add_argument("--format", default="csv", help="of the rows: csv (default) or parquet")
+    one.add_argument("--format", default="csv", help="format of --rows: csv (default) or parquet")
     add_scale_out(one)
     add_output(one)
     one.set_defaults(command=_sweep)

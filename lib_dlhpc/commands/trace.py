@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add `trace` and its actions to the command line."""
-    trace = subparsers.add_parser(
-        "trace", help="record, show, analyze and convert traces: what each rank does when"
-    )
+    trace = subparsers.add_parser("trace", help="record, show, analyze and convert traces of ranks")
     actions = trace.add_subparsers(required=True, metavar="ACTION")
 
     show = actions.add_parser(

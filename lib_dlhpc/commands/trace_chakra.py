@@ -27,8 +27,8 @@ def add(actions: Any) -> None:
     simulate = actions.add_parser(
         "simulate",
         help="simulate Chakra execution traces on a machine of the catalog",
-        description="Reads NAME.RANK.et or .et.gz for each rank. Computations take their recorded time, or without"
-        " one the time of a roofline; collectives and messages take what they cost on the machine.",
+        description="Reads NAME.RANK.et or .et.gz for each rank. Computations take their recorded time, or else a"
+        " roofline estimate. Collectives and messages take as long as predicted for the machine.",
     )
     simulate.add_argument("folder", metavar="FOLDER", help="a folder with one file for each rank")
     simulate.add_argument(

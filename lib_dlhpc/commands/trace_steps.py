@@ -27,10 +27,10 @@ def add(actions: Any, file: str) -> None:
     calibrate = actions.add_parser(
         "calibrate",
         help="compare a trace with the prediction of its run, and calibrate the prediction",
-        description="Prints each term of a step as traced and as predicted, before and after [calibration] contains the"
-        " rate at which the ranks of the trace compute the experiment's batch (a trace does not contain the"
-        " batch); between nodes also the share of the line rate. With --out, writes the experiment with that"
-        " [calibration], for predictions of other numbers of devices.",
+        description="Prints each term of a step as traced and as predicted, before and after calibration. [calibration]"
+        " is the rate at which the ranks of the trace compute the experiment's batch, which a trace does not contain."
+        " Between nodes, it is also the fraction of the line rate that collectives reach. With --out, writes the"
+        " experiment with that [calibration], for predictions of other numbers of devices.",
     )
     calibrate.add_argument("files", nargs="+", metavar="FILE", help=file)
     calibrate.add_argument(
