@@ -26,8 +26,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     one = subparsers.add_parser(
         "sweep",
         help="predict a run at every point of a grid of any size",
-        description="Predicts every combination of values, in chunks of the grid, and prints the best points that fit in"
-        " memory. --rows writes all of them. Chunks run in this process, in worker processes, over Dask, or as a job"
+        description="Predicts every combination of values, in chunks of the grid, and prints the best points that fit"
+        " in memory. --rows writes all of them. Chunks run in this process, in worker processes, over Dask, or as a job"
         " array.",
     )
     add_experiment(one)
