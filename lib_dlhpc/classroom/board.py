@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.classroom import database
-from lib_dlhpc.classroom.entry import Entry
+from lib_dlhpc.classroom.entry import UNANSWERED, Entry
 
 BINS = 8
 TINY = 1e-300  # width of a bin
@@ -39,7 +39,7 @@ def board(file: Path, named: bool = False) -> dict[str, Any]:
     questions.sort(key=lambda each: each["module"])  # within one, as they were first answered
     return {
         "version": version,
-        "answers": sum(map(len, by_question.values())),
+        "answers": sum(entry.kind not in UNANSWERED for entry in entries),
         "learners": [where(labels[who], own) for who, own in _by_learner(entries, labels)],
         "questions": questions,
     }
@@ -48,7 +48,7 @@ def board(file: Path, named: bool = False) -> dict[str, Any]:
 def where(label: str, entries: Sequence[Entry]) -> dict[str, Any]:
     """Return where a learner is: module and question of the last entry, its time, and how much they have done."""
     last = entries[-1]
-    given = [entry for entry in entries if entry.kind != "open"]
+    given = [entry for entry in entries if entry.kind not in UNANSWERED]
     done = {(entry.module, entry.question) for entry in given if entry.final}
     at = {"module": last.module, "question": last.question, "time": last.time}
     return {"label": label, **at, "answers": len(given), "done": len(done)}
@@ -118,6 +118,9 @@ def _bins(
         return [_bin(answer, counts[answer], rights[answer]) for answer in listed] + _skips(first)
     if kind == "step":
         return [_bin("answer opened", len(learners), None)]
+    if kind == "hint":
+        stages = Counter(map(len, learners))
+        return [_bin(f"{stage} opened", stages[stage], None) for stage in sorted(stages)]
     states = Counter(map(_state, learners))
     return [
         _bin(state, states[state], state.startswith("right")) for state in STATES if states[state]

@@ -6,7 +6,8 @@ from typing import Any
 
 from lib_dlhpc.errors import SpecError
 
-KINDS = ("open", "guess", "choice", "check", "compute", "step", "lab")
+KINDS = ("open", "guess", "choice", "check", "compute", "step", "lab", "hint")
+UNANSWERED = ("open", "hint")  # kinds that answer nothing
 LONGEST = 20_000  # characters of a text
 MOST, LARGEST = 1_000_000, 1e100  # of attempts, and of numbers
 TEXTS = ("id", "learner", "module", "question", "kind", "answer", "time", "result", "asked")
@@ -14,7 +15,8 @@ TEXTS = ("id", "learner", "module", "question", "kind", "answer", "time", "resul
 
 @dataclass(frozen=True)
 class Entry:
-    """What a learner answered, and when. kind: one of KINDS; "open": a page was opened, "lab": a check of a lab.
+    """What a learner answered, and when. kind: one of KINDS; "open": a page was opened, "lab": a check of a lab,
+    "hint": a further hint of a lab was opened, of which the attempt is the stage.
 
     id: of this entry alone, so that it counts once however often it is sent. attempt: from 1, for each question; 0 of
     a page. right: None is neither. value: the answer as a number, where it is one. result: what is right, once the

@@ -21,7 +21,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 from lib_dlhpc.classroom import database
-from lib_dlhpc.classroom.entry import Entry
+from lib_dlhpc.classroom.entry import UNANSWERED, Entry
 from lib_dlhpc.errors import SpecError
 
 POINTS = 100
@@ -83,7 +83,7 @@ def _scores(
 ) -> tuple[Scores, dict[tuple[str, str], str], int]:
     """Return percents, the time of the last answer for each name and module, and how many learners have no name."""
     names = database.names(file)
-    answers = (entry for entry in database.answers(file) if entry.kind != "open")
+    answers = (entry for entry in database.answers(file) if entry.kind not in UNANSWERED)
     entries = [replace(entry, module=title(entry.module)) for entry in answers]
     asked, done, last = questions_of(entries), defaultdict(set), {}
     for entry in entries:

@@ -1,4 +1,4 @@
-"""What a learner sees of their own answers: guesses beside results, first tries, labs, and what to review.
+"""What a learner sees of their own answers: guesses beside results, first tries, labs, hints, and what to review.
 
 A check that a later module asks again is retrieval practice: what is wrong there has been forgotten, and is the first
 to be reviewed; what is right there need not be, whatever it was before.
@@ -22,13 +22,18 @@ def report(entries: Sequence[Entry], title: Callable[[str], str] = lambda module
     for entry in entries:
         if entry.kind != "open":
             answers[entry.module, entry.question].append(entry)
-    groups = [(key, given) for key, given in answers.items() if given[0].kind != "lab"]
+    groups = [item for item in answers.items() if item[1][0].kind not in ("lab", "hint")]
     modules = [
         _module(module, title(module), [given for (own, _), given in groups if own == module])
         for module in dict.fromkeys(module for (module, _), _ in groups)
     ]
     labs = [_lab(title(key[0]), given) for key, given in answers.items() if given[0].kind == "lab"]
-    return {"modules": modules, "labs": labs, "review": _review(answers, title)}
+    hints = [
+        {"title": title(lab), "topic": given[0].asked, "opened": len(given)}
+        for (lab, _), given in answers.items()
+        if given[0].kind == "hint"
+    ]
+    return {"modules": modules, "labs": labs, "hints": hints, "review": _review(answers, title)}
 
 
 def _module(name: str, title: str, questions: Sequence[Sequence[Entry]]) -> dict[str, Any]:
@@ -104,6 +109,9 @@ def lines(found: Any) -> list[str]:
         tries = f"{lab['attempts']} {'attempt' if lab['attempts'] == 1 else 'attempts'}"
         said.append(f"{lab['title']}, {lab['part']}: {state}, {tries}")
         said += [f"  - {law}" for law in lab["does_not_hold_yet"]]
+    for hint in found["hints"]:
+        count = f"{hint['opened']} {'hint' if hint['opened'] == 1 else 'hints'}"
+        said.append(f"{hint['title']}: {count} opened on {hint['topic']}")
     if found["review"]:
         said.append("Review again:")
         said += [f"  {each['title']} ({each['why']}): {each['asked']}" for each in found["review"]]

@@ -24,7 +24,7 @@ from lib_dlhpc.lifetime import signals
 from lib_dlhpc.lifetime.files import write_text
 
 CONSENT = """\
-Your answers are written to {folder}{where}.
+Your answers, and which hints of labs you open, are written to {folder}{where}.
 `dlhpc class forget` deletes them."""
 
 

@@ -2,6 +2,7 @@
 
 findings.py             one law each, which holds or not
 attempts.py             findings in the record of a learner who has joined
+hints.py                hints in three stages, counted in that record
 mistakes.py             errors of parallel programs, explained
 formula_cases.py        a learner's formula compared with the library's
 endless.py              learners' functions in threads that are stopped when they do not end
@@ -18,5 +19,5 @@ lay_out_a_language_model/  lab 12: weights in shards, attention on a ring, a mod
 read_a_trace/           lab 13: a learner's account, wait states, critical path and forecast of traces
 fuse_attention/         lab 14: a chip that counts what a learner's matmul, softmax and attention move
 
-Widgets of the labs are in explore/labs/lab.py and explore/labs/predict_your_cluster.py.
+Widgets of the labs are in explore/labs: lab.py, hints.py and predict_your_cluster.py.
 """

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.classroom import board
-from lib_dlhpc.classroom.entry import Entry
+from lib_dlhpc.classroom.entry import UNANSWERED, Entry
 from lib_dlhpc.classroom.grades import FORMULA, JUDGED, counts, questions_of
 from lib_dlhpc.classroom.report import AGAIN
 from lib_dlhpc.errors import SpecError
@@ -136,7 +136,7 @@ def _when(time: str) -> datetime:
 
 def completion(entries: Sequence[Entry]) -> list[Completion]:
     """Return how far learners came: a guess counts once it is given, a check once it is right, as in grades."""
-    given = [entry for entry in entries if entry.kind != "open"]
+    given = [entry for entry in entries if entry.kind not in UNANSWERED]
     questions = questions_of(given)
     done: dict[tuple[str, str], set[str]] = {
         (entry.module, entry.learner): set() for entry in entries

@@ -153,3 +153,14 @@ def test_guesses_over_orders_of_magnitude_have_bins_apart():
 @pytest.mark.parametrize("values", [[0.0, 5e-324], [-1e100, 1e100], [1.0, 1.0 + 2**-52]])
 def test_strange_numbers_have_bins_too(values):
     assert sum(each["count"] for each in histogram(values)) == len(values)
+
+
+def test_hints_are_counted_by_how_many_a_learner_opened(a_class):
+    a_class("bert", "checks", "lab", right=False)
+    for who in ("anna", "anna", "bert", "cora", "cora"):
+        a_class(who, "hints: buckets", "hint", asked="buckets")
+    shown = a_class.board()
+    found = the(shown, "hints: buckets")
+    assert counts(found) == {"1 opened": 1, "2 opened": 2} and found["asked"] == "buckets"
+    assert shown["answers"] == 1
+    assert sorted(who["answers"] for who in shown["learners"]) == [0, 0, 1]

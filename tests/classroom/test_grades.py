@@ -17,6 +17,7 @@ ANSWERS = (  # who, module, question, kind, answer, right
     ("bert", "one_step", "b", "check", "wrong", False),
     ("bert", "one_step", "c", "step", "=1+1", None),
     ("anna", "02_overlap", "checks", "lab", "", True),
+    ("anna", "02_overlap", "hints: buckets", "hint", "", None),
     ("", "one_step", "a", "guess", "9", True),
 )
 

@@ -17,6 +17,8 @@ ANSWERS = (
     ("two", "earlier.one.a", "check", "no", False),
     ("two", "earlier.one.d", "check", "yes", True),
     ("two", "n", "step", "a note", None),
+    ("02_overlap", "hints: buckets", "hint", "", None),
+    ("02_overlap", "hints: buckets", "hint", "", None),
 )
 
 
@@ -58,6 +60,7 @@ def test_a_report_as_text_says_all_of_it(tmp_path):
         "ONE: 0 of 2 guesses right; 1 of 4 checks right on the first try, 3 by now",
         "you: skipped; it is 5 ms",
         "02_OVERLAP, checks: not passed yet, 2 attempts",
+        "02_OVERLAP: 2 hints opened on 02_overlap/hints: buckets?",
         "ONE (forgotten): two/earlier.one.a?",
     ):
         assert words in said

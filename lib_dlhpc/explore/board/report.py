@@ -38,7 +38,11 @@ def report_page(found: Learner | None) -> bytes:
         body = NOBODY
     else:
         made = report(record.entries(found.folder), course.title_of)
-        parts = [_review(made["review"]), *map(_module, made["modules"]), _labs(made["labs"])]
+        parts = [
+            _review(made["review"]),
+            *map(_module, made["modules"]),
+            _labs(made["labs"], made["hints"]),
+        ]
         body = "".join(parts) or "<p>Nothing has been answered yet.</p>"
     return shell(
         "Your answers", f"<h1>Your answers</h1>{body}", script=DONE if found is None else ""
@@ -68,11 +72,14 @@ def _guess(guess: dict[str, Any]) -> str:
     return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
 
 
-def _labs(labs: list[dict[str, Any]]) -> str:
+def _labs(labs: list[dict[str, Any]], hints: list[dict[str, Any]]) -> str:
     listed = ""
     for lab in labs:
         state = "passed" if lab["passed"] else "; ".join(["not passed", *lab["does_not_hold_yet"]])
         words = f"{lab['title']}, {lab['part']}: {state} ({lab['attempts']} attempts)"
+        listed += f"<li>{escape(words)}</li>"
+    for hint in hints:
+        words = f"{hint['title']}, {hint['topic']}: hints opened: {hint['opened']}"
         listed += f"<li>{escape(words)}</li>"
     return f"<h2>Labs</h2><ul>{listed}</ul>" if listed else ""
 

@@ -28,6 +28,7 @@ function bar({ label, count, right }, most, open) {
 function finding(question, open) {
   const { kind, learners, right, result } = question;
   if (kind === "step") return `${people(learners)} tried it and opened the answer.`;
+  if (kind === "hint") return `${people(learners)} opened hints.`;
   if (kind === "lab") return `${right} of ${people(learners)} passed.`;
   if (!open) return `${people(learners)} answered.`;
   const is = result ? `It is ${result}. ` : "";
