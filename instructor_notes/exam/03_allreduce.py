@@ -192,7 +192,7 @@ def few_elements(draw: Draw) -> Question:
         f"{ranks} ranks allreduce {elements} numbers with a ring. How many rounds pay the latency?",
         f"{rounds('ring', ranks, elements)}",
         {
-            f"{2 * (elements - 1)}": "More elements than needed are the only waste.",
+            f"{2 * (elements - 1)}": "A ring has no more rounds than elements.",
             f"{rounds('ring', ranks, elements) // 2}": "The all-gather sends nothing if blocks are empty.",
             f"{ranks + elements - 2}": "The all-gather circulates only blocks that are not empty.",
         },

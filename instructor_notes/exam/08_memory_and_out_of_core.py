@@ -235,7 +235,7 @@ QUESTIONS = [
         "split for speed",
         "A replica does not fit on one of 8 GPUs, but does if split over all 8. The batch may still grow. Is the"
         " split for speed?",
-        "No, for memory: it costs time",
+        "No, the split is what makes it fit",
         {
             "Yes, all GPUs compute at once": "Model parallelism is for speed.",
             "Yes, smaller layers run at a higher rate": "Small kernels fill a GPU better.",

@@ -164,7 +164,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "Rabenseifner sends half the bytes of recursive doubling.": lambda n: n[3] / 2,
     },
     ("03", "few elements"): {
-        "More elements than needed are the only waste.": lambda n: 2 * (n[1] - 1),
+        "A ring has no more rounds than elements.": lambda n: 2 * (n[1] - 1),
         "The all-gather sends nothing if blocks are empty.": lambda n: n[0] - 1,
         "The all-gather circulates only blocks that are not empty.": lambda n: n[0] - 1 + n[1] - 1,
     },
