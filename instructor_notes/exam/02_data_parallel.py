@@ -290,6 +290,35 @@ def efficiency(draw: Draw) -> Question:
     )
 
 
+def ranks_on_a_socket(draw: Draw) -> Question:
+    """Ranks with cores of their own that share memory bandwidth."""
+    ranks, share = draw.between(3, 8, 1), draw.between(40, 75, 5)
+    arithmetic, memory = draw.between(20, 60, 2), draw.between(16, 48, 2)
+    times = ranks * share / 100
+    together = (arithmetic + times * memory) / 1e3
+    return Question(
+        "ranks on a socket",
+        f"A rank on a core computes for {arithmetic} ms in compute-bound and {memory} ms in memory-bound layers, which"
+        f" use {share}% of its socket's memory bandwidth. Now {ranks} such ranks share the socket, each with its own"
+        " core. How long do they compute?",
+        show(together, "s"),
+        {
+            show((arithmetic + memory) / 1e3, "s"): "A core of its own is all that a rank needs.",
+            show(
+                (arithmetic + ranks * memory) / 1e3, "s"
+            ): "One core uses all of a socket's bandwidth.",
+            show(
+                times * (arithmetic + memory) / 1e3, "s"
+            ): "A shared socket slows down all layers alike.",
+        },
+        "Each rank has its own core, but all share the memory bandwidth, which only memory-bound layers need.",
+        [
+            Step("Memory-bound layers: ranks times the share of one", times * memory / 1e3, "s"),
+            Step("Plus the compute-bound ones", together, "s"),
+        ],
+    )
+
+
 OPEN = Open(
     "A team trains on 64 GPUs with an efficiency of 90%. It moves to 512 GPUs with the same global batch and asks you"
     " for a forecast before it has run anything. Which terms of a step do you estimate, how does each change, and"
@@ -329,4 +358,5 @@ QUESTIONS = [
     local_steps,
     end_of_strong_scaling,
     efficiency,
+    ranks_on_a_socket,
 ]

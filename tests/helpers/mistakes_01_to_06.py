@@ -127,6 +127,13 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
             lambda n: 100 * n[0] / (n[0] + n[1] * (1 - n[2] / 100))
         ),
     },
+    ("02", "ranks on a socket"): {
+        "A core of its own is all that a rank needs.": lambda n: n[0] + n[1],
+        "One core uses all of a socket's bandwidth.": lambda n: n[0] + n[3] * n[1],
+        "A shared socket slows down all layers alike.": (
+            lambda n: n[3] * n[2] / 100 * (n[0] + n[1])
+        ),
+    },
     ("03", "short message"): {
         "Ring is the best allreduce.": lambda n: 2 * (n[0] - 1) * n[2],
         "The fewest bytes win at any size.": lambda n: 2 * log2(n[0]) * n[2],
