@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lesson_page import tells
+from lesson_page import has, tells
 from patience import POLLING
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -141,3 +141,18 @@ def test_a_figure_draws_in_jupyterlab(jupyterlab, notebook, window):
     run_all(window, "one.ipynb")
     window.wait_for_selector(".dlhpc-plot[data-serial] svg")
     tells(window.locator(".dlhpc-plot"), "fits: 10 GB of 16 GB")
+
+
+def test_hints_open_one_after_another(repository, jupyterlab, notebook, window):
+    folder = jupyterlab[1] / "01_data_parallel_step"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(repository / "labs" / folder.name / "hints.toml", folder)
+    code = "from lib_dlhpc.explore.labs.hints import hints\n\nhints()"
+    notebook(folder / "hints_alone.ipynb", "# Hints", code)
+    run_all(window, f"{folder.name}/hints_alone.ipynb")
+    first = window.get_by_role("button", name="Open hint 1 of 3: step: a rank without samples")
+    first.click()
+    tells(window.locator(".dlhpc-results"), "What do the other ranks do")
+    window.get_by_role("button", name="Open hint 2 of 3: step: a rank without samples").click()
+    tells(window.locator(".dlhpc-results"), "A collective completes only if every rank")
+    has(window.get_by_role("button", name="Open hint 1 of 3"), 2)

@@ -7,7 +7,7 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "12_train_a_language_model.ipynb"
 PLOTS = 8
-QUESTIONS = 43
+QUESTIONS = 45
 MOVES = {
     0: {
         "Context": "ArrowRight",

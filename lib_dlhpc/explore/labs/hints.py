@@ -34,7 +34,9 @@ class Topic(Column):
         self._lab, self._topic, self._texts = lab, topic, texts
         self._opened = lab_hints.opened(lab, topic)
         self._words = Line()
-        self.button = ipywidgets.Button(layout={"width": "auto", "max_width": "100%"})
+        self.button = ipywidgets.Button(
+            layout={"width": "auto", "max_width": "100%", "align_self": "flex-start"}
+        )
         self.button.on_click(lambda _: self.reveal())
         super().__init__([self._words, self.button])
         self._show()
