@@ -14,6 +14,9 @@ from lib_dlhpc.teaching.numbers import on_page, printed
 from lib_dlhpc.teaching.problems import FADED, OWN, PAGE, SI, WORKED, answers, kind_of, version
 from lib_dlhpc.teaching.questions import Draw
 
+TOPICS = {"failures": 3} | dict.fromkeys(
+    ("one_step", "data_parallel", "allreduce", "model_parallel", "memory_wall"), 2
+)
 UNITS = {*SI, "", "%", "s/B", "FLOP/B", "samples/s", "points", "MWh"}
 
 
@@ -45,6 +48,14 @@ def test_a_module_has_at_least_five_blank_problems(name):
     kinds = [kind_of(number, each) for number, each in enumerate(problems(name), 1)]
     six = ("allreduce", "model_parallel", "failures", "traces", "language_model", "serving")
     assert kinds.count(OWN) >= (6 if name in six else 5)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_worked_problem_is_followed_by_a_faded_and_a_blank_one(name):
+    kinds = [kind_of(number, each) for number, each in enumerate(problems(name), 1)]
+    topics = [at for at, kind in enumerate(kinds) if kind == WORKED]
+    assert all(kinds[at : at + 3] == [WORKED, FADED, OWN] for at in topics)
+    assert len(topics) == kinds.count(FADED) == TOPICS.get(name, 1)
 
 
 @pytest.mark.parametrize("name", RECORDED)

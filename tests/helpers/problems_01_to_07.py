@@ -116,6 +116,21 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "and a bandwidth of {}. How",
             "message of {} take",
         ),
+        "A short message": (
+            lambda latency, rate, size: 100 * size / rate / (latency + size / rate),
+            "link has a latency of {} and",
+            "and a bandwidth of {}. How",
+            "does a message of {} reach",
+        ),
+        "In pieces": (
+            lambda latency, rate, size, pieces: (
+                pieces * (latency + size / pieces / rate) / (latency + size / rate)
+            ),
+            "link has a latency of {} and",
+            "and a bandwidth of {}. How",
+            "The message of {} goes",
+            "in {} equal pieces",
+        ),
         "Fused neighbors": (
             fused,
             "A100 moves {} and",
@@ -153,6 +168,21 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "is {} standard deviations above",
             "(Blom). {} ms",
         ),
+        "Four times as many": (
+            lambda mean, varies, left, above: (
+                100 * mean / (mean * (1 + varies / 100 * above) + left)
+            ),
+            "for {} ms on average",
+            "deviation of {}%",
+            "(Blom). {} ms",
+            "slowest is {} standard",
+        ),
+        "What jitter costs": (
+            lambda mean, varies, above: mean / 1e3 * varies / 100 * above,
+            "for {} ms on average",
+            "deviation of {}%",
+            "slowest is {} standard",
+        ),
         "Stale gradients": (
             lambda n: n * 2 * sin(pi / (2 * (2 * (n - 1) + 1))),
             "{} asynchronous workers",
@@ -186,6 +216,20 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             lambda nodes, devices: devices * log2(nodes),
             "{} nodes of",
             "nodes of {} devices",
+        ),
+        "Shards out of a node": (
+            lambda nodes, devices: devices * 2 * (nodes - 1) / nodes / devices,
+            "same {} nodes use",
+            "nodes of {} devices",
+        ),
+        "Through one NIC": (
+            lambda nodes, devices, rate, size: (
+                (devices * log2(nodes) - 2 * (nodes - 1) / nodes) * size / rate
+            ),
+            "same {} nodes use",
+            "nodes of {} devices",
+            "A NIC of {} sends",
+            "a buffer of {}, how",
         ),
         "A square of ranks": (
             lambda latency, rate, x, y, n: (
@@ -238,6 +282,17 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             lambda gpus, rows, width: 2 * 2 * (gpus - 1) / gpus * 2 * rows * width,
             "over {} GPUs: X",
             "X has {} rows",
+            "rows of {} numbers",
+        ),
+        "Four times the GPUs": (
+            lambda gpus, rows, width: 2 * 2 * (gpus - 1) / gpus * 2 * rows * width,
+            "{} GPUs split the same",
+            "X has {} rows",
+            "rows of {} numbers",
+        ),
+        "Work per byte sent": (
+            lambda gpus, width: 3 * 2 * width / (gpus - 1),
+            "the {} GPUs compute per byte",
             "rows of {} numbers",
         ),
         "Weight gradients in the bubble": (

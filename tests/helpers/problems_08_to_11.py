@@ -50,6 +50,16 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "moves {}: half",
         ),
         "ZeRO 1": (lambda n, gpus: 12 * n / gpus, "has {} weights", "trains on {} replicas"),
+        "ZeRO 2": (
+            lambda n, gpus: 2 * n + (2 + 12) * n / gpus,
+            "has {} weights",
+            "same {} replicas use ZeRO 2",
+        ),
+        "What ZeRO 3 saves": (
+            lambda n, gpus: (2 + 2 + 12 / gpus) * n - 16 / gpus * n,
+            "has {} weights",
+            "of the {} GPUs with ZeRO 3",
+        ),
         "Selective recomputation": (
             lambda a, s, h: 100 * (5 * a * s / h) / (34 + 5 * a * s / h),
             "a = {} heads",

@@ -9,7 +9,7 @@ from lib_dlhpc.explore.allreduce.sizes import crossover
 from lib_dlhpc.prediction.collectives import ALGORITHMS, bus_bandwidth
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -26,6 +26,9 @@ def seconds(algorithm: str, ranks: int, size: float) -> float:
 P, MANY = draw.any([8, 4, 16, 32]), draw.any([64, 32, 128, 256])
 LONG, SHORT = draw.any([64e6, 32e6, 96e6, 200e6]), draw.any([4e3, 2e3, 8e3])
 NODES, DEVICES = draw.any([32, 8, 64, 128]), draw.any([4, 8])
+extra = (
+    DEVICES * log2(NODES) - 2 * (NODES - 1) / NODES
+)  # buffers out of a node, doubling over halving
 latency = log2(MANY) * ALPHA
 slopes = (log2(MANY) - 2 * (MANY - 1) / MANY) * BETA
 SIDE, BUCKETS = draw.any([8, 4, 16, 12]), draw.any([20, 10, 40, 50])
@@ -77,6 +80,36 @@ PROBLEMS = [
         Step(f"Rounds between nodes: lg {NODES}", log2(NODES)),
         Step("Devices that send the whole buffer in each round", DEVICES),
         Step("Times the buffer leaves", DEVICES * log2(NODES)),
+        kind=WORKED,
+    ),
+    Problem(
+        "Shards out of a node",
+        f"The same {NODES} nodes use Rabenseifner's algorithm, first inside a node: each device then has a shard, and"
+        " only devices with the same shard exchange between nodes. How many times does the buffer leave each node?",
+        buffers_out("rabenseifner", NODES, DEVICES),
+        Step("Share of the buffer that a device exchanges with other nodes", 1 / DEVICES),
+        Step("Times such a shard leaves: 2 (m - 1) / m", 2 * (NODES - 1) / NODES),
+        Step("Times the buffer leaves, with all devices of a node", 2 * (NODES - 1) / NODES),
+        kind=FADED,
+    ),
+    Problem(
+        "Through one NIC",
+        f"A NIC of {show(RATE, 'B/s')} sends what leaves a node. For a buffer of {show(LONG, 'B')}, how much longer"
+        " does it send with recursive doubling than with Rabenseifner's algorithm on these nodes?",
+        (
+            buffers_out("recursive_doubling", NODES, DEVICES)
+            - buffers_out("rabenseifner", NODES, DEVICES)
+        )
+        * LONG
+        / RATE,
+        Step("Times more that the buffer leaves", extra),
+        Step("These buffers over the NIC", extra * LONG / RATE, "s"),
+        traps=[
+            Trap(
+                (log2(NODES) - 2 * (NODES - 1) / NODES) * LONG / RATE,
+                "All devices of a node send through its NIC. With recursive doubling each sends the whole buffer.",
+            )
+        ],
     ),
     Problem(
         "A square of ranks",

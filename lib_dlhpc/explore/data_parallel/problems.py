@@ -13,7 +13,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.overlap import exposed_time
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -39,7 +39,9 @@ IMAGES, OF_STEP = 1_281_167, 32 * 352
 iteration = EPOCH * OF_STEP / IMAGES
 BUCKETS, BACKWARD = draw.any([6, 8, 5]), draw.any([240, 180, 300])  # ms
 SENT = draw.any([30, 20, 50])
+BEYOND = NormalDist().inv_cdf((4 * MANY - 3 / 8) / (4 * MANY + 1 / 4))
 slowest = COMPUTES * (1 + VARIES / 100 * above)
+more = COMPUTES * (1 + VARIES / 100 * BEYOND)
 
 PROBLEMS = [
     Problem(
@@ -94,6 +96,32 @@ PROBLEMS = [
         Step("Computation of the slowest", slowest / 1e3, "s"),
         Step("The step: with exposed communication", (slowest + LEFT) / 1e3, "s"),
         Step("Mean computation over the step", 100 * COMPUTES / (slowest + LEFT), "%"),
+        kind=WORKED,
+    ),
+    Problem(
+        "Four times as many",
+        f"Of {4 * MANY:,} such GPUs the slowest is {BEYOND:.3f} standard deviations above the mean; as much of the"
+        " allreduce is exposed. What is the efficiency now?",
+        100
+        * COMPUTES
+        / (COMPUTES * (1 + float(expected_wait(4 * MANY, VARIES / 100)) / 100) + LEFT),
+        Step("Computation of the slowest", more / 1e3, "s"),
+        Step("The step: with exposed communication", (more + LEFT) / 1e3, "s"),
+        Step("Mean computation over the step", 100 * COMPUTES / (more + LEFT), "%"),
+        kind=FADED,
+    ),
+    Problem(
+        "What jitter costs",
+        f"How much longer does a step take with these {4 * MANY:,} GPUs than with as many that do not vary?",
+        COMPUTES * float(expected_wait(4 * MANY, VARIES / 100)) / 1e5,
+        Step("Standard deviation", COMPUTES * VARIES / 1e5, "s"),
+        Step("How far the slowest is behind the mean", COMPUTES * VARIES / 100 * BEYOND / 1e3, "s"),
+        traps=[
+            Trap(
+                COMPUTES * VARIES / 1e5,
+                "That is one standard deviation. The slowest of many is several behind the mean.",
+            )
+        ],
     ),
     Problem(
         "Read a published table",

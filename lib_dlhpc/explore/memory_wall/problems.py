@@ -4,7 +4,7 @@ from lib_dlhpc.explore.memory_wall import adapters, ledger, outside
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.memory import attention_activation_saved
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -19,6 +19,14 @@ forward = step * outside.forward_share(MOVED)
 NODES = draw.any([2, 4, 8])
 sharded = predict(ledger.experiment(ledger.Setting(), zero=1, nodes=NODES, devices_per_node=8))
 GPUS = 8 * NODES
+
+
+def state_of(level: int) -> float:
+    """Return the bytes of weights, gradients and optimizer state of a GPU, with that level of ZeRO."""
+    run = predict(ledger.experiment(ledger.Setting(), zero=level, nodes=NODES, devices_per_node=8))
+    return sum(float(run.memory[each]) for each in ledger.STATE)
+
+
 HEADS, SEQUENCE, HIDDEN = draw.any(
     [(96, 2048, 12288), (40, 2048, 5120), (64, 4096, 8192), (32, 1024, 4096)]
 )
@@ -58,14 +66,6 @@ PROBLEMS = [
         Step("These bytes over that time", need.moved / 2 / forward, "B/s"),
     ),
     Problem(
-        "ZeRO 1",
-        f"The network of problem 1 trains on {GPUS} replicas with ZeRO 1. Adam's copy and moments take 12 B per"
-        " weight. How much optimizer state does a GPU hold?",
-        float(sharded.memory["optimizer state"] + sharded.memory["master weights"]),
-        Step("State of all weights: 12 B each", 12 * parameters, "B"),
-        Step("Shard of one GPU: that over the number of replicas", 12 * parameters / GPUS, "B"),
-    ),
-    Problem(
         "Selective recomputation",
         "A transformer layer stores s b h (34 + 5 a s / h) bytes of activations. Selective recomputation recomputes the"
         f" second term, which is cheap. There are a = {HEADS} heads, s = {SEQUENCE:,} tokens and h ="
@@ -73,6 +73,44 @@ PROBLEMS = [
         100 * attention_activation_saved(HEADS, SEQUENCE, HIDDEN),
         Step("Second term: 5 a s / h", quadratic),
         Step("Second term over the sum, 34 + 5 a s / h", 100 * quadratic / (34 + quadratic), "%"),
+    ),
+    Problem(
+        "ZeRO 1",
+        f"The network of problem 1 trains on {GPUS} replicas with ZeRO 1. Adam's copy and moments take 12 B per"
+        " weight. How much optimizer state does a GPU hold?",
+        float(sharded.memory["optimizer state"] + sharded.memory["master weights"]),
+        Step("State of all weights: 12 B each", 12 * parameters, "B"),
+        Step("Shard of one GPU: that over the number of replicas", 12 * parameters / GPUS, "B"),
+        kind=WORKED,
+    ),
+    Problem(
+        "ZeRO 2",
+        f"The same {GPUS} replicas use ZeRO 2, which shards the gradients, too. How much memory do weights, gradients"
+        " and optimizer state take on a GPU?",
+        state_of(2),
+        Step("Weights, whole: 2 B each", 2 * parameters, "B"),
+        Step(
+            "Gradients and optimizer state, a shard: 14 B over the replicas",
+            14 * parameters / GPUS,
+            "B",
+        ),
+        Step("Together", 2 * parameters + 14 * parameters / GPUS, "B"),
+        kind=FADED,
+    ),
+    Problem(
+        "What ZeRO 3 saves",
+        f"How much less do weights, gradients and optimizer state take on each of the {GPUS} GPUs with ZeRO 3 than with"
+        " ZeRO 1?",
+        state_of(1) - state_of(3),
+        Step("Weights and gradients with ZeRO 1, whole: 4 B each", 4 * parameters, "B"),
+        Step("With ZeRO 3, a shard", 4 * parameters / GPUS, "B"),
+        Step("The difference; the state is sharded in both", 4 * parameters * (1 - 1 / GPUS), "B"),
+        traps=[
+            Trap(
+                16 * parameters * (1 - 1 / GPUS),
+                "That is the saving over no ZeRO at all. ZeRO 1 already shards the optimizer state.",
+            )
+        ],
     ),
     Problem(
         "The state of adapters",

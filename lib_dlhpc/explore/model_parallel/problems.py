@@ -8,14 +8,16 @@ from lib_dlhpc.explore.model_parallel.products import Products
 from lib_dlhpc.prediction.bubbles import Passes, bubbles
 from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
 from lib_dlhpc.prediction.validate import results
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
 P, V = draw.any([8, 6, 12, 16]), 2
 M = P * draw.any([2, 3, 4])
 TENSOR = draw.any([Products(gpus=8), Products(gpus=4), Products(gpus=16)])
+MORE = TENSOR._replace(gpus=4 * TENSOR.gpus)
 buffer = 2 * TENSOR.tokens * TENSOR.width
+done = 3 * 2 * 2 * TENSOR.tokens * TENSOR.width * 4 * TENSOR.width / MORE.gpus  # FLOP
 F, B, W = draw.any([(10, 12, 9), (14, 17, 11), (20, 22, 15)])  # ms
 idle = bubbles(P, Passes(F, B + W, W))
 work = M * (F + B + W)
@@ -73,6 +75,35 @@ PROBLEMS = [
             "A ring sends of each: 2 (p - 1) / p", 2 * (TENSOR.gpus - 1) / TENSOR.gpus * buffer, "B"
         ),
         Step("Two of them", 4 * (TENSOR.gpus - 1) / TENSOR.gpus * buffer, "B"),
+        kind=WORKED,
+    ),
+    Problem(
+        "Four times the GPUs",
+        f"{MORE.gpus} GPUs split the same two matmuls. How much does a GPU send in a step now?",
+        products.bytes_sent(MORE),
+        Step("Bytes of X", buffer, "B"),
+        Step("A ring sends of each: 2 (p - 1) / p", 2 * (MORE.gpus - 1) / MORE.gpus * buffer, "B"),
+        Step("Two of them", 4 * (MORE.gpus - 1) / MORE.gpus * buffer, "B"),
+        kind=FADED,
+    ),
+    Problem(
+        "Work per byte sent",
+        f"How many FLOP does each of the {MORE.gpus} GPUs compute per byte that it sends? A has four times as many"
+        " columns as X, and B as many as X; each matmul is computed once forward and twice backward.",
+        float(products.predicted(MORE).experiment.model.train_flop)
+        / MORE.gpus
+        / products.bytes_sent(MORE),
+        Step("FLOP of a GPU: 3 passes × 2 matmuls × 2 × rows × width × 4 width / p", done, "FLOP"),
+        Step("Bytes that it sends", 4 * (MORE.gpus - 1) / MORE.gpus * buffer, "B"),
+        Step(
+            "The first over the second", done / (4 * (MORE.gpus - 1) / MORE.gpus * buffer), "FLOP/B"
+        ),
+        traps=[
+            Trap(
+                MORE.gpus * done / (4 * (MORE.gpus - 1) / MORE.gpus * buffer),
+                "Those are the FLOP of all GPUs. Each computes its share, but sends about as much as before.",
+            )
+        ],
     ),
     Problem(
         "Weight gradients in the bubble",

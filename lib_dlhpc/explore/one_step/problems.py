@@ -7,7 +7,7 @@ from lib_dlhpc.prediction.collectives import ALGORITHMS
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -49,6 +49,7 @@ top, read_ = roof(newer)[0], float(newer.memory_bandwidth)
 a100 = device_of(Setting(device="a100-sxm-40gb"), mine)
 ALPHA, BETA = draw.any([5e-6, 3e-6, 8e-6]), 1 / draw.any([12.5e9, 25e9])
 SIZE = draw.any([250e3, 100e3, 400e3, 1e6])
+SMALL, PIECES = draw.any([20e3, 8e3, 40e3]), draw.any([16, 8, 32])
 TOKENS, WIDTH = draw.any([8192, 4096, 16384]), draw.any([2048, 4096, 1024])
 CHAIN = read_model(
     {
@@ -70,6 +71,11 @@ def chain_seconds(fused: bool) -> float:
 def single(gpu: Device) -> float:
     """Return the seconds of a layer of WIDE numbers for one sample, whose bytes decide."""
     return float(gpu.launch) + 2 * (WIDE**2 + 2 * WIDE) / float(gpu.memory_bandwidth)
+
+
+def message(size: float) -> float:
+    """Return the seconds of a message."""
+    return float(ALGORITHMS["recursive_doubling"](size, flat(2, ALPHA, BETA)).total)
 
 
 PROBLEMS = [
@@ -113,9 +119,34 @@ PROBLEMS = [
         "A message",
         f"A link has a latency of {show(ALPHA, 's')} and a bandwidth of {show(1 / BETA, 'B/s')}. How long does a"
         f" message of {show(SIZE, 'B')} take?",
-        float(ALGORITHMS["recursive_doubling"](SIZE, flat(2, ALPHA, BETA)).total),
+        message(SIZE),
         Step("Time to send its bytes: n β", SIZE * BETA, "s"),
         Step("Plus the latency: α + n β", ALPHA + SIZE * BETA, "s"),
+        kind=WORKED,
+    ),
+    Problem(
+        "A short message",
+        f"What share of that link's bandwidth does a message of {show(SMALL, 'B')} reach?",
+        100 * SMALL * BETA / message(SMALL),
+        Step("Time to send its bytes: n β", SMALL * BETA, "s"),
+        Step("Time of the message: α + n β", ALPHA + SMALL * BETA, "s"),
+        Step("The first over the second", 100 * SMALL * BETA / (ALPHA + SMALL * BETA), "%"),
+        kind=FADED,
+    ),
+    Problem(
+        "In pieces",
+        f"The message of {show(SIZE, 'B')} goes over the same link in {PIECES} equal pieces, one after another. How"
+        " many times as long does that take?",
+        PIECES * message(SIZE / PIECES) / message(SIZE),
+        Step("A piece", ALPHA + SIZE / PIECES * BETA, "s"),
+        Step("All pieces", PIECES * ALPHA + SIZE * BETA, "s"),
+        Step("Over one message", (PIECES * ALPHA + SIZE * BETA) / (ALPHA + SIZE * BETA)),
+        traps=[
+            Trap(
+                PIECES,
+                "Only the latency is paid for each piece. Each of them has fewer bytes to send.",
+            )
+        ],
     ),
     Problem(
         "Fused neighbors",
