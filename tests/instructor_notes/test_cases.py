@@ -12,6 +12,7 @@ from lib_dlhpc.teaching.cases import WRONG, answered, asked, case
 NAMES = (
     "03_allreduce",
     "04_model_parallel",
+    "05_hybrid_parallel",
     "09_state_and_failures",
     "11_traces_and_waits",
     "12_train_a_language_model",
@@ -120,6 +121,46 @@ def test_04_the_file_of_the_sheet_predicts_its_layout(cases):
         assert own.strategy.batch == tomllib.loads(found.choice.toml)["strategy"]["batch"]
         seconds = float(predict(own).step_time)
         assert seconds == pytest.approx(of(found)["tensor 8 × pipeline 2"][0])
+
+
+def test_05_the_table_gives_a_die_and_the_miss_of_the_prediction_is_shown(cases):
+    for seed in SEEDS:
+        found = cases["05_hybrid_parallel", seed]
+        network, share, rate = found.table.rows[1]
+        share, rate = float(share.rstrip("%")), 1e12 * float(rate)
+        assert network == "175B" and found.readings[0].steps[0].value == pytest.approx(
+            191.5e12, rel=1e-3
+        )
+        once = [step.value for step in found.readings[1].steps]
+        assert once == pytest.approx([0.75 * rate, 0.75 * share])
+        counted, above, bare, below, trillion = (step.value for step in found.readings[2].steps)
+        step = predict(loads(found.choice.toml))
+        flop = 640 * float(step.experiment.model.train_flop)
+        assert bare == pytest.approx(flop / 1024 / float(step.step_time))
+        assert counted == pytest.approx(4 / 3 * bare)
+        assert (above, below) == pytest.approx(
+            (100 * (counted / rate - 1), 100 * (bare / rate - 1))
+        )
+        assert below < -10 < 5 < above < 20 < trillion
+
+
+def test_05_layouts_are_as_defended(cases):
+    for seed in SEEDS:
+        layouts = of(cases["05_hybrid_parallel", seed])
+        best = [min(layouts, key=lambda name, at=at: layouts[name][at]) for at in range(4)]
+        assert best == [
+            "tensor 4 × pipeline 8",
+            *["tensor 8 × pipeline 16"] * 2,
+            "tensor 4 × pipeline 8",
+        ]
+        fastest = [layouts[name][at] for at, name in enumerate(best)]
+        for option in cases["05_hybrid_parallel", seed].choice.options:
+            near = values(option)[0] < 1.05 * fastest[0]
+            assert near == bool(option.defended) and values(option)[1] < 66e9, option.name
+        middle = layouts["tensor 4 × pipeline 16"]
+        assert all(middle[at] < 1.03 * fastest[at] for at in (0, 2, 3))
+        assert middle[1] < layouts["tensor 4 × pipeline 8"][1]
+        assert layouts["tensor 8 × pipeline 16"][0] < 1.02 * fastest[0]
 
 
 def test_09_the_rates_follow_from_the_table_and_measures_are_as_defended(cases):
