@@ -19,7 +19,14 @@ PARTS = {
         ".gitignore",
         "README.md",
         "experiments/*.toml",
-        *("*/README.md", "*/*.ipynb", "*/checks.py", "*/measure.py", "*/torch_*.py"),
+        *(
+            "*/README.md",
+            "*/*.ipynb",
+            "*/checks.py",
+            "*/measure.py",
+            "*/torch_*.py",
+            "*/hints.toml",
+        ),
     ),
     "docs": ("*.md", "guide/*.md"),
 }

@@ -6,6 +6,8 @@ import pytest
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.explore import files
+from lib_dlhpc.explore.course import LABS
+from lib_dlhpc.labs import hints
 
 
 def test_a_clone_has_the_course_beside_the_package(repository):
@@ -36,6 +38,11 @@ def test_links_of_a_copy_to_pages_lead_to_files_of_it(tmp_path):
                 assert (page.parent / to).is_file(), (page.relative_to(tmp_path), to)
                 links += 1
     assert links > 100
+
+
+def test_a_copy_has_the_hints_of_all_labs(tmp_path):
+    files.copy(tmp_path)
+    assert all(hints.read(tmp_path / "labs" / lab) for lab in LABS)
 
 
 @pytest.mark.parametrize("part", files.PARTS)
