@@ -14,9 +14,11 @@ from lib_dlhpc.teaching.numbers import on_page, printed
 from lib_dlhpc.teaching.problems import FADED, OWN, PAGE, SI, WORKED, answers, kind_of, version
 from lib_dlhpc.teaching.questions import Draw
 
-TOPICS = {"failures": 3} | dict.fromkeys(
-    ("one_step", "data_parallel", "allreduce", "model_parallel", "memory_wall"), 2
+SECOND = (
+    *("one_step", "data_parallel", "allreduce", "model_parallel", "hybrid_parallel"),
+    *("io_bottleneck", "memory_wall"),
 )
+TOPICS = {"failures": 3} | dict.fromkeys(SECOND, 2)
 UNITS = {*SI, "", "%", "s/B", "FLOP/B", "samples/s", "points", "MWh"}
 
 

@@ -35,6 +35,15 @@ GPU = (
     "launch takes {}.",
     "has {} inputs",
 )
+WRITTEN = (
+    "{} ranks write",
+    "write {} into",
+    "over {} targets of",
+    "targets of {} each",
+    "requests of {} one",
+    "latency of {} and then",
+    "bytes at {}. How",
+)
 LINK = "latency of {} and", "bandwidth of {};"
 
 
@@ -331,6 +340,18 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "pipeline {}, the",
             "batch of {} sequences",
         ),
+        "Half of the sequences": (
+            lambda gpus, t, p, batch: 100 * (p - 1) / (batch / 2 / (gpus / t / p)),
+            "The {} GPUs of problem 1",
+            "384 GPUs run tensor {} ×",
+            "pipeline {}, the rest",
+            "rest data, with a batch of {} sequences",
+        ),
+        "A wider kernel": (
+            lambda channels, edge: 2 * 2 * 2 * 4 * channels * edge,
+            "of {} channels",
+            "and {}² points",
+        ),
         "A halo": (
             lambda channels, edge: 2 * 2 * 4 * channels * edge,
             "of {} channels",
@@ -437,13 +458,24 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             lambda ranks, size, stripes, each, request, latency, rate: (
                 size / min(stripes * each, ranks / (latency / request + 1 / rate))
             ),
-            "{} ranks write",
-            "write {} into",
-            "over {} targets",
-            "targets of {} each",
-            "requests of {} one",
-            "latency of {} and then",
-            "bytes at {}. How",
+            *WRITTEN,
+        ),
+        "Longer requests": (
+            lambda longer, ranks, size, stripes, each, request, latency, rate: (
+                size / min(stripes * each, ranks / (latency / longer + 1 / rate))
+            ),
+            "write requests of {} instead",
+            *WRITTEN,
+        ),
+        "Every target": (
+            lambda targets, longer, ranks, size, stripes, each, request, latency, rate: (
+                size
+                / min(stripes * each, ranks / (latency / longer + 1 / rate))
+                / (size / min(targets * each, ranks / (latency / longer + 1 / rate)))
+            ),
+            "striped over {} targets instead",
+            "write requests of {} instead",
+            *WRITTEN,
         ),
         "Remote reads": (lambda nodes: 100 * (nodes - 1) / nodes, "evenly over {} nodes. What"),
     },

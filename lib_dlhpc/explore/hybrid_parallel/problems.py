@@ -9,7 +9,7 @@ from lib_dlhpc.prediction.definitions import training_time
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.machine import load_machine
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -17,6 +17,7 @@ layout = experiment_of(Ways(), 8, 12).strategy
 GPUS, T, P = 384, int(layout.tensor), int(layout.pipeline)
 replicas = GPUS // (T * P)
 batch = int(layout.batch) * replicas
+HALF = batch // replicas // 2  # microbatches of a replica
 EDGE, CHANNELS, SLABS = draw.any([256, 128, 512]), draw.any([16, 8, 32]), draw.any([8, 4])
 
 
@@ -66,6 +67,24 @@ PROBLEMS = [
         Step("Bubble over work: (p - 1) / m", 100 * (P - 1) / (batch / replicas), "%"),
     ),
     Problem(
+        "Two replicas instead of four",
+        "64 GPUs run tensor 2 × pipeline 8, with a batch of 128 sequences, one per microbatch. You change to"
+        " tensor 4, with half of the replicas."
+        " How large is the bubble then, compared with the work?",
+        100 * pipeline.formula(Pipe(ranks=8, microbatches=64, batch=64, schedule="1F1B")),
+        Step("Replicas: 64 / (4 · 8)", 2),
+        Step("Microbatches of each", 64),
+        Step("Bubble over work: (p - 1) / m", 100 * 7 / 64, "%"),
+    ),
+    Problem(
+        "Half of the sequences",
+        f"The {GPUS} GPUs of problem 1 run half of the sequences in a batch. How large is the bubble, compared with the"
+        " work?",
+        100 * pipeline.formula(Pipe(ranks=P, microbatches=HALF, batch=HALF, schedule="1F1B")),
+        Step("Microbatches of a replica", HALF),
+        Step("Bubble over work: (p - 1) / m", 100 * (P - 1) / HALF, "%"),
+    ),
+    Problem(
         "A halo",
         f"Images of {CHANNELS} channels and {EDGE}² points, 4 B each, are cut into {SLABS} slabs of rows. A"
         " convolution needs one row of"
@@ -76,6 +95,7 @@ PROBLEMS = [
         Step("Bytes of a row", 4 * CHANNELS * EDGE, "B"),
         Step("To two neighbors", 2 * 4 * CHANNELS * EDGE, "B"),
         Step("Forward and backward", 4 * 4 * CHANNELS * EDGE, "B"),
+        kind=WORKED,
     ),
     Problem(
         "Its share",
@@ -83,16 +103,22 @@ PROBLEMS = [
         100 * halo / 2 / (4 * CHANNELS * EDGE**2 / SLABS),
         Step("Bytes of a slab", 4 * CHANNELS * EDGE**2 / SLABS, "B"),
         Step("The halo over the slab: 2 · slabs / edge", 100 * 2 * SLABS / EDGE, "%"),
+        kind=FADED,
     ),
     Problem(
-        "Two replicas instead of four",
-        "64 GPUs run tensor 2 × pipeline 8, with a batch of 128 sequences, one per microbatch. You change to"
-        " tensor 4, with half of the replicas."
-        " How large is the bubble then, compared with the work?",
-        100 * pipeline.formula(Pipe(ranks=8, microbatches=64, batch=64, schedule="1F1B")),
-        Step("Replicas: 64 / (4 · 8)", 2),
-        Step("Microbatches of each", 64),
-        Step("Bubble over work: (p - 1) / m", 100 * 7 / 64, "%"),
+        "A wider kernel",
+        "The convolution of problem 4 has a kernel of 5 × 5 instead of 3 × 3. How much does an inner slab send in a"
+        " step?",
+        sent(5) - sent(1),
+        Step("Rows of each neighbor: (k - 1) / 2", 2),
+        Step("Forward, to two neighbors", 2 * 2 * 4 * CHANNELS * EDGE, "B"),
+        Step("Forward and backward", 2 * 4 * 4 * CHANNELS * EDGE, "B"),
+        traps=[
+            Trap(
+                5 / 3 * 4 * 4 * CHANNELS * EDGE,
+                "The halo is what the kernel reaches beyond the slab: 2 rows on each side, not 5/3 as much as before.",
+            )
+        ],
     ),
     Problem(
         "An NVLink domain",
@@ -122,7 +148,7 @@ PROBLEMS = [
     ),
     Problem(
         "Find the mistake: a utilization",
-        f"A slide divides the {show(RATE, 'FLOP/s')} of problem 6 by the peak of an A100, {show(PEAK, 'FLOP/s')}, and"
+        f"A slide divides the {show(RATE, 'FLOP/s')} of problem 8 by the peak of an A100, {show(PEAK, 'FLOP/s')}, and"
         " calls the result MFU. What is the MFU?",
         100
         * 6e9

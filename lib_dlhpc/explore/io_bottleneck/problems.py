@@ -8,7 +8,7 @@ from lib_dlhpc.prediction.caching import least_recently_used
 from lib_dlhpc.prediction.definitions import file_operations
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -24,6 +24,10 @@ shared = writes.Setting(stripe_count=STRIPES, transfer=REQUEST, ranks=RANKS)
 disks = writes.targets()
 own = REQUEST / (disks.latency + REQUEST / disks.client)
 lower = min(RANKS * own, STRIPES * disks.bandwidth)
+LONGER = 64 * REQUEST
+longer = shared._replace(transfer=LONGER)
+quick = LONGER / (disks.latency + LONGER / disks.client)
+higher, widest = (min(RANKS * quick, count * disks.bandwidth) for count in (STRIPES, writes.COUNT))
 
 # Slides of FanStore (Zhang et al. 2018): files, epochs, their mean size, hours.
 FILES, EPOCHS = 1.3e6, 90
@@ -74,6 +78,27 @@ PROBLEMS = [
         Step("Rate of one rank: the size of a request over its time", own, "B/s"),
         Step("The lower of two rates: all ranks together, all targets together", lower, "B/s"),
         Step("Bytes of the checkpoint over that rate", writes.CHECKPOINT / lower, "s"),
+        kind=WORKED,
+    ),
+    Problem(
+        "Longer requests",
+        f"The ranks write requests of {show(LONGER, 'B')} instead. How long does the checkpoint take?",
+        writes.seconds(longer)[writes.WAYS[0]],
+        Step("Rate of one rank: the size of a request over its time", quick, "B/s"),
+        Step("The lower of two rates: all ranks together, all targets together", higher, "B/s"),
+        Step("Bytes of the checkpoint over that rate", writes.CHECKPOINT / higher, "s"),
+        kind=FADED,
+    ),
+    Problem(
+        "Every target",
+        f"With these requests, the file is striped over {writes.COUNT} targets instead. How many times as fast is the"
+        " checkpoint as before?",
+        writes.seconds(longer)[writes.WAYS[0]]
+        / writes.seconds(longer._replace(stripe_count=writes.COUNT))[writes.WAYS[0]],
+        Step("Rate with the targets of before, the lower of the two", higher, "B/s"),
+        Step(f"With {writes.COUNT} targets", widest, "B/s"),
+        Step("The second over the first", widest / higher),
+        traps=[Trap(writes.COUNT, f"That compares with one target. Before, there were {STRIPES}.")],
     ),
     Problem(
         "Find the mistake: a cache of a share",
