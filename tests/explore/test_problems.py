@@ -16,7 +16,7 @@ from lib_dlhpc.teaching.questions import Draw
 
 SECOND = (
     *("one_step", "data_parallel", "allreduce", "model_parallel", "hybrid_parallel"),
-    *("io_bottleneck", "memory_wall"),
+    *("io_bottleneck", "memory_wall", "traces"),
 )
 TOPICS = {"failures": 3} | dict.fromkeys(SECOND, 2)
 UNITS = {*SI, "", "%", "s/B", "FLOP/B", "samples/s", "points", "MWh"}
@@ -91,7 +91,7 @@ def test_a_trap_is_answered_by_its_misconception_and_is_not_the_result():
             assert all(trap.said in answers("", [own]) for trap in own.traps)
 
 
-@pytest.mark.parametrize(("name", "at"), [("traces", 0), ("serving", -1)])  # one is a step as well
+@pytest.mark.parametrize(("name", "at"), [("traces", 5), ("serving", -1)])  # one is a step as well
 def test_a_page_answers_a_trap(name, at):
     practice = Lesson(module=name).ask("problems")
     practice.button.click()

@@ -224,6 +224,19 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "and {} to train",
             "there are {} batches",
         ),
+        "A shorter simulation": (
+            lambda produce, consume, batches: (
+                batches * max(produce, consume) + min(produce, consume)
+            ),
+            "a batch takes {} to produce, and as",
+            "and {} to train",
+            "there are {} batches",
+        ),
+        "Nobody in the way": (
+            lambda serialization, run: serialization * run,
+            "serialization {}, tr",
+            "The run of problem 2 takes {}. Suppose",
+        ),
         "Both sides vary": (
             lambda each, varies, depth, walls: (
                 (varies / 100 * each) ** 2 / (depth * each + walls * 2**0.5 * varies / 100 * each)

@@ -6,7 +6,7 @@ from lib_dlhpc.explore.traces import coupled
 from lib_dlhpc.explore.traces.waits import Setting, analyzed, gain_of_ideal_network
 from lib_dlhpc.prediction.coupled import OVERSHOOT, predict_coupled, waits
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -19,6 +19,8 @@ BATCHES = draw.any([250, 150, 400])
 COUPLED = draw.any([coupled.Setting(2, 8, jitter=0.0), coupled.Setting(3, 8, jitter=0.0)])
 way = predict_coupled(coupled.workflow(COUPLED, BATCHES), coupled.costs(COUPLED), coupled.RANKS)
 starved = way.produce - way.consume
+SHORT = COUPLED._replace(sampling=1)
+hurry = predict_coupled(coupled.workflow(SHORT, BATCHES), coupled.costs(SHORT), coupled.RANKS)
 EACH, VARIES, DEPTH = draw.any([20, 12, 30]), draw.any([30, 20, 25]), draw.any([2, 4, 3])
 spread = sqrt(2) * VARIES / 100 * EACH / 1e3
 room = DEPTH * EACH / 1e3 + 2 * OVERSHOOT * spread
@@ -84,6 +86,7 @@ PROBLEMS = [
                 "That assumes that training is the slower side. Here training waits for samples: producing is slower.",
             ),
         ],
+        kind=WORKED,
     ),
     Problem(
         "Samples that are waited for",
@@ -96,6 +99,25 @@ PROBLEMS = [
             Trap(
                 BATCHES * way.produce,
                 "While a batch is produced, a training rank works on the one before: subtract the time of training.",
+            )
+        ],
+        kind=FADED,
+    ),
+    Problem(
+        "A shorter simulation",
+        "The simulation of problem 4 now takes an eighth of the steps per sample: a batch takes"
+        f" {show(hurry.produce, 's', 4)} to produce, and as long as before to train on. How long does the run take?",
+        hurry.seconds,
+        Step("Time per batch of the slower side, which now trains", hurry.consume, "s"),
+        Step(
+            "Producing the first batch, then training on all",
+            hurry.produce + BATCHES * hurry.consume,
+            "s",
+        ),
+        traps=[
+            Trap(
+                BATCHES * hurry.produce + hurry.consume,
+                "That holds while producing is the slower side. Compare the two times again.",
             )
         ],
     ),
@@ -113,6 +135,20 @@ PROBLEMS = [
             Trap(
                 (spread / sqrt(2)) ** 2 / (2 * (DEPTH * EACH / 1e3 + sqrt(2) * OVERSHOOT * spread)),
                 "Both sides vary: the variance of the difference is the sum of both variances.",
+            )
+        ],
+    ),
+    Problem(
+        "Nobody in the way",
+        f"The run of problem 2 takes {show(found.span, 's')}. Suppose that serialization efficiency becomes 1, and the"
+        " other two factors stay. How long does it take then?",
+        own.serialization * found.span,
+        Step("Efficiency grows by this factor: 1 over serialization", 1 / own.serialization),
+        Step("The time shrinks by it", own.serialization * found.span, "s"),
+        traps=[
+            Trap(
+                (1 - own.serialization) * found.span,
+                "That is the time saved, not the time that is left.",
             )
         ],
     ),
