@@ -396,6 +396,18 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "rate {} and",
             "coefficient {}, without",
         ),
+        "A later step of LARS": (
+            lambda w, g, rate, trust: rate * (trust * w / g) * g,
+            "this layer is {} and |g|",
+            "only {}; learning",
+            "rate {} and",
+            "coefficient {}, without",
+        ),
+        "Below the critical batch": (
+            lambda critical, batch: 100 * (1 - (1 + critical / batch / 2) / (1 + critical / batch)),
+            "critical batch is {}.",
+            "from {} samples",
+        ),
         "Beyond the critical batch": (
             lambda critical, batch: 100 * (1 - (1 + critical / batch / 2) / (1 + critical / batch)),
             "critical batch is {}.",
