@@ -50,8 +50,8 @@ PROBLEMS = [
     ),
     Problem(
         "A later step of LARS",
-        f"Later, |w| of this layer is {WEIGHTS * LARGER:g} and |g| only {GRADIENT * STEEPER:.3g}; learning rate and trust"
-        " coefficient are as before, and momentum is zero. How large is the step?",
+        f"Later, |w| of this layer is {WEIGHTS * LARGER:g} and |g| only {GRADIENT * STEEPER:.3g}; learning rate and"
+        " trust coefficient are as before, and momentum is zero. How large is the step?",
         lars_step(WEIGHTS * LARGER, GRADIENT * STEEPER, RATE),
         Step(
             "Trust ratio: trust coefficient times |w| / |g|",
