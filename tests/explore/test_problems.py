@@ -16,7 +16,7 @@ from lib_dlhpc.teaching.questions import Draw
 
 SECOND = (
     *("one_step", "data_parallel", "allreduce", "model_parallel", "hybrid_parallel"),
-    *("io_bottleneck", "memory_wall", "traces", "large_batch"),
+    *("io_bottleneck", "memory_wall", "traces", "large_batch", "language_model"),
 )
 TOPICS = {"failures": 3} | dict.fromkeys(SECOND, 2)
 UNITS = {*SI, "", "%", "s/B", "FLOP/B", "samples/s", "points", "MWh"}

@@ -81,6 +81,11 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "carries {} GB/s; copies",
             "the {} tokens of a GPU",
         ),
+        "On twice as many GPUs": (
+            lambda now, before: 100 * ((1 - 8 / now) / (1 - 8 / before) - 1),
+            "over {} GPUs instead",
+            "on {} GPUs in nodes of 8",
+        ),
         "Experts in an NVLink domain": (
             lambda ranks, link, rate: (
                 (3 * 2 * 2) / (3 * 2 * 4) * (1 - 1 / ranks) * 1e15 * rate / (1e9 * link)

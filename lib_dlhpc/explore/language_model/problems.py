@@ -12,7 +12,7 @@ from lib_dlhpc.explore.memory_wall import adapters
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
 from lib_dlhpc.prediction.published import results
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -56,6 +56,7 @@ def all_to_all(step: Breakdown) -> float:
 
 
 over_nics = 4096 * 12 * CHOSEN * HIDDEN * (RANKS - 8) / RANKS / nic
+over_more = over_nics * (2 * RANKS - 8) / (2 * RANKS) / ((RANKS - 8) / RANKS)
 waited = all_to_all(mixture) / over_nics - 1
 
 RACK = draw.any([1.2e15, 0.9e15, 1.5e15])  # FLOP/s that a GPU of the domain achieves
@@ -177,6 +178,7 @@ PROBLEMS = [
         Step("Bytes of 4,096 tokens", 4096 * 12 * CHOSEN * HIDDEN, "B"),
         Step("Share of them that leaves the node", 100 * (RANKS - 8) / RANKS, "%"),
         Step("Bytes that leave the node over the NIC's rate", over_nics, "s"),
+        kind=WORKED,
     ),
     Problem(
         "Experts in an NVLink domain",
@@ -194,6 +196,22 @@ PROBLEMS = [
             "Width: 12 / 24 times FLOP/s over B/s, times the share of copies that leave a GPU",
             narrowest,
         ),
+        kind=FADED,
+    ),
+    Problem(
+        "On twice as many GPUs",
+        f"The experts of problem 6 are spread over {2 * RANKS} GPUs instead, each with as many tokens as before. By how"
+        " many percent does its exchange over the NICs get longer?",
+        100 * (over_more / over_nics - 1),
+        Step("Share that leaves the node, before", 100 * (RANKS - 8) / RANKS, "%"),
+        Step("Share that leaves it now", 100 * (2 * RANKS - 8) / (2 * RANKS), "%"),
+        Step("The second over the first, less 1", 100 * (over_more / over_nics - 1), "%"),
+        traps=[
+            Trap(
+                100,
+                "A GPU has as many tokens and copies as before. Only a larger share of them leaves the node.",
+            )
+        ],
     ),
     Problem(
         f"FSDP behind {FORMAT}",
