@@ -17,6 +17,7 @@ from lib_dlhpc.teaching.questions import Draw
 SECOND = (
     *("one_step", "data_parallel", "allreduce", "model_parallel", "hybrid_parallel"),
     *("io_bottleneck", "memory_wall", "traces", "large_batch", "language_model"),
+    "energy_planning",
 )
 TOPICS = {"failures": 3} | dict.fromkeys(SECOND, 2)
 UNITS = {*SI, "", "%", "s/B", "FLOP/B", "samples/s", "points", "MWh"}

@@ -190,6 +190,23 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "+ {} / D",
             "D^{} (",
         ),
+        "No swing at all": (
+            lambda high, long, low, short: 100 * (high - low) * short / (high * long + low * short),
+            "draws {} MW while its",
+            "compute, for {},",
+            "and {} MW",
+            "exchange, for {};",
+        ),
+        "A longer step": (
+            lambda high, long, low, short, floor: (
+                100 * (floor / 100 * high - low) * short / (high * 2 * long + low * short)
+            ),
+            "draws {} MW while its",
+            "compute, for {},",
+            "and {} MW",
+            "exchange, for {};",
+            "floor of {}%",
+        ),
         "A floor": (
             lambda high, long, low, short, floor: (
                 100 * (floor / 100 * high - low) * short / (high * long + low * short)

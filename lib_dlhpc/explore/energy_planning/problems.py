@@ -12,7 +12,7 @@ from lib_dlhpc.prediction.energy import facility_energy
 from lib_dlhpc.prediction.power_swings import Wave, floored
 from lib_dlhpc.prediction.validate import results
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -33,7 +33,9 @@ share = law.beta / (law.alpha + law.beta)
 ratio = (law.alpha * law.of_weights / (law.beta * law.of_tokens)) ** (1 / (law.alpha + law.beta))
 HIGH, LOW = draw.any([20e6, 30e6, 12e6]), draw.any([11e6, 8e6, 10e6])
 LONG, SHORT, FLOOR = draw.any([4.0, 1.5, 6.0]), draw.any([0.5, 0.8, 1.0]), 0.95
-WAVE = Wave(np.array([LONG, SHORT]), np.array([HIGH, LOW]))
+WAVE, SLOWER = (
+    Wave(np.array([length, SHORT]), np.array([HIGH, LOW])) for length in (LONG, 2 * LONG)
+)
 
 HOST = draw.any([120, 160, 200])
 paid = (LIMIT + HOST) / (BUSY + HOST)
@@ -97,6 +99,38 @@ PROBLEMS = [
             100 * (FLOOR * HIGH - LOW) * SHORT / (HIGH * LONG + LOW * SHORT),
             "%",
         ),
+        kind=WORKED,
+    ),
+    Problem(
+        "No swing at all",
+        "The floor of problem 5 rises to the higher power itself. By how many percent does the energy grow now?",
+        100 * (floored(WAVE, HIGH).joules / WAVE.joules - 1),
+        Step("Energy of a step without a floor", HIGH * LONG + LOW * SHORT, "J"),
+        Step("Energy that the floor adds in one wait", (HIGH - LOW) * SHORT, "J"),
+        Step(
+            "Added energy over that of the step",
+            100 * (HIGH - LOW) * SHORT / (HIGH * LONG + LOW * SHORT),
+            "%",
+        ),
+        kind=FADED,
+    ),
+    Problem(
+        "A longer step",
+        "In problem 5, the GPUs now compute twice as long in a step, and wait as long as before. By how many percent"
+        " does the floor of problem 5 increase the energy?",
+        100 * (floored(SLOWER, FLOOR * HIGH).joules / SLOWER.joules - 1),
+        Step("Energy of a step without a floor", 2 * HIGH * LONG + LOW * SHORT, "J"),
+        Step(
+            "Energy that the floor adds, over that",
+            100 * (FLOOR * HIGH - LOW) * SHORT / (2 * HIGH * LONG + LOW * SHORT),
+            "%",
+        ),
+        traps=[
+            Trap(
+                100 * (FLOOR * HIGH - LOW) * SHORT / (HIGH * LONG + LOW * SHORT),
+                "That is the share of problem 5. The floor adds as much as before, but to a larger energy.",
+            )
+        ],
     ),
     Problem(
         "Find the mistake: watts for joules",
