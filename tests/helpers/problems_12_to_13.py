@@ -154,6 +154,26 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "reads {} of weights",
             "takes {}. If",
         ),
+        "Twice as many drafts": (
+            lambda plain, drafts, accepted, guessing, checking: (
+                (1 - accepted ** (2 * drafts + 1)) / (1 - accepted) * plain / (guessing + checking)
+            ),
+            "a token in {}. Now",
+            "drafts {} tokens before",
+            "probability a = {}, provided",
+            "many drafts take {}, and",
+            "verifies them in {}; the",
+        ),
+        "Harder text": (
+            lambda plain, drafts, guessing, checking, accepted: (
+                (1 - accepted ** (drafts + 1)) / (1 - accepted) * plain / (guessing + checking)
+            ),
+            "a token in {}. Now",
+            "drafts {} tokens before",
+            "step, in {} in all",
+            "them in {}. A draft",
+            "with probability {}. How",
+        ),
         "Drafts": (
             lambda plain, drafts, guessing, checking, accepted: (
                 (1 - accepted ** (drafts + 1)) / (1 - accepted) * plain / (guessing + checking)

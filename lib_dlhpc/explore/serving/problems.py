@@ -10,7 +10,7 @@ from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.published import published
 from lib_dlhpc.serving.speculate import expected_tokens
 from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import PAGE, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -38,6 +38,9 @@ AHEAD, TAKEN = draw.any([4, 3, 6]), draw.any([0.7, 0.8, 0.6])
 drafted = drafts.Setting(drafts=AHEAD, acceptance=TAKEN)
 guessed, checked = (each.total for each in drafts.step(drafted))
 plain, tokens = drafts.plain(1).total, expected_tokens(TAKEN, AHEAD)
+further, HARDER = drafted._replace(drafts=2 * AHEAD), draw.any([0.3, 0.4, 0.2])
+longer_guess, longer_check = (each.total for each in drafts.step(further))
+most, few = expected_tokens(TAKEN, 2 * AHEAD), expected_tokens(HARDER, AHEAD)
 
 OVER, SEEN = draw.any([8, 4, 2]), draw.any([30_000, 50_000, 80_000])
 measured = {row.name: row.published for row in published()}
@@ -110,6 +113,37 @@ PROBLEMS = [
             "Speedup: tokens over that time, times the time of a token without drafts",
             tokens / (guessed + checked) * plain,
         ),
+        kind=WORKED,
+    ),
+    Problem(
+        "Twice as many drafts",
+        f"Twice as many drafts take {show(longer_guess, 's', 4)}, and the step verifies them in"
+        f" {show(longer_check, 's', 4)}; the rest is as in problem 6. How many times as fast does an answer come now?",
+        drafts.gain(further),
+        Step(f"Mean number of tokens per step, up to the power {2 * AHEAD}", most),
+        Step("Time of a step: drafts and verification", longer_guess + longer_check, "s"),
+        Step(
+            "Speedup: tokens over that time, times the time of a token without drafts",
+            most / (longer_guess + longer_check) * plain,
+        ),
+        kind=FADED,
+    ),
+    Problem(
+        "Harder text",
+        f"For another kind of text, drafts of problem 6 are accepted with probability {HARDER}. How many times as fast"
+        " does an answer come?",
+        drafts.gain(drafted._replace(acceptance=HARDER)),
+        Step(f"Mean number of tokens per step, up to the power {AHEAD}", few),
+        Step(
+            "Speedup: tokens over the time of a step, times the time of a token without drafts",
+            few / (guessed + checked) * plain,
+        ),
+        traps=[
+            Trap(
+                (few - 1) / (guessed + checked) * plain,
+                "That leaves out the token of the large model itself, which each step adds.",
+            )
+        ],
     ),
     Problem(
         "Read a published table",
