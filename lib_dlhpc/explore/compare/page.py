@@ -11,16 +11,7 @@ from typing import Any
 
 import ipywidgets
 
-from lib_dlhpc.comparison import Comparison
-from lib_dlhpc.comparison.comparison import (
-    SECONDS,
-    WAYS,
-    Begin,
-    beside,
-    estimated,
-    measured,
-    start_beside,
-)
+from lib_dlhpc.comparison import Comparison, comparison
 from lib_dlhpc.comparison.placed import check_here, placed, why_not
 from lib_dlhpc.explore.blocks.panels import notice_html, table_html
 from lib_dlhpc.explore.blocks.runner import Thread
@@ -48,8 +39,8 @@ class RunHere(Here[Comparison]):
         self,
         ranks: int | None = None,
         machine: Machine | None = None,
-        seconds: float = SECONDS,
-        begin: Begin = start_beside,
+        seconds: float = comparison.SECONDS,
+        begin: comparison.Begin = comparison.start_beside,
         thread: Thread = threading.Thread,
         label: str = "Run this here",
         refuse: Callable[[], str] = lambda: "",
@@ -72,7 +63,7 @@ class RunHere(Here[Comparison]):
         panel.say("Predicting and simulating ...")
         here = placed(experiment, self.ranks, self.machine)
         check_here(here)
-        expected = estimated(here)
+        expected = comparison.estimated(here)
         panel.show(predicted_state(expected))
         wanted = expected.steps_in(self.seconds)
         at_work = f"{count(here.ranks, 'rank')} at work:"
@@ -85,7 +76,9 @@ class RunHere(Here[Comparison]):
                 panel.say(f"{at_work} step {done[-1]} of {wanted} ...")
 
         with no_longer_than_the_page(self.begin) as begin:
-            return beside(expected, [measured(here, wanted, None, look, begin)])
+            return comparison.beside(
+                expected, [comparison.measured(here, wanted, None, look, begin)]
+            )
 
     def _shown(self, found: Comparison) -> tuple[Shown, Any]:
         return (compared_state(found), comparison_html(found)), found.verdict
@@ -103,7 +96,7 @@ def compared(experiment: Experiment, ranks: int | None = None, **options: Any) -
 
 def comparison_html(of: Comparison) -> str:
     """Return the terms every way, how far each is off, and what is to be known, as a table and notes."""
-    ways = [way for way in WAYS if way in of.step]
+    ways = [way for way in comparison.WAYS if way in of.step]
     other_ways = [way for way in ways if way != "measured"]
     lines = [["", *(ROWS[way] for way in ways), *(f"{way} off" for way in other_ways)]]
     for name, seconds in {ALL: of.step, **of.terms}.items():

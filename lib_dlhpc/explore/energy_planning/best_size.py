@@ -9,20 +9,13 @@ import numpy as np
 from lib_dlhpc.convergence import LAWS
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, shown
 from lib_dlhpc.explore.blocks.panels import table_html
+from lib_dlhpc.explore.energy_planning import planned_sizes as sizes
 from lib_dlhpc.explore.energy_planning.charts import (
     GUESSED,
     PREDICTED,
     kilowatt_hours,
     losses_state,
     utilization_state,
-)
-from lib_dlhpc.explore.energy_planning.planned_sizes import (
-    FAST,
-    GPUS,
-    MACHINES,
-    MEASURED,
-    family,
-    predicted_row,
 )
 from lib_dlhpc.planner import Size, Trained, guessed, trained
 from lib_dlhpc.spec.units import format_quantity
@@ -41,9 +34,9 @@ class Setting(NamedTuple):
     """A budget. served: tokens that the same GPUs serve within it, after training."""
 
     machine: Annotated[
-        str, Dropdown("Machine", "Nodes of eight GPUs, and their links", MACHINES.keys())
-    ] = FAST
-    gpus: Annotated[int, Slider("GPUs", "All of them train one model", GPUS)] = 64
+        str, Dropdown("Machine", "Nodes of eight GPUs, and their links", sizes.MACHINES.keys())
+    ] = sizes.FAST
+    gpus: Annotated[int, Slider("GPUs", "All of them train one model", sizes.GPUS)] = 64
     days: Annotated[int, Slider("Days", "Of training and serving", DAYS, shown)] = 3
     served: Annotated[
         float, Slider("Served tokens", "Within the same days, after training", SERVED, count)
@@ -52,13 +45,13 @@ class Setting(NamedTuple):
 
 def found_sizes(setting: Setting, law: str = "besiroglu") -> Trained:
     """Return what each size reaches with its predicted utilization."""
-    own = family(setting.machine, setting.gpus)
+    own = sizes.family(setting.machine, setting.gpus)
     return trained(own, setting.days * DAY, served=setting.served, law=law)
 
 
 def with_guess(setting: Setting) -> Trained:
     """Return the same with one utilization for all sizes."""
-    own = guessed(family(setting.machine, setting.gpus), FIXED)
+    own = guessed(sizes.family(setting.machine, setting.gpus), FIXED)
     return trained(own, setting.days * DAY, served=setting.served)
 
 
@@ -115,8 +108,8 @@ def size_words(setting: Setting) -> str:
 
 def rates_words(machine: str) -> str:
     """Say which measured rate the rates of a machine start from, and how far off another one is."""
-    measured = MEASURED[machine]
-    error = abs(predicted_row(measured).error)
+    measured = sizes.MEASURED[machine]
+    error = abs(sizes.predicted_row(measured).error)
     return (
         f"Compute time is calibrated by one measured rate, {measured.start}; {measured.tested} is then"
         f" predicted within {ceil(100 * error)}%."

@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.what_if import what_if
+from lib_dlhpc.spec import measured_machine
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.measured_machine import (
-    STAND_IN,
-    default_path,
-    foreign,
-    load_measured,
-    measured_on,
-)
 
 if TYPE_CHECKING:
     from lib_dlhpc.calibration.machine import Calibrated
@@ -34,7 +28,7 @@ class Known:
 
 def own_machine() -> Machine | None:
     """Return the user's own calibration as it is on the disk now; None where there is none, or a broken one."""
-    path = default_path()
+    path = measured_machine.default_path()
     try:
         return _own(str(path), path.stat().st_mtime_ns)
     except OSError:
@@ -44,7 +38,7 @@ def own_machine() -> Machine | None:
 @lru_cache(maxsize=1)
 def _own(path: str, changed: int) -> Machine | None:
     try:
-        return load_measured(path)
+        return measured_machine.load_measured(path)
     except SpecError:
         return None
 
@@ -54,7 +48,7 @@ def learn(found: "Calibrated") -> None:
     from lib_dlhpc.calibration.machine_report import as_toml
     from lib_dlhpc.lifetime.files import write_text
 
-    out = default_path()
+    out = measured_machine.default_path()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_text(out, as_toml(found))
@@ -68,8 +62,8 @@ def on_own(experiment: Experiment, changes: Mapping[str, object]) -> Experiment:
     if own is None:
         words = "This machine is not calibrated; open Run here and press Calibrate."
         raise SpecError(words)
-    there = what_if(experiment, {**changes, "machine.name": STAND_IN})
-    return replace(there, machine=measured_on(there.machine, own))
+    there = what_if(experiment, {**changes, "machine.name": measured_machine.STAND_IN})
+    return replace(there, machine=measured_machine.measured_on(there.machine, own))
 
 
 def titles(machine: Machine) -> list[tuple[str, str]]:
@@ -97,7 +91,7 @@ def known_of(prediction: Breakdown) -> Known:
         return Known()
     from lib_dlhpc.prediction.bands import bands, calibration_of
 
-    stale = foreign(machine) if chosen(machine) == OWN else []
+    stale = measured_machine.foreign(machine) if chosen(machine) == OWN else []
     notes = [f"The calibration may not hold. {words}" for words in stale]
     try:
         found = bands(prediction.experiment)

@@ -13,17 +13,8 @@ import traitlets
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.plain_text import Readable
+from lib_dlhpc.explore.explorer import controls
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of
-from lib_dlhpc.explore.explorer.controls import (
-    CONTROLS,
-    GROUPS,
-    NAMED,
-    SIMPLE,
-    Control,
-    Options,
-    replicas,
-    standing,
-)
 from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.explore.explorer.moves import consequences
 from lib_dlhpc.spec.experiment import Experiment
@@ -51,34 +42,36 @@ class Panel(Readable, anywidget.AnyWidget):
 def panel_state(choice: Choice, e: Experiment, stall: float, serial: int) -> dict[str, Any]:
     """Return all controls as they stand. stall: s that a step waits for input. serial: of the move that is answered."""
     said = summaries(e, stall)
-    groups = [{"name": g, "summary": said[g], "open": g in OPEN} for g in GROUPS]
-    rows = [control_state(control, choice, e) for control in CONTROLS]
+    groups = [{"name": g, "summary": said[g], "open": g in OPEN} for g in controls.GROUPS]
+    rows = [control_state(control, choice, e) for control in controls.CONTROLS]
     return {"groups": groups, "controls": rows, "answered": serial}
 
 
-def control_state(control: Control, choice: Choice, e: Experiment) -> dict[str, Any]:
+def control_state(control: controls.Control, choice: Choice, e: Experiment) -> dict[str, Any]:
     """Return one control: its options, where it stands, whether that is off its preset, and why it does not apply."""
     field, off = control.field, control.off(e)
     row = {name: getattr(control, name) for name in ("field", "group", "label", "kind", "help")}
-    row |= {"simple": field in SIMPLE, "off": off}
+    row |= {"simple": field in controls.SIMPLE, "off": off}
     if off:
         return row
     options, changed = control.options(e), field in choice.changes
     labels = [label for label, _ in options]
-    at = _place(options, standing(e, field, choice.changes.get(field, 1)))
+    at = _place(options, controls.standing(e, field, choice.changes.get(field, 1)))
     row |= {"options": labels, "at": at or 0, "changed": changed}
     if changed:
-        start = standing(choice.preset.experiment, field)
+        start = controls.standing(choice.preset.experiment, field)
         place = _place(options, start)
         row["start"] = str(start) if place is None else labels[place]
     return row | {"illegal": _illegal(control, choice, e, options)}
 
 
-def _place(options: Options, value: Any) -> int | None:
+def _place(options: controls.Options, value: Any) -> int | None:
     return next((k for k, (_, option) in enumerate(options) if option == value), None)
 
 
-def _illegal(control: Control, choice: Choice, e: Experiment, options: Options) -> dict[str, str]:
+def _illegal(
+    control: controls.Control, choice: Choice, e: Experiment, options: controls.Options
+) -> dict[str, str]:
     """Return the options, by their number, that contradict the rest of the choice, and why."""
     found = {}
     if control.kind == "parts" and control.group == "Split":
@@ -93,7 +86,7 @@ def _illegal(control: Control, choice: Choice, e: Experiment, options: Options) 
 
 def wanted(choice: Choice, field: str, label: str) -> Any:
     """Return the value that a label of a control stands for; raises SpecError where there is none."""
-    control = NAMED.get(field)
+    control = controls.NAMED.get(field)
     options: Mapping[str, Any] = dict(control.options(experiment_of(choice))) if control else {}
     if label not in options:
         raise SpecError(f"{field} = {str(label)[:60]!r}: legal: {', '.join(options) or 'nothing'}.")
@@ -105,7 +98,9 @@ def summaries(e: Experiment, stall: float) -> dict[str, str]:
     s, large = e.strategy, e.model.parameters >= 1e9
     size = format_plain(e.model.parameters / (1e9 if large else 1e6))
     degrees = {name: getattr(s, name) for name in ("tensor", "pipeline", "spatial", "context")}
-    split = [f"{name} {int(n)}" for name, n in {**degrees, "data": replicas(e)}.items() if n > 1]
+    split = [
+        f"{name} {int(n)}" for name, n in {**degrees, "data": controls.replicas(e)}.items() if n > 1
+    ]
     late = f"waits {show(stall, 's')} per step" if stall > 0 else "no stall"
     fails, mtbf = not np.isinf(e.machine.node_mtbf), e.machine.node_mtbf / s.nodes
     return {

@@ -6,27 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.explore.blocks import lines
 from lib_dlhpc.explore.blocks.charts import State, columns, marked
-from lib_dlhpc.explore.blocks.lines import (
-    FIRST,
-    IDEAL,
-    SECOND,
-    Curves,
-    line_columns,
-    value_at,
-    values_at,
-)
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 LINES = {
-    "never waiting": IDEAL,
-    "FanStore": FIRST,
-    "shared file system": SECOND,
-    "cached fraction": IDEAL,
-    "hit rate": FIRST,
-    "read": FIRST,
-    "sent": SECOND,
+    "never waiting": lines.IDEAL,
+    "FanStore": lines.FIRST,
+    "shared file system": lines.SECOND,
+    "cached fraction": lines.IDEAL,
+    "hit rate": lines.FIRST,
+    "read": lines.FIRST,
+    "sent": lines.SECOND,
 }
 WORDS = {
     "metadata servers": "metadata operations",
@@ -89,7 +81,7 @@ def cache_state(shares: Any, found: Any, now: float, rule: str) -> State:
     """Hit rate of a policy, against the cached fraction of the data set."""
     # line_columns spreads labels on a logarithmic axis, where no hits would have no place.
     curves = {"cached fraction": (shares, shares + 1), "hit rate": (shares, found + 1)}
-    data, hit = line_columns(curves), float(np.interp(now, shares, found))
+    data, hit = lines.line_columns(curves), float(np.interp(now, shares, found))
     data["lines"]["y"] = [y - 1 for y in data["lines"]["y"]]
     data["ends"]["place"] = spread_labels([1.0, float(found[-1])])
     data["now"] = marked(f"{hit:.0%} hits", now > 0.2, 11, x=now, y=hit)
@@ -108,15 +100,15 @@ def policies_state(found: Mapping[str, float], share: float, chosen: str) -> Sta
     return {"bars": bars, "share": cached}, f"{share:.0%} of the data set is cached. Hits: {hits}."
 
 
-def efficiency_state(curves: Curves, now: int, published: tuple[int, float]) -> State:
+def efficiency_state(curves: lines.Curves, now: int, published: tuple[int, float]) -> State:
     """Rate of each node over that of one that never waits, against nodes."""
-    data = line_columns(curves)
+    data = lines.line_columns(curves)
     data["ends"]["place"] = spread_labels([float(y[-1]) for _, y in curves.values() if len(y)])
     waiting = {name: curve for name, curve in curves.items() if name != "never waiting"}
     x, y = published
     star = {"x": x, "y": y, "words": f"published: over {y:.0%} at {x} nodes"}
-    data |= {"now": value_at(waiting, now, "{:.0%}".format), "published": columns([star])}
-    words = ", ".join(f"{name} {value:.0%}" for name, value in values_at(curves, now))
+    data |= {"now": lines.value_at(waiting, now, "{:.0%}".format), "published": columns([star])}
+    words = ", ".join(f"{name} {value:.0%}" for name, value in lines.values_at(curves, now))
     return data, f"At {now:,} nodes, of a node that never waits: {words}."
 
 
@@ -133,12 +125,12 @@ def capacity_state(nodes: Any, held: Any, room: float, now: int) -> State:
     }, f"Each of {now:,} nodes keeps {show(at, 'B')}, which {verdict} into its {show(room, 'B')}."
 
 
-def volume_state(curves: Curves, now: int) -> State:
+def volume_state(curves: lines.Curves, now: int) -> State:
     """Bytes that a device reads and sends, against its batch, both axes logarithmic."""
-    sizes = [f"{show(size, 'B')} {name}" for name, size in values_at(curves, now)]
-    beside = value_at(curves, now, lambda y: show(y, "B"))
+    sizes = [f"{show(size, 'B')} {name}" for name, size in lines.values_at(curves, now)]
+    beside = lines.value_at(curves, now, lambda y: show(y, "B"))
     words = f"With {now} samples, of each device: {', '.join(sizes)}."
-    return {**line_columns(curves), "now": beside}, words
+    return {**lines.line_columns(curves), "now": beside}, words
 
 
 def measured_state(rates: Mapping[str, Sequence[float]]) -> State:

@@ -11,17 +11,8 @@ from lib_dlhpc.costs import layer_times, update_time
 from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View
 from lib_dlhpc.explore.blocks.charts import Data, State, beside, columns
+from lib_dlhpc.explore.one_step import machines
 from lib_dlhpc.explore.one_step.charts import BETWEEN, PASSES
-from lib_dlhpc.explore.one_step.machines import (
-    MEMORY,
-    START,
-    Mine,
-    causes,
-    faster_arithmetic,
-    faster_memory,
-    faster_start,
-    precision_of,
-)
 from lib_dlhpc.explore.one_step.roofline import BOUND, DEVICE, FASTER
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
@@ -33,7 +24,11 @@ MODELS |= {"LeNet-5": "lenet5", "ResNet-50": "resnet50", "BERT base": "bert-base
 BATCHES = tuple(2**k for k in range(11))
 MOST_ROWS = 12  # layers that are shown one by one; more are put together by kind
 OPTIMIZER = "momentum"
-HELP = {"arithmetic": faster_arithmetic, "memory": faster_memory, "starting": faster_start}
+HELP = {
+    "arithmetic": machines.faster_arithmetic,
+    "memory": machines.faster_memory,
+    "starting": machines.faster_start,
+}
 
 
 class Setting(NamedTuple):
@@ -58,7 +53,7 @@ class Row(NamedTuple):
         return sum(self.passes.values())
 
 
-def step_by_layers(mine: Mine) -> Bench[Setting]:
+def step_by_layers(mine: machines.Mine) -> Bench[Setting]:
     """Return the experiment: where a step's time goes, and how it grows with the batch."""
 
     def view(setting: Setting) -> View:
@@ -74,9 +69,9 @@ def step_by_layers(mine: Mine) -> Bench[Setting]:
     return bench
 
 
-def device_of(setting: Setting, mine: Mine) -> Device:
+def device_of(setting: Setting, mine: machines.Mine) -> Device:
     """Return the device of a setting."""
-    return faster_arithmetic(mine.device(setting.device), setting.faster)
+    return machines.faster_arithmetic(mine.device(setting.device), setting.faster)
 
 
 @lru_cache(maxsize=256)
@@ -89,7 +84,7 @@ def _catalog(model: str, batch: int, precision: str) -> Experiment:
 
 def experiment(setting: Setting, device: Device) -> Experiment:
     """Return the run on one device."""
-    own = _catalog(setting.model, setting.batch, precision_of(device))
+    own = _catalog(setting.model, setting.batch, machines.precision_of(device))
     return replace(own, machine=replace(own.machine, device=device))
 
 
@@ -106,14 +101,17 @@ def growth(setting: Setting, device: Device) -> float:
 
 def rows(setting: Setting, device: Device) -> list[Row]:
     """Return the layers of a step, or their kinds, then the update and what lies between the layers."""
-    model, precision = experiment(setting, device).model, precision_of(device)
+    model, precision = experiment(setting, device).model, machines.precision_of(device)
     busy = replace(device, overhead=0.0)
 
     def seconds(way: Device) -> Any:
         times = layer_times(model, way, setting.batch, precision)
         return times.forward + times.backward
 
-    times, by_cause = layer_times(model, busy, setting.batch, precision), causes(seconds, busy)
+    times, by_cause = (
+        layer_times(model, busy, setting.batch, precision),
+        machines.causes(seconds, busy),
+    )
     few = len(model.layers) <= MOST_ROWS
     names = np.array([layer.name if few else layer.kind for layer in model.layers])
     found = []
@@ -126,9 +124,9 @@ def rows(setting: Setting, device: Device) -> list[Row]:
     found = [row for row in found if row.seconds]
     if not few:
         found.sort(key=lambda row: -row.seconds)
-    ways = (device, faster_start(device, inf))
+    ways = (device, machines.faster_start(device, inf))
     update, streamed = (float(update_time(model, way, OPTIMIZER)) for way in ways)
-    bound = MEMORY if streamed > update / 2 else START
+    bound = machines.MEMORY if streamed > update / 2 else machines.START
     found.append(Row("update", {"update": update}, BOUND[bound]))
     if device.overhead:
         found.append(Row(BETWEEN, {BETWEEN: float(device.slowdown * device.overhead)}, ""))

@@ -13,24 +13,13 @@ from pathlib import Path
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.course import Module
+from lib_dlhpc.explore.slides import notebook
 from lib_dlhpc.explore.slides.asked import LETTERS, TRY, answered, checks, predicted, to_try
 from lib_dlhpc.explore.slides.derivation import Derivation
 from lib_dlhpc.explore.slides.diagram import Diagram
 from lib_dlhpc.explore.slides.frame import agenda, following
 from lib_dlhpc.explore.slides.listing import listed
 from lib_dlhpc.explore.slides.minutes import timed
-from lib_dlhpc.explore.slides.notebook import (
-    Section,
-    after,
-    first,
-    misconceptions,
-    notebook_text,
-    plain,
-    plain_lines,
-    sections,
-    sentences,
-    taken,
-)
 from lib_dlhpc.explore.slides.notes import unrepeated
 from lib_dlhpc.explore.slides.slide import (
     BOARD,
@@ -61,7 +50,7 @@ MOST = 28  # slides of a class, if possible; in a longer deck the last ideas sha
 
 def deck(module: Module, repository: Path) -> list[Slide]:
     """Return the slides of a module. repository: the folder with modules/ and instructor_notes/."""
-    text = notebook_text(repository / "modules" / module.file)
+    text = notebook.notebook_text(repository / "modules" / module.file)
     notes = (repository / "instructor_notes" / f"{module.name}.md").read_text("utf-8")
     lesson, titles = lesson_of(text), titles_of(text)
     slides = [
@@ -110,12 +99,12 @@ def _beside_diagram(asked: Slide, drawn: Diagram) -> Slide:
 
 def _opening(module: Module, text: str, notes: str) -> Iterator[Slide]:
     timing = "\n".join(_timing(notes))
-    said = plain(notes.split("\n\n")[1])
-    objectives = after(text, "You will be able to").split(";")
+    said = notebook.plain(notes.split("\n\n")[1])
+    objectives = notebook.after(text, "You will be able to").split(";")
     yield Slide(
-        f"{module.number} {next(sections(text)).heading}",
+        f"{module.number} {next(notebook.sections(text)).heading}",
         ("You will be able to:", *map(_sentence, objectives)),
-        f"{said}\n\n{timing}\n\nLearners need {plain(after(text, 'You need'))}",
+        f"{said}\n\n{timing}\n\nLearners need {notebook.plain(notebook.after(text, 'You need'))}",
         kind=OPENING,
     )
 
@@ -132,7 +121,7 @@ def _earlier(lesson: Lesson) -> Iterator[Slide]:
 def _timing(notes: str) -> Iterator[str]:
     """Yield what a class of 50 minutes does when, of the table in instructor notes."""
     for minutes, during in re.findall(r"^\| ([\d-]+) \| ([^|]+) \|", notes, re.M):
-        yield f"Minutes {minutes}: {plain(during)}"
+        yield f"Minutes {minutes}: {notebook.plain(during)}"
 
 
 def _retrieval(lesson: Lesson) -> Iterator[tuple[str, list[str], str]]:
@@ -152,7 +141,7 @@ def _sections(
     text: str, lesson: Lesson, titles: Titles, diagrams: Mapping[str, Callable[[], Diagram]]
 ) -> Iterator[Slide]:
     """Yield for each section its idea and tables, and for each guess a slide to predict on, and its figure."""
-    opening, *others = sections(text)
+    opening, *others = notebook.sections(text)
     for own in (opening._replace(heading=_upper(opening.heading.partition(": ")[2])), *others):
         shown = own.tables or _published(lesson, own)
         if own.heading in titles.writes:
@@ -160,7 +149,7 @@ def _sections(
         asks = [name for name in own.asked if "guess" in lesson.texts.get(name, ())]
         if own.heading == "The formula, opened" or not (asks or shown):
             continue
-        said = "\n".join(map(plain, own.paragraphs))
+        said = "\n".join(map(notebook.plain, own.paragraphs))
         title, apart = titles.ideas.get(own.heading, own.heading), titles.tables.get(own.heading)
         rows = (*shown, ())[0]
         if own.heading != REAL and (own.paragraphs or shown):
@@ -178,7 +167,7 @@ def _sections(
                 diagram=draw() if draw else None,
             )
         for name, paragraph in zip(asks, (*own.paragraphs, ""), strict=False):
-            aside = plain(paragraph) if own.heading == REAL else ""
+            aside = notebook.plain(paragraph) if own.heading == REAL else ""
             asked, *result = predicted(lesson, name, titles, own.heading, aside)
             yield _beside_diagram(asked, diagrams[name]()) if name in diagrams else asked
             yield from result
@@ -203,22 +192,24 @@ def _idea(paragraphs: Iterable[str], title: str, most: int) -> tuple[str, ...]:
     """Return the first sentences of a section, `most` of them, of WORDS words; none is about the page."""
     said = [
         sentence
-        for sentence in sentences(" ".join(map(plain, paragraphs)))
+        for sentence in notebook.sentences(" ".join(map(notebook.plain, paragraphs)))
         if not ON_PAGE.search(sentence) and sentence.rstrip(".") != title
     ]
-    return tuple(taken(said[:most], WORDS)) or tuple(filter(None, (first(" ".join(said), WORDS),)))
+    return tuple(notebook.taken(said[:most], WORDS)) or tuple(
+        filter(None, (notebook.first(" ".join(said), WORDS),))
+    )
 
 
-def _published(lesson: Lesson, own: Section) -> tuple[tuple[tuple[str, ...], ...], ...]:
+def _published(lesson: Lesson, own: notebook.Section) -> tuple[tuple[tuple[str, ...], ...], ...]:
     """Return the table of what was published, as the section asks for it, if it does."""
     made = (lesson.tables[name]() for name in own.asked if name in lesson.tables)
     return tuple(tuple(map(tuple, each.rows)) for each in made if isinstance(each, Table))
 
 
-def _written(lesson: Lesson, own: Section, title: str, start: str, *task: str) -> Slide:
+def _written(lesson: Lesson, own: notebook.Section, title: str, start: str, *task: str) -> Slide:
     """Return the slide of what learners write: code to begin with, the task, and what is checked."""
     steps = [each for name in own.asked for each in lesson.texts[name].get("steps", ())]
-    said = "\n".join((*map(plain, own.paragraphs), TRY, to_try(lesson, steps)))
+    said = "\n".join((*map(notebook.plain, own.paragraphs), TRY, to_try(lesson, steps)))
     code = listed(title, [start])
     return code._replace(aside=tuple(task), notes=said, section=own.heading)
 
@@ -233,10 +224,10 @@ def _formula(text: str, titles: Titles) -> Iterator[Slide]:
         apart = tuple(own for tex in part for own in _apart(tex))
         room = LINES if lines else LINES + 1
         shown = apart if len(apart) <= room else tuple(part)
-        said = EXPLAINED if number > 1 else plain_lines(section.strip())
+        said = EXPLAINED if number > 1 else notebook.plain_lines(section.strip())
         source = _cited(section)
         yield Slide(title, lines, said, formulas=shown, kind=BOARD, source=source)
-    (own,) = (each for each in sections(text) if each.heading == "The formula, opened")
+    (own,) = (each for each in notebook.sections(text) if each.heading == "The formula, opened")
     for each in own.tables:
         yield Slide(
             next(names),
@@ -250,7 +241,7 @@ def _formula(text: str, titles: Titles) -> Iterator[Slide]:
 def _cited(section: str) -> str:
     """Return the sources of a section, as many as fit a line; the notes have all of them."""
     found = re.search(r"\bSources?: (.+)", section)
-    works = plain(found[1]).rstrip(".").split("; ") if found else []
+    works = notebook.plain(found[1]).rstrip(".").split("; ") if found else []
     shown = [sum(map(len, works[: n + 1])) + 2 * n <= CITED for n in range(len(works))].count(True)
     return f"After {'; '.join(works[:shown])}" if shown else ""
 
@@ -302,11 +293,11 @@ def _drawn(titles: Titles, diagrams: Mapping[str, Callable[[], Diagram]]) -> Ite
 
 def statements(notes: str, said: str, section: str = "") -> Slide:
     """Return the misconceptions of instructor notes as statements to discuss; said: what the speaker says of them."""
-    believed = misconceptions(notes)
+    believed = notebook.misconceptions(notes)
     exposed = "\n".join(f"- {name} {rest}" for name, rest in believed)
     return Slide(
         "Statements to defend or to refute",
-        tuple(taken([name for name, _ in believed[:6]], WORDS)),
+        tuple(notebook.taken([name for name, _ in believed[:6]], WORDS)),
         f"{said} What exposes it:\n{exposed}",
         kind=DISCUSS,
         section=section,
@@ -316,22 +307,22 @@ def statements(notes: str, said: str, section: str = "") -> Slide:
 def _closing(text: str, notes: str, titles: Titles) -> Iterator[Slide]:
     yield statements(notes, "Each is wrong.")
     five = text.split("**In five lines**", 1)[1].split("\n**", 1)[0]
-    full = map(plain, re.findall(r"^\d\. .+$", five, re.M))
+    full = map(notebook.plain, re.findall(r"^\d\. .+$", five, re.M))
     said = "\n".join(["Ask for five lines first; then show these. At length:", *full])
     yield Slide("In five lines", tuple(titles.summary), said, kind=END)
     limits, further = text.split("**Where the model fails.**", 1)[1].split("**Further reading**", 1)
-    fails = plain(limits)
+    fails = notebook.plain(limits)
     reading = re.findall(r"^- (.+)$", further, re.M)
     yield Slide(
         "Where the model fails",
-        tuple(titles.fails) or tuple(taken(sentences(fails), WORDS)),
-        "\n".join([fails, "Further reading:", *map(plain, reading)]),
+        tuple(titles.fails) or tuple(notebook.taken(notebook.sentences(fails), WORDS)),
+        "\n".join([fails, "Further reading:", *map(notebook.plain, reading)]),
         kind=END,
     )
 
 
 def _sentence(text: str) -> str:
-    return _upper(plain(text).rstrip(" .;")) + "."
+    return _upper(notebook.plain(text).rstrip(" .;")) + "."
 
 
 def _upper(text: str) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.explore.course import LABS, PATH
+from lib_dlhpc.explore.slides import slide
 from lib_dlhpc.explore.slides.deck import statements
 from lib_dlhpc.explore.slides.notebook import (
     after,
@@ -25,17 +26,6 @@ from lib_dlhpc.explore.slides.notebook import (
     taken,
 )
 from lib_dlhpc.explore.slides.notes import unrepeated
-from lib_dlhpc.explore.slides.slide import (
-    BOARD,
-    CHECK,
-    DISCUSS,
-    LIST,
-    OPENING,
-    QUESTION,
-    RESULT,
-    WORDS,
-    Slide,
-)
 from lib_dlhpc.explore.slides.tex import readable
 from lib_dlhpc.labs.grading.rubric import Row, rubric_of
 
@@ -71,7 +61,7 @@ def lab_title(lab: str) -> str:
     return f"Lab {int(lab[:2])}: {LABS[lab].title}"
 
 
-def lab_deck(lab: str, repository: Path) -> list[Slide]:
+def lab_deck(lab: str, repository: Path) -> list[slide.Slide]:
     """Return the slides of a lab, by its folder. repository: the folder with labs/, modules/ and instructor_notes/.
 
     Raises SpecError where there is no such lab, and where a formula of slides.toml is in no notebook.
@@ -106,7 +96,7 @@ def _notebook(repository: Path, lab: str) -> str:
     return notebook_text(path)
 
 
-def _opening(lab: str, title: str, readme: str, notes: str) -> Slide:
+def _opening(lab: str, title: str, readme: str, notes: str) -> slide.Slide:
     """Return the first slide: the goal, and in its notes the idea and the minutes of a class."""
     idea = plain(notes.split("\n\n")[1])
     rows = re.findall(r"^\| (\d+-\d+|at home) \| ([^|]+) \|", notes, re.M)
@@ -115,23 +105,23 @@ def _opening(lab: str, title: str, readme: str, notes: str) -> Slide:
     needs = f"Learners need {plain(after(readme, 'You need'))}"
     goal = plain(after(readme, "Goal"))
     said = [idea, f"The goal: {goal}", needs, "", *timing, plain(skip[1]) if skip else ""]
-    return Slide(
+    return slide.Slide(
         f"{title} ({LABS[lab].minutes} minutes)",
-        tuple(taken(sentences(goal), WORDS)),
+        tuple(taken(sentences(goal), slide.WORDS)),
         "\n".join(said).strip(),
-        kind=OPENING,
+        kind=slide.OPENING,
         section=OPENS,
     )
 
 
-def _task(lab: str, repository: Path, readme: str) -> Slide:
+def _task(lab: str, repository: Path, readme: str) -> slide.Slide:
     """Return the slide of what learners write, reach and hand in: the lab's row in the table of labs/README.md."""
     rows = table((repository / "labs" / "README.md").read_text("utf-8").split("\n\n")[2])
     write, target = next((row[2], row[3]) for row in rows if row[0].startswith(f"{int(lab[:2])} "))
     hand_in = plain(after(readme, "Hand in"))
-    room = LIST - len(f"You write {write} For full marks {target} Hand in".split())
+    room = slide.LIST - len(f"You write {write} For full marks {target} Hand in".split())
     lines = (f"You write: {write}.", f"For full marks: {target}.")
-    return Slide(
+    return slide.Slide(
         "What you write, and what you hand in",
         (*lines, f"Hand in {first(hand_in, room)}") if first(hand_in, room) else lines,
         f"Say when it is due.\nHand in {hand_in}\nFor full marks:\n{_full_marks(readme)}",
@@ -148,17 +138,17 @@ def _full_marks(readme: str) -> str:
     )
 
 
-def _law(law: Law, notebook: str, repository: Path) -> Slide:
+def _law(law: Law, notebook: str, repository: Path) -> slide.Slide:
     found = [_formula(begin, notebook, repository) for begin in law.shown]
     sources = dict.fromkeys(source for _, source in found)
     formulas = (*(tex for tex, _ in found), *law.written)
-    return Slide(
+    return slide.Slide(
         law.title,
         tuple(law.said),
         "Show it once everyone has committed to the guess. Ask what each letter is in this lab, and which of them"
         f" learners can change.\nThe slide says: {'; '.join(map(readable, formulas))}. {' '.join(law.said)}",
         formulas=formulas,
-        kind=BOARD,
+        kind=slide.BOARD,
         section=OPENS,
         source=f"From {' and '.join(sources)}" if sources else "",
     )
@@ -200,7 +190,7 @@ def _mistakes(solution: Path, rubric: Sequence[Row]) -> list[Mistake]:
     return mistakes
 
 
-def _checks(rubric: Sequence[Row], found: Sequence[Mistake]) -> Slide:
+def _checks(rubric: Sequence[Row], found: Sequence[Mistake]) -> slide.Slide:
     """Return the slide of the rubric: points, what counts, and a mistake that its checks catch."""
     rows = [(str(row.points), _counted(row), _caught(row, found)) for row in rubric]
     caught = dict[str, list[str]]()
@@ -208,11 +198,11 @@ def _checks(rubric: Sequence[Row], found: Sequence[Mistake]) -> Slide:
         caught.setdefault(each.law, []).append(each.name)
     said = [f"Read by people: {plain(row.what)}." for row in rubric if not row.items]
     said += [f"{law} catches: {'; '.join(names)}." for law, names in caught.items()]
-    return Slide(
+    return slide.Slide(
         f"{sum(row.points for row in rubric)} points, and mistakes that the checks catch",
         (),
         "\n".join(["Run the checks on the starter, and read the first message aloud.", *said]),
-        kind=CHECK,
+        kind=slide.CHECK,
         section=OPENS,
         table=(("points", "what counts", "catches, for example"), *rows),
     )
@@ -236,7 +226,7 @@ def _same(law: str, begins: Sequence[str]) -> bool:
     return any(law.startswith(begin) or begin.startswith(law) for begin in begins)
 
 
-def _messages(found: Sequence[Mistake]) -> Slide:
+def _messages(found: Sequence[Mistake]) -> slide.Slide:
     """Return the slide of mistakes with what the check says, at most one of each check, ROWS at most."""
     firsts = dict[str, Mistake]()
     for each in found:
@@ -245,31 +235,31 @@ def _messages(found: Sequence[Mistake]) -> Slide:
     shown = min(ROWS, len(own))
     rows = [(each.name, each.law, f'"{each.words}"') for each in own[:: len(own) // shown][:shown]]
     said = (f'{each.name}: "{each.words}" ({each.law})' for each in own)
-    return Slide(
+    return slide.Slide(
         "What a check says names the mistake, not the solution",
         (),
         "\n".join(
             ["Which message did you get first? Cover the left column and let them guess.", *said]
         ),
-        kind=RESULT,
+        kind=slide.RESULT,
         section=CLOSES,
         table=(("mistake", "check", "its message has the words"), *rows),
     )
 
 
-def _debrief(law: Law, notebook: str, notes: str) -> Iterator[Slide]:
+def _debrief(law: Law, notebook: str, notes: str) -> Iterator[slide.Slide]:
     """Yield three questions of the reflection, each with its answer in the notes."""
     asked = notebook.split("## Reflect", 1)[1]
     answers = notes.split("## Answers to the reflection", 1)[1].split("\n## ", 1)[0]
     for number in law.debrief:
         question, answer = (_item(text, number) for text in (asked, answers))
         parts, in_full = sentences(question), f"\nIn full: {question}"
-        lines = taken(parts, QUESTION)
-        yield Slide(
+        lines = taken(parts, slide.QUESTION)
+        yield slide.Slide(
             f"Reflection {number}: compare what you wrote",
             tuple(lines),
             f"Ask for two answers first.\nAnswer: {answer}{'' if len(lines) == len(parts) else in_full}",
-            kind=DISCUSS,
+            kind=slide.DISCUSS,
             section=CLOSES,
         )
 

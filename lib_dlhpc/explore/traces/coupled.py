@@ -13,12 +13,7 @@ from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html, workbench
 from lib_dlhpc.explore.traces.charts import coupled_state
-from lib_dlhpc.prediction.coupled import (
-    CoupledPrediction,
-    enough_depth,
-    placements,
-    predict_coupled,
-)
+from lib_dlhpc.prediction import coupled
 from lib_dlhpc.simulation import simulate_coupled
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
@@ -84,23 +79,23 @@ def costs(setting: Setting) -> Costs:
 
 
 @lru_cache(maxsize=64)
-def ways(setting: Setting) -> tuple[CoupledPrediction, ...]:
+def ways(setting: Setting) -> tuple[coupled.CoupledPrediction, ...]:
     """Return all placements of the ranks: all doing both, then 1, 2 ... simulating."""
-    every = placements(workflow(setting), costs(setting), RANKS)
+    every = coupled.placements(workflow(setting), costs(setting), RANKS)
     return tuple(sorted(every, key=number_of))
 
 
-def number_of(way: CoupledPrediction) -> int:
+def number_of(way: coupled.CoupledPrediction) -> int:
     """Return the ranks that simulate, SHARED for all doing both."""
     return SHARED if way.placement == "shared" else way.simulating
 
 
-def named(way: CoupledPrediction) -> str:
+def named(way: coupled.CoupledPrediction) -> str:
     """Return a placement in words."""
     return ALL if way.placement == "shared" else f"{way.simulating} + {way.training}"
 
 
-def best(setting: Setting) -> CoupledPrediction:
+def best(setting: Setting) -> coupled.CoupledPrediction:
     """Return the fastest placement."""
     return min(ways(setting), key=lambda way: way.seconds)
 
@@ -112,7 +107,7 @@ def couple() -> ipywidgets.Box:
 
     def update() -> None:
         setting = Setting(**{name: control.value for name, control in controls.items()})
-        now = predict_coupled(workflow(setting), costs(setting), RANKS)
+        now = coupled.predict_coupled(workflow(setting), costs(setting), RANKS)
         wall.value = wall_html(pace_wall(setting, now), "Neither side waits long for the other.")
         said.value = verdict_html(best_words(setting, now))
         bars.update(*coupled_state({named(way): way.terms for way in ways(setting)}, named(now)))
@@ -127,13 +122,13 @@ def waited(terms: Mapping[str, float]) -> float:
     return terms["wait for samples"] + terms["wait for room"]
 
 
-def pace_wall(setting: Setting, now: CoupledPrediction) -> str:
+def pace_wall(setting: Setting, now: coupled.CoupledPrediction) -> str:
     """Say which side waits for the other, where one does."""
     if waited(now.terms) < WORTH * now.seconds:
         return ""
     p, c = show(now.produce, "s"), show(now.consume, "s")
     pace = f"A batch takes {p} to produce and {c} to train on"
-    enough = enough_depth(workflow(setting), costs(setting), RANKS)
+    enough = coupled.enough_depth(workflow(setting), costs(setting), RANKS)
     if 0.9 < now.produce / now.consume < 1 / 0.9 and enough > setting.depth:
         return f"{pace}: equal, but both vary. A buffer of {enough} batches would smooth that."
     starved = now.slower == "simulation"
@@ -141,7 +136,7 @@ def pace_wall(setting: Setting, now: CoupledPrediction) -> str:
     return f"{pace}: {who}. A buffer delays that and shortens no run: move ranks."
 
 
-def best_words(setting: Setting, now: CoupledPrediction) -> str:
+def best_words(setting: Setting, now: coupled.CoupledPrediction) -> str:
     """Say what the chosen placement takes, and which is the fastest."""
     fastest, waits = best(setting), waited(now.terms)
     idle = f", of which the mean rank waits {show(waits, 's')} for the other side" if waits else ""
@@ -151,7 +146,7 @@ def best_words(setting: Setting, now: CoupledPrediction) -> str:
     return f"{words} No placement is much faster."
 
 
-def terms_html(setting: Setting, now: CoupledPrediction) -> str:
+def terms_html(setting: Setting, now: coupled.CoupledPrediction) -> str:
     """Return the terms of the chosen placement, predicted and simulated."""
     simulated = mean_terms(simulate_coupled(workflow(setting), costs(setting), RANKS))
     rows = {name: (seconds, simulated[name]) for name, seconds in now.terms.items()}
@@ -162,5 +157,5 @@ def terms_html(setting: Setting, now: CoupledPrediction) -> str:
 
 def times_faster(setting: Setting) -> float:
     """Return how many times faster the fastest placement is than the chosen one."""
-    now = predict_coupled(workflow(setting), costs(setting), RANKS)
+    now = coupled.predict_coupled(workflow(setting), costs(setting), RANKS)
     return now.seconds / best(setting).seconds
