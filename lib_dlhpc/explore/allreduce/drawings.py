@@ -82,10 +82,7 @@ def nics() -> Layers:
     arrows={"words": "message"},
 )
 def messages() -> Layers:
-    """Which rank sends to which, round by round?
-
-    The thicker a line, the more is sent.
-    """
+    """Which rank sends to which, round by round? The thicker a line, the more is sent."""
     counts: dict[str, Any] = {"format": "d", "tickMinStep": 1}
     x = kit.x_axis("from:Q", "rounds", kit.WHOLE, tickMinStep=1, grid=False, tickCount=12)
     scale = {"reverse": True, "padding": 12}
@@ -120,10 +117,7 @@ def _discs_and_squares(marks: alt.Chart) -> Layers:
     points={"algorithm": "", "size": "message (B)", **MEASURED},
 )
 def measured() -> Layers:
-    """How long does it take?
-
-    Symbol: median measured; bar: p10 to p90; dash: predicted.
-    """
+    """How long does it take? Symbol: median measured; bar: p10 to p90; dash: predicted."""
     sizes: dict[str, Any] = {"grid": False, "values": list(SIZES), "scale": {"padding": 28}}
     x = kit.x_axis("place:Q", BUFFER, SI.format("B"), log=10, **sizes)
     look: dict[str, Any] = {"tickCount": 5, "scale": {"padding": 10}}

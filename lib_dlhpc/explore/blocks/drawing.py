@@ -5,14 +5,15 @@
         "How long should a message be?"
         x = x_axis("x:Q", "message", SI.format("B"), log=10)
         y = y_axis("y:Q", "time", SI.format("s"), log=10)
-        return marker(x), *line_marks(x, y, NAMES, LINES), *values_beside(x, y)
+        return marker(x), *line_marks(x, y, LINES), *values_beside(x, y)
 
-The function's name is the drawing's; its docstring has the title, and below that what the marks mean, if the legend
-does not say it. Importing Altair takes more than a second and 65 MB, so no visitor's kernel does: built.py compiles all
-drawings once and keeps the result. Whatever a color says, a word, a dash or a hatching says as well.
+The function's name is the drawing's; its docstring's first sentence is the title, the rest says what the marks mean, if
+the legend does not. Importing Altair takes more than a second and 65 MB, so no visitor's kernel does: built.py compiles
+all drawings once and keeps the result. Whatever a color says, a word, a dash or a hatching says as well.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -64,11 +65,13 @@ class Drawing:
 
     def __call__(self) -> dict[str, Any]:
         """Return the Vega-Lite specification."""
-        title, _, note = map(str.strip, self.words.partition("\n\n"))
+        title, *note = re.split(r"(?<=[?.]) ", " ".join(self.words.split()), maxsplit=1)
         place = {"width": 600, "height": self.height, "autosize": "none"}
-        chart = alt.layer(*self.layers(), title=title, padding=dict(self.margins), **place)
+        chart = alt.layer(
+            *self.layers(), title=title.rstrip("."), padding=dict(self.margins), **place
+        )
         spec: dict[str, Any] = chart.to_dict()
-        spec["usermeta"] = {"table": self.table} | ({"note": note} if note else {})
+        spec["usermeta"] = {"table": self.table} | ({"note": note[0]} if note else {})
         if key := _taken_out(spec, self.labels):
             spec["usermeta"]["legend"] = key
         if names := _named_lines(spec):
@@ -363,10 +366,10 @@ def words_beside(bars: alt.Chart, text: str = "words:N", **encoding: Any) -> alt
 
 
 def line_marks(
-    x: alt.X, y: alt.Y, names: Sequence[str], styles: Mapping[str, Any], interpolate: Any = "linear"
+    x: alt.X, y: alt.Y, styles: Mapping[str, Any], *names: str, interpolate: Any = "linear"
 ) -> Layers:
-    """Return lines (see lines.py) with their name where they end on the right. styles: color, dash, symbol."""
-    color, dash, shape = line_scales(names, styles)
+    """Return lines (see lines.py) with their name where they end on the right. styles, names: as of looks."""
+    color, dash, shape = looks("line:N", styles, names=names)
     curves = data("lines", x=x, y=y, color=color)
     drawn = curves.mark_line(strokeWidth=2, clip=True, interpolate=interpolate)
     symbols = curves.transform_filter("datum.symbol").mark_point(filled=True, size=60, opacity=1)
@@ -379,11 +382,15 @@ def line_marks(
 
 
 def looks(
-    field: str, styles: Mapping[str, Any], key: bool = False
+    field: str, styles: Mapping[str, Any], key: bool = False, names: Iterable[str] = ()
 ) -> tuple[alt.Color, alt.StrokeDash, alt.Shape]:
-    """Return the encodings of a field by color, dash and symbol. key: whether color and symbol are explained above."""
-    names, parts = list(styles), zip(*styles.values(), strict=True)
-    scales: list[dict[str, Any]] = [{"domain": names, "range": list(part)} for part in parts]
+    """Return the encodings of a field by color, dash and symbol: of these names, or of all that have a style.
+
+    key: whether color and symbol are explained above.
+    """
+    own = {name: styles[name] for name in names or styles}
+    parts = zip(*own.values(), strict=True)
+    scales: list[dict[str, Any]] = [{"domain": list(own), "range": list(part)} for part in parts]
     ink, dash, shape = scales
     above = ABOVE if key else None
     return (
@@ -391,10 +398,3 @@ def looks(
         alt.StrokeDash(field, legend=None).scale(**dash),
         alt.Shape(field, legend=above).scale(**shape),
     )
-
-
-def line_scales(
-    names: Sequence[str], styles: Mapping[str, Any]
-) -> tuple[alt.Color, alt.StrokeDash, alt.Shape]:
-    """Return the encodings of the field "line" by color, dash and symbol, for these names."""
-    return looks("line:N", {name: styles[name] for name in names})

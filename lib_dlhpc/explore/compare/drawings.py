@@ -14,7 +14,7 @@ TIME = "time of one step"
     "", "part", "time", height=180, left=146, right=76, ends={"row": "", "words": "may be"}
 )
 def compared() -> Layers:
-    """One step, every way"""
+    """One step, every way."""
     x = kit.x_axis("start:Q", TIME, SI.format("s"), scale={"domainMin": 0})
     y = kit.rows_axis("row:N", paddingInner=0.3, paddingOuter=0.1)
     low, high, stop = (alt.X(f"{n}:Q", title=TIME) for n in ("low", "high", "stop"))
@@ -35,7 +35,7 @@ def compared() -> Layers:
 
 @drawing(height=240, left=84, points={"setting": "setting", "way": "", "time": TIME})
 def swept() -> Layers:
-    """Every setting, every way"""
+    """Every setting, every way."""
     x = alt.X("setting:N", title="setting", sort=None).axis(kit.axis_of(labelAngle=0, grid=False))
     y = kit.y_axis("seconds:Q", TIME, SI.format("s"), log=10, scale={"padding": 14})
     ways = list(LOOKS)

@@ -33,17 +33,14 @@ def bucket_sizes() -> Layers:
     x = kit.x_axis("x:Q", "bucket", SI.format("B"), log=10, grid=False, values=DECADES)
     look: dict[str, Any] = {"tickCount": 5, "labelOverlap": True, "scale": {"padding": 22}}
     y = kit.y_axis("y:Q", "time of one step", SI.format("s"), log=10, **look)
-    lines = kit.line_marks(x, y, ("during backward", "after backward"), LINES)
+    lines = kit.line_marks(x, y, LINES, "during backward", "after backward")
     floor = kit.level("floor", left=True, below=True, strokeDash=DOTS)
     return *floor, *lines, *kit.point(x, y)
 
 
 @drawing(height=130, left=64, top=22, bars={"stop": "GPUs up to", "time": "time over mean"})
 def rank_times() -> Layers:
-    """Who computes, and who is idle?
-
-    Plain: computes; hatched: idle.
-    """
+    """Who computes, and who is idle? Plain: computes; hatched: idle."""
     x = kit.x_axis("start:Q", "GPUs, from the fastest to the slowest", kit.WHOLE, grid=False)
     y = alt.Y("time:Q", title="compute time over mean").scale(nice=False, domainMin=0, padding=10)
     bars = data("bars", x=x, x2="stop:Q")
@@ -61,10 +58,7 @@ def rank_times() -> Layers:
     line={"x": "GPUs", "y": "step, formula"},
 )
 def slowest() -> Layers:
-    """How slow is the slowest of p?
-
-    Line: Blom's formula; square: mean of the draws; bar: p10 to p90.
-    """
+    """How slow is the slowest of p? Line: Blom's formula; square: mean of the draws; bar: p10 to p90."""
     x = kit.by_two("GPUs", padding=14)
     scale = {"zero": False, "padding": 14}
     y = kit.y_axis("y:Q", "step over mean compute time", tickCount=5, scale=scale)
@@ -92,7 +86,7 @@ def race() -> Layers:
     look: dict[str, Any] = {"values": LOSSES, "scale": {"padding": 10}}
     y = kit.y_axis("y:Q", "loss, of that at the start", "format(datum.value, '~g')", log=10, **look)
     names = ("synchronous", "asynchronous", "local")
-    lines = kit.line_marks(x, y, names, LINES, "step-after")
+    lines = kit.line_marks(x, y, LINES, *names, interpolate="step-after")
     return *kit.level("target", left=True, strokeDash=[5, 4]), *lines
 
 
@@ -109,16 +103,13 @@ def staleness() -> Layers:
 
 @kit.lines_of("scaling", "GPUs", "of one node", height=200, left=64, right=70, published=PUBLISHED)
 def gpu_share() -> Layers:
-    """How efficient is each GPU?
-
-    Diamonds: published.
-    """
+    """How efficient is each GPU? Diamonds: published."""
     x, scale = kit.by_two("GPUs"), {"domain": [0, 1.15]}
     y = kit.y_axis(
         "y:Q", "rate of a GPU over that in one node", kit.PERCENT, tickCount=5, scale=scale
     )
     stars = kit.published(x, y, "words", "error")
-    lines = kit.line_marks(x, y, ("weak", "strong"), LINES)
+    lines = kit.line_marks(x, y, LINES, "weak", "strong")
     return kit.marker(x), *lines, stars, *kit.values_beside(x, y)
 
 
@@ -127,15 +118,12 @@ def images_a_second() -> Layers:
     """How fast is the whole run?"""
     x, look = kit.by_two("GPUs"), {"values": DECADES, "scale": {"padding": 10}}
     y = kit.y_axis("y:Q", "images per second", "format(datum.value, '~s')", log=10, **look)
-    return kit.marker(x), *kit.line_marks(x, y, ("weak", "strong", "ideal"), LINES)
+    return kit.marker(x), *kit.line_marks(x, y, LINES, "weak", "strong", "ideal")
 
 
 @drawing(height=220, points={"size": "bucket (B)", **MEASURED})
 def step_exchange() -> Layers:
-    """How long does it take?
-
-    Disc: median measured; bar: p10 to p90; dash: predicted.
-    """
+    """How long does it take? Disc: median measured; bar: p10 to p90; dash: predicted."""
     sizes: dict[str, Any] = {"grid": False, "values": DECADES, "scale": {"padding": 28}}
     x = kit.x_axis("size:Q", "bucket", SI.format("B"), log=10, **sizes)
     look: dict[str, Any] = {"tickCount": 5, "scale": {"padding": 12}}

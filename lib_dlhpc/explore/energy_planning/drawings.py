@@ -21,19 +21,13 @@ LISTED = {"words": "run", "details": "time, energy, layout"}
 
 @drawing(height=300, top=20, marks=LISTED)
 def energy_map() -> Layers:
-    """How much energy, how many hours to the target?
-
-    Dots: all runs that meet it.
-    """
+    """How much energy, how many hours to the target? Dots: all runs that meet it."""
     return _costs(LINES)
 
 
 @drawing(height=260, top=20, marks=LISTED)
 def energy_plan() -> Layers:
-    """Which run fits the budget?
-
-    Dots: layouts; rectangle: within the budget.
-    """
+    """Which run fits the budget? Dots: layouts; rectangle: within the budget."""
     area = data("budget", x=alt.X("left:Q"), x2="x:Q", y=alt.Y("low:Q"), y2="y:Q")
     budget = area.mark_rect(color=SERIES[2], opacity=0.13, clip=True)
     return *_costs({"front": LINES["front"]}), budget
@@ -83,10 +77,7 @@ def energy_causes() -> Layers:
     },
 )
 def energy_slack() -> Layers:
-    """Who could compute more slowly?
-
-    Hatched: what a lower clock adds.
-    """
+    """Who could compute more slowly? Hatched: what a lower clock adds."""
     x = kit.x_axis("start:Q", "time in the step", SI.format("s"), grid=False)
     y = kit.lane("top")
     color = kit.colors("kind:N", PASSES, True)
@@ -106,10 +97,7 @@ def energy_slack() -> Layers:
 
 @kit.lines_of("power", "s", "W", height=210, left=80, top=20)
 def energy_swings() -> Layers:
-    """What does the facility draw?
-
-    Dashed: as it is; solid: smoothed.
-    """
+    """What does the facility draw? Dashed: as it is; solid: smoothed."""
     x = kit.x_axis("x:Q", "time", SI.format("s"), grid=False)
     y = kit.y_axis("y:Q", "power", SI.format("W"), tickCount=5)
     color, dash = kit.inks_and_dashes("line:N", SWINGS, True)
@@ -134,10 +122,7 @@ def _weights() -> alt.X:
     points={"line": "utilization", "details": "weights, tokens, loss (nats per token)"},
 )
 def size_loss() -> Layers:
-    """Which size reaches the least loss?
-
-    Hollow: beyond what was measured.
-    """
+    """Which size reaches the least loss? Hollow: beyond what was measured."""
     x = _weights()
     y = kit.y_axis(
         "y:Q", "loss, nats per token", "format(datum.value, '.2f')", scale={"zero": False}
@@ -161,10 +146,7 @@ def size_loss() -> Layers:
 
 @drawing(height=170, top=20, lines={"details": "MFU and fastest layout"})
 def size_utilization() -> Layers:
-    """Which part of the peak does each size use?
-
-    Dashed: the guess.
-    """
+    """Which part of the peak does each size use? Dashed: the guess."""
     x, y = _weights(), kit.y_axis("y:Q", "MFU", kit.PERCENT)
     lines = data("lines", x=x, y=y)
     return (

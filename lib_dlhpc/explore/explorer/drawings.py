@@ -20,7 +20,7 @@ TIMES = (
 
 @kit.parts_of("", "part", "time", "share of the step", height=80, left=46, top=8, bottom=42)
 def explorer_step() -> Layers:
-    """Where the time of one step goes"""
+    """Where the time of one step goes."""
     hint = data("hint").mark_text(align="left", dx=6, opacity=0.75)
     hint = hint.encode(x=alt.value(0), y=_rows(), text="words:N")
     return *_bars("time of one step", "s", 6), *_span(), hint
@@ -28,7 +28,7 @@ def explorer_step() -> Layers:
 
 @drawing(height=84, left=46, top=24, bottom=42, parts={"row": "", "part": "part", "size": "size"})
 def explorer_memory() -> Layers:
-    """What the fullest device holds"""
+    """What the fullest device holds."""
     wall = data("wall", x="capacity:Q")
     beyond = wall.mark_rect(opacity=0.12, color=BAD).encode(x2="end:Q")
     rule = wall.mark_rule(strokeWidth=2.5, color=BAD)
@@ -71,7 +71,7 @@ def _span() -> list[Any]:
     points={**POINTS, "speedup": "speedup"},
 )
 def scaling() -> Layers:
-    """How much faster more devices are"""
+    """How much faster more devices are."""
     x, y = _devices(), kit.y_axis("speedup:Q", "speedup over one device", kit.WHOLE, log=2)
     band = data("band", x=x, y=y, y2="high:Q").mark_area(opacity=0.18, color=palette.SERIES[0])
     color, dash = kit.inks_and_dashes("line:N", LINES, True)
@@ -86,7 +86,7 @@ def scaling() -> Layers:
     lines={"line": "", "devices": "devices", "efficiency": "efficiency"},
 )
 def efficiency() -> Layers:
-    """What is left of each device"""
+    """What is left of each device."""
     x = _devices()
     y = kit.y_axis(
         "efficiency:Q", "efficiency", kit.PERCENT, tickCount=5, scale={"domain": [0, 1.05]}
@@ -106,7 +106,7 @@ def efficiency() -> Layers:
     height=220, right=176, top=24, curves={"quantity": "", "devices": "devices", "amount": "amount"}
 )
 def totals() -> Layers:
-    """What the whole run costs"""
+    """What the whole run costs."""
     x, y = _devices(), kit.y_axis("relative:Q", "times what it is now", TIMES, log=2)
     color, dash = kit.inks_and_dashes("quantity:N", TOTALS)
     curve = data("curves", x=x, y=y, color=color)
@@ -126,7 +126,7 @@ def totals() -> Layers:
     height=200, left=150, right=60, top=6, parts={"part": "twice as good", "words": "shorter step"}
 )
 def sensitivity() -> Layers:
-    """What would help most"""
+    """What would help most."""
     title, most = "shorter step if this were twice as good", {"domain": [0, 0.5]}
     x = kit.x_axis("shorter:Q", title, kit.PERCENT, tickCount=5, scale=most)
     y = kit.rows_axis("part:N", kit.ORDER)

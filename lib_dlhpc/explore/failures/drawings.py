@@ -37,8 +37,8 @@ def losses(interval: str, lines: dict[str, Any]) -> Layers:
     x = kit.x_axis("x:Q", interval, TIME, log=10, values=TIMES, grid=False)
     share, decades = "format(datum.value, '.2~%')", [1e-4, 1e-3, 1e-2, 0.1, 1]
     y = kit.y_axis("y:Q", "share of the time that is lost", share, log=10, values=decades)
-    drawn, symbols, _ = kit.line_marks(x, y, list(lines), lines)
-    color, *_ = kit.line_scales(list(lines), lines)
+    drawn, symbols, _ = kit.line_marks(x, y, lines)
+    color, *_ = kit.looks("line:N", lines)
     ends = data("ends", x=x, y="place:Q", text="line:N", color=color)
     late = ends.transform_filter("datum.late").mark_text(align="left", dx=8)
     early = ends.transform_filter("!datum.late").mark_text(align="left", dx=8, dy=-6, **HALO)
@@ -76,19 +76,13 @@ LOSSES |= {
 
 @drawing(**LOSSES)
 def failures_loss() -> Layers:
-    """Which interval loses the least?
-
-    Crosses: simulated.
-    """
+    """Which interval loses the least? Crosses: simulated."""
     return losses("training between two checkpoints", LINES)
 
 
 @drawing(**LOSSES)
 def failures_checks() -> Layers:
-    """How often to look for silent errors?
-
-    Crosses: simulated.
-    """
+    """How often to look for silent errors? Crosses: simulated."""
     return losses("training between two checks", CHECK_LINES)
 
 
@@ -96,10 +90,7 @@ def failures_checks() -> Layers:
     "", "spare nodes", "goodput of all nodes", left=62, right=150, top=30, marks=SPARE_NODES
 )
 def failures_spares() -> Layers:
-    """How many spare nodes?
-
-    Goodput of all nodes, spares included.
-    """
+    """How many spare nodes? Goodput of all nodes, spares included."""
     x = kit.x_axis("x:Q", "spare nodes", kit.WHOLE, grid=False)
     y = kit.y_axis("y:Q", "goodput of all nodes", kit.PERCENT)
     marks = data("marks", x=x)
@@ -108,7 +99,7 @@ def failures_spares() -> Layers:
         marks.mark_rule(strokeDash=[3, 3], opacity=0.7),
         kit.on_top(marks, align="left", dx=3),
         kit.marker(x),
-        *kit.line_marks(x, y, list(SPARE_LINES), SPARE_LINES),
+        *kit.line_marks(x, y, SPARE_LINES),
         *kit.values_beside(x, y),
     )
 
@@ -129,20 +120,14 @@ PHASED |= {"bars": {"run": "run", "kind": "what", "start": "from (s)", "stop": "
 
 @drawing(**PHASED)
 def failures_phases() -> Layers:
-    """Where does the time of the run go?
-
-    ✕: a failure.
-    """
+    """Where does the time of the run go? ✕: a failure."""
     (*bars, names), signs = phases(PHASES)
     return *bars, *signs, names
 
 
 @drawing(**PHASED)
 def failures_found() -> Layers:
-    """When is a silent error found?
-
-    ?: it strikes; ✕: a failure.
-    """
+    """When is a silent error found? ?: it strikes; ✕: a failure."""
     (*bars, names), signs = phases(CHECKED)
     wrong = data("errors", x="x:Q", y=kit.lane("top"))
     line = wrong.mark_rule(strokeWidth=2.5, strokeDash=[3, 2]).encode(y2="bottom:Q")
@@ -158,10 +143,7 @@ def failures_found() -> Layers:
     points={"way": "way to save", "still": "stall", "written": "durable after"},
 )
 def failures_costs() -> Layers:
-    """How long does one checkpoint take?
-
-    ■: training stalls until here; ○: durable from here on.
-    """
+    """How long does one checkpoint take? ■: training stalls until here; ○: durable from here on."""
     ticks: dict[str, Any] = {"values": TIMES, "labelOverlap": True, "grid": False}
     x = kit.x_axis("blocked:Q", "time after the checkpoint begins", TIME, log=10, **ticks)
     points = data("points", x=x, y=kit.rows_axis("way:N", list(WAYS), 110))

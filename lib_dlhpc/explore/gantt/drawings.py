@@ -26,10 +26,7 @@ LOOK = {
     },
 )
 def gantt() -> Layers:
-    """One step, rank by rank
-
-    Upper bar: computation; lower bar: communication.
-    """
+    """One step, rank by rank. Upper bar: computation; lower bar: communication."""
     x = x_axis("start:Q", "time", SI.format("s"), scale={"zero": False})
     y = alt.Y("top:Q", axis=None).scale(domain=[0, 1], nice=False, reverse=True)
     bars = data("bars", x=x, x2="stop:Q", y=y, y2="bottom:Q")

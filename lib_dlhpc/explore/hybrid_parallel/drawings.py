@@ -55,15 +55,12 @@ def _bars(title: str, unit: str, inks: Mapping[str, str]) -> Layers:
     "scaling", "GPUs", "samples per second", height=200, left=64, right=70, published=PUBLISHED
 )
 def hybrid_scaling() -> Layers:
-    """How far does it scale?
-
-    Diamond: published, and used to calibrate.
-    """
+    """How far does it scale? Diamond: published, and used to calibrate."""
     ticks: dict[str, Any] = {"values": RATES, "labelOverlap": True, "scale": {"padding": 12}}
     x = kit.by_two("GPUs")
     y = kit.y_axis("y:Q", "samples per second", "format(datum.value, '~s')", log=10, **ticks)
     diamond = kit.published(x, y, "words")
-    lines = kit.line_marks(x, y, ("weak", "strong", "ideal"), LINES)
+    lines = kit.line_marks(x, y, LINES, "weak", "strong", "ideal")
     return kit.marker(x), *lines, diamond, *kit.values_beside(x, y)
 
 
@@ -73,7 +70,7 @@ def hybrid_domain() -> Layers:
     x = kit.x_axis("x:Q", "ranks of a group", kit.WHOLE, log=2, values=list(RANKS), grid=False)
     y = kit.y_axis("y:Q", "exposed, of a step", kit.PERCENT, scale={"domainMin": 0, "nice": True})
     looks = dict(zip((NODES, RACK), (LINES["weak"], LINES["strong"]), strict=True))
-    return kit.marker(x), *kit.line_marks(x, y, (NODES, RACK), looks), *kit.values_beside(x, y)
+    return kit.marker(x), *kit.line_marks(x, y, looks, NODES, RACK), *kit.values_beside(x, y)
 
 
 @drawing(
@@ -82,10 +79,7 @@ def hybrid_domain() -> Layers:
     cells={"tensor": "tensor", "pipeline": "pipeline", "data": "data", "details": "outcome"},
 )
 def hybrid_map() -> Layers:
-    """Which layout is the fastest?
-
-    Seconds of a step; hatched: does not fit, with the memory needed.
-    """
+    """Which layout is the fastest? Seconds of a step; hatched: does not fit, with the memory needed."""
     plain = {"grid": False, "ticks": False, "domain": False}
     x = alt.X("pipeline:O", title="pipeline: stages", sort="ascending")
     y = alt.Y("tensor:O", title="tensor: GPUs per layer", sort="ascending")

@@ -72,7 +72,7 @@ def io_cache() -> Layers:
     title, domain = "cached fraction of the data set", {"domain": [0, 1]}
     x = kit.x_axis("x:Q", title, kit.PERCENT, tickCount=5, grid=False, scale=domain)
     y = kit.y_axis("y:Q", "hit rate", kit.PERCENT, tickCount=5, scale={"domain": [0, 1.05]})
-    return *kit.line_marks(x, y, ("cached fraction", "hit rate"), LINES), *kit.point(x, y)
+    return *kit.line_marks(x, y, LINES, "cached fraction", "hit rate"), *kit.point(x, y)
 
 
 @drawing(height=170, left=178, top=26, **BELOW["io_policies"])
@@ -94,23 +94,17 @@ def io_policies() -> Layers:
 
 @drawing(height=220, left=64, right=130, **BELOW["io_efficiency"])
 def io_efficiency() -> Layers:
-    """How efficient is each node?
-
-    Triangle: published, over 90%.
-    """
+    """How efficient is each node? Triangle: published, over 90%."""
     x, title = kit.by_two("nodes"), "rate of a node over one that never waits"
     y = kit.y_axis("y:Q", title, kit.PERCENT, tickCount=5, scale={"domain": [0, 1.1]})
     names = ("never waiting", "shared file system", "FanStore")
     star = kit.published(x, y, "words", shape="triangle-up", size=130)
-    return kit.marker(x), *kit.line_marks(x, y, names, LINES), star, *kit.values_beside(x, y)
+    return kit.marker(x), *kit.line_marks(x, y, LINES, *names), star, *kit.values_beside(x, y)
 
 
 @drawing(height=170, **BELOW["io_capacity"])
 def io_capacity() -> Layers:
-    """Does its part of the data fit into a node?
-
-    Hatched: it does not fit.
-    """
+    """Does its part of the data fit into a node? Hatched: it does not fit."""
     x, y = kit.by_two("nodes"), _bytes("data in each node")
     line = data("line", x=x, y=y)
     said = data("wall", y=alt.Y("y:Q")).mark_text(
@@ -132,7 +126,7 @@ def io_volume() -> Layers:
         kit.by_two("samples of each device in a step"),
         _bytes("moved by each device", padding=16),
     )
-    return kit.marker(x), *kit.line_marks(x, y, ("read", "sent"), LINES), *kit.values_beside(x, y)
+    return kit.marker(x), *kit.line_marks(x, y, LINES, "read", "sent"), *kit.values_beside(x, y)
 
 
 @drawing(height=170, left=182, right=60, top=12, **BELOW["io_measured"])

@@ -14,10 +14,7 @@ SHARE = "format(datum.value, '.2~%')"
 
 @kit.parts_of("run", "cause", "time", height=112, left=98, right=130, top=22)
 def llm_step() -> Layers:
-    """Where does the time of a step go?
-
-    Hatched: recomputation, bubble.
-    """
+    """Where does the time of a step go? Hatched: recomputation, bubble."""
     *bars, words = kit.stacked_bars("time of a step", "s", CAUSES, 94, HATCHED)
     return *bars, *kit.upright("published"), words
 
@@ -30,10 +27,7 @@ def llm_step() -> Layers:
     bars={"label": "schedule", "words": "idle, and holds", "held": "activations of"},
 )
 def llm_bubbles() -> Layers:
-    """How long is a rank idle, and what does it hold?
-
-    Closed forms, equal stages.
-    """
+    """How long is a rank idle, and what does it hold? Closed forms, equal stages."""
     x = kit.x_axis("idle:Q", "bubble", kit.SI.format("s"), tickCount=4, scale={"domainMin": 0})
     bars = kit.data("bars", x=x, y=kit.rows_axis("label:N", kit.ORDER, 76))
     drawn = bars.mark_bar(color=BUBBLE)
@@ -46,20 +40,12 @@ def llm_context() -> Layers:
     x = kit.x_axis("x:Q", "tokens of a sequence", kit.WHOLE, log=2, values=LENGTHS, grid=False)
     axis = {"values": SHARES, "labelOverlap": True, "scale": {"padding": 14}}
     y = kit.y_axis("y:Q", "exposed exchange, of a step", SHARE, log=10, **axis)
-    return (
-        kit.room("y"),
-        kit.marker(x),
-        *kit.line_marks(x, y, list(LINES), LINES),
-        *kit.values_beside(x, y),
-    )
+    return (kit.room("y"), kit.marker(x), *kit.line_marks(x, y, LINES), *kit.values_beside(x, y))
 
 
 @kit.parts_of("GPUs", "part", "time", height=170, left=134, right=76, top=8)
 def llm_rollout() -> Layers:
-    """What do GPUs do in an iteration?
-
-    Hatched: idle.
-    """
+    """What do GPUs do in an iteration? Hatched: idle."""
     return kit.stacked_bars("time of an iteration", "s", PARTS, 130, EMPTY, tickCount=5)
 
 
@@ -71,10 +57,7 @@ def llm_rollout() -> Layers:
     pool={"x": "until (s)", "y": "not ended, pool"},
 )
 def llm_flight() -> Layers:
-    """How many answers are still being written?
-
-    Filled: on all GPUs; line: on the pool.
-    """
+    """How many answers are still being written? Filled: on all GPUs; line: on the pool."""
     x = kit.x_axis("x:Q", "time", kit.SI.format("s"), grid=False, scale={"domainMin": 0})
     y = kit.y_axis("y:Q", "answers", kit.WHOLE, scale={"domainMin": 0})
     every, pool = (kit.data(name, x=x, y=y) for name in ("all", "pool"))

@@ -19,10 +19,7 @@ HOURS = "datum.value < 3600 ? datum.value / 60 + ' min' : datum.value / 3600 + '
 
 @drawing(left=64, right=30, points={"line": "rule", "x": "batch", "y": "error", "words": "who"})
 def published_error() -> Layers:
-    """How far did others get?
-
-    ResNet-50, published. Square: linear scaling; triangle: LARS; disc: other rules.
-    """
+    """How far did others get? ResNet-50, published. Square: linear scaling; triangle: LARS; disc: other rules."""
     x, domain = _batch(), [0.2, 0.36]
     y = kit.y_axis(
         "y:Q", "top-1 error on ImageNet", kit.PERCENT, tickCount=5, scale={"domain": domain}
@@ -52,12 +49,9 @@ def published_error() -> Layers:
     points={"line": "rule", "x": "batch", "words": "right, mean and deviation"},
 )
 def batch_accuracy() -> Layers:
-    """How far does each rule carry?
-
-    Symbol: mean; bar: one standard deviation of the seeds.
-    """
+    """How far does each rule carry? Symbol: mean; bar: one standard deviation of the seeds."""
     x, names = _batch(), ("linear scaling", "SGD, rate retuned", "LARS", "LAMB")
-    color, *_ = kit.line_scales(names, LINES)
+    color, *_ = kit.looks("line:N", LINES, names=names)
     ends = data("ends", x=alt.X("x:Q"), y=_level("place"), text="words:N", color=color)
     lines = _measured(x, _right("test accuracy"), _level("low"), names)
     return kit.marker(x), *lines, ends.mark_text(align="left", dx=10)
@@ -70,16 +64,13 @@ def batch_accuracy() -> Layers:
     points={"line": "rule", "x": "rate", "y": "wrong, mean", "low": "worst seed"},
 )
 def tuning() -> Layers:
-    """Which rate was best?
-
-    Long dashes: warm-up of 12 epochs; tick: the worst seed.
-    """
+    """Which rate was best? Long dashes: warm-up of 12 epochs; tick: the worst seed."""
     rates = [d * 10.0**k for k in (-3, -2, -1, 0, 1) for d in (1, 2, 5)]
     shown, wide = "format(datum.value, '~g')", {"padding": 16}
     x = kit.x_axis("x:Q", "rate", shown, log=10, grid=False, values=rates, scale=wide)
     y = _right("right, validation")
     names = ("SGD, rate retuned", "SGD, 12 epochs", "LARS", "LARS, 12 epochs", "LAMB")
-    color, dash, shape = kit.line_scales(names, LINES)
+    color, dash, shape = kit.looks("line:N", LINES, names=names)
     points, best = data("points", x=x, y=y, color=color), data("chosen", x=x, y=y)
     ring = best.mark_point(size=190, filled=False, strokeWidth=2, color="currentColor", opacity=1)
     return (
@@ -106,7 +97,7 @@ def live_runs() -> Layers:
     x = kit.x_axis("x:Q", "epoch", grid=False)
     y = kit.y_axis("y:Q", "test accuracy", kit.PERCENT, tickCount=5, scale={"domain": [0, 1.02]})
     styles = {str(i + 1): style for i, style in enumerate(RUNS)}
-    color, dash, shape = kit.line_scales(list(styles), styles)
+    color, dash, shape = kit.looks("line:N", styles)
     lines = data("lines", x=x, y=y, color=color)
     ends = data("ends", x=alt.X("x:Q"), y=alt.Y("place:Q"), text="words:N", color=color)
     rule, words = kit.level("target", left=True, below=True, strokeDash=DASHES)
@@ -126,10 +117,7 @@ def live_runs() -> Layers:
     points={"x": "batch", "y": "steps", "low": "less one deviation", "high": "plus one"},
 )
 def arrival() -> Layers:
-    """How many steps to the target?
-
-    Square: measured; line: fit; dots: steps fall as the batch grows.
-    """
+    """How many steps to the target? Square: measured; line: fit; dots: steps fall as the batch grows."""
     x, ticks = _batch(), [20, 50, 100, 200, 500, 1000]
     y = kit.y_axis("y:Q", "steps", kit.WHOLE, log=10, values=ticks, scale={"padding": 12})
     points = data("points", x=x)
@@ -147,10 +135,7 @@ def arrival() -> Layers:
 
 @drawing(height=200, top=22, line={"x": "GPUs", "y": "time (s)"})
 def time_to_accuracy() -> Layers:
-    """How long to the target?
-
-    Dots: if a larger batch always needed fewer steps.
-    """
+    """How long to the target? Dots: if a larger batch always needed fewer steps."""
     times = [60 * m for m in (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 6000)]
     x, ticks, scale = _batch("GPUs"), {"values": times, "labelOverlap": True}, {"padding": 14}
     y = kit.y_axis("y:Q", "time to the target", HOURS, log=10, **ticks, scale=scale)
@@ -174,7 +159,7 @@ def _level(field: str) -> alt.Y:
 
 def _measured(x: alt.X, y: alt.Y, low: alt.Y, names: Sequence[str], joined: str = "true") -> Layers:
     """Means with bars of one deviation, joined to lines."""
-    color, dash, shape = kit.line_scales(names, LINES)
+    color, dash, shape = kit.looks("line:N", LINES, names=names)
     points = data("points", x=x, color=color)
     return [
         points.mark_rule(strokeWidth=3, opacity=0.4, clip=True).encode(y=low, y2="high:Q"),

@@ -17,7 +17,7 @@ RATES = [10.0**k for k in range(7, 14)]
 
 @drawing(height=220, left=150, right=70, top=26, bottom=42, terms={"term": "", "size": "size"})
 def memory() -> Layers:
-    """What one device must hold"""
+    """What one device must hold."""
     x = kit.x_axis("start:Q", "memory of one device", SI.format("B"), scale={"domainMin": 0})
     y = kit.rows_axis("term:N", kit.ORDER, 160)
     terms, place = data("terms"), alt.X("capacity:Q")
@@ -41,10 +41,7 @@ def memory() -> Layers:
     height=210, top=24, peak={"words": "peak"}, phases={"words": "phase", "time": "begins at (s)"}
 )
 def memory_course() -> Layers:
-    """When is the memory fullest?
-
-    Dark: always there; light: only for a part of the step.
-    """
+    """When is the memory fullest? Dark: always there; light: only for a part of the step."""
     x = kit.x_axis("time:Q", "time in a step", SI.format("s"), grid=False)
     y = kit.y_axis("bytes:Q", "memory", SI.format("B"), tickCount=5, scale={"zero": True})
     held, wall, phases = data("held", x=x), data("wall", y=alt.Y("y:Q")), data("phases", x=x)
@@ -73,10 +70,7 @@ def memory_course() -> Layers:
     ways={"name": "way", "kind": "", "memory": "memory (B)", "seconds": "step (s)"},
 )
 def memory_ways() -> Layers:
-    """What does each way cost?
-
-    In brackets, hatched: does not fit.
-    """
+    """What does each way cost? In brackets, hatched: does not fit."""
     marks = {"labelOverlap": True, "log": 10}
     title = "memory of a GPU at the peak"
     x = kit.x_axis("memory:Q", title, SI.format("B"), values=BYTES, grid=False, **marks)
@@ -121,6 +115,6 @@ def memory_link() -> Layers:
         kit.marker(x),
         required.mark_rule(strokeWidth=2, strokeDash=[6, 3], color=kit.RED),
         kit.on_top(required, **BESIDE),
-        *kit.line_marks(x, y, list(LINES), LINES),
+        *kit.line_marks(x, y, LINES),
         *kit.values_beside(x, y),
     )

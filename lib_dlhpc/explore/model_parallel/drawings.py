@@ -57,10 +57,7 @@ FITS = (
     parts={"details": "shards"},
 )
 def product_parts() -> Layers:
-    """Which GPU has which shard of XA = Y, YB = Z?
-
-    Dark: GPU 0; below: messages, → forward, ← backward.
-    """
+    """Which GPU has which shard of XA = Y, YB = Z? Dark: GPU 0; below: messages, → forward, ← backward."""
     x = alt.X("left:Q", axis=None).scale(domain=[0, 5], nice=False)
     y = alt.Y("top:Q", axis=None).scale(domain=[0, 1], nice=False, reverse=True)
     shards = data("parts", x=x, x2="right:Q", y=y, y2="bottom:Q", tooltip=kit.tooltip_of("details"))
@@ -102,10 +99,7 @@ def product_bytes() -> Layers:
 
 @drawing(height=170, left=64, right=150, lines=BUBBLES)
 def pipeline_bubble() -> Layers:
-    """How large is the bubble?
-
-    Lines: predicted; diamond: simulated.
-    """
+    """How large is the bubble? Lines: predicted; diamond: simulated."""
     return _lines("microbatches", "bubble over work", kit.PERCENT, PER_SCHEDULE, 14, "diamond")
 
 
@@ -121,16 +115,13 @@ def _lines(
     words = data("now", x=x, y=y).mark_text(
         fontWeight="bold", align="center", dy=alt.expr("datum.dy"), **HALO
     )
-    lines = kit.line_marks(x, y, list(looks), looks)
+    lines = kit.line_marks(x, y, looks)
     return kit.marker(x), *lines, disc, words.encode(text="words:N")
 
 
 @drawing(height=150, top=20, bars=HELD, tops=KEPT)
 def pipeline_memory() -> Layers:
-    """Does it fit?
-
-    Above the bars: microbatches stored at once.
-    """
+    """Does it fit? Above the bars: microbatches stored at once."""
     x = alt.X("rank:O", title="rank of the pipeline", axis=kit.axis_of(labelAngle=0, ticks=False))
     y = kit.y_axis("start:Q", "memory", SI.format("B"), tickCount=4)
     color = kit.colors("term:N", MEMORY, key=True)
@@ -166,10 +157,7 @@ def stage_times() -> Layers:
 
 @drawing(height=150, places=PLACES)
 def cut_bytes() -> Layers:
-    """What would a cut send?
-
-    Diamonds: where it is cut.
-    """
+    """What would a cut send? Diamonds: where it is cut."""
     x = kit.x_axis("x:Q", "layers before the cut", kit.WHOLE, grid=False)
     y = kit.y_axis("y:Q", "sent a microbatch", SI.format("B"), tickCount=4)
     places, cuts = data("places", x=x), data("cuts", x=x, y=y)

@@ -33,7 +33,7 @@ MEASURED: dict[str, Any] = {"height": 190, "left": 108, **TABLES}
     now={"words": "now"},
 )
 def one_step_roofline() -> Layers:
-    """The roof of the device, and a layer at batches 1 to 4,096"""
+    """The roof of the device, and a layer at batches 1 to 4,096."""
     label = "format(datum.value, ',~r')"
     intensity = "arithmetic intensity (FLOP per byte)"
     x = kit.x_axis("x:Q", intensity, label, log=10, values=DECADES, grid=False)
@@ -114,10 +114,7 @@ def measured(x: alt.X, y: alt.Y, low: bool) -> Layers:
 
 @drawing(**MEASURED)
 def one_step_products() -> Layers:
-    """Matmuls of square matrices
-
-    Points: each repeat; line and band: the fit.
-    """
+    """Matmuls of square matrices. Points: each repeat; line and band: the fit."""
     look: dict[str, Any] = {"values": POWERS, "grid": False, "scale": {"padding": 6}}
     x = kit.x_axis("x:Q", "edge of the matrices", INTEGERS, log=2, **look)
     return measured(x, _amounts("rate", "FLOP/s"), low=True)
@@ -125,20 +122,14 @@ def one_step_products() -> Layers:
 
 @drawing(**MEASURED)
 def one_step_messages() -> Layers:
-    """A message between two ranks, one way
-
-    Line and band: the fit.
-    """
+    """A message between two ranks, one way. Line and band: the fit."""
     # Rates rise and stay, times stay and rise.
     return measured(_sizes("size of the message"), _amounts("time", "s"), low=False)
 
 
 @drawing(**MEASURED)
 def one_step_sums() -> Layers:
-    """Arrays added up, and copied
-
-    Circles: added up; triangles: copied.
-    """
+    """Arrays added up, and copied. Circles: added up; triangles: copied."""
     return measured(_sizes("size of an array"), _amounts("bytes moved per second", "B/s"), low=True)
 
 
@@ -157,10 +148,7 @@ def one_step_traffic() -> Layers:
 
 @drawing(height=110, left=180, right=90, top=8, bars={"label": "", "words": "time"})
 def one_step_passes() -> Layers:
-    """How long do the passes take?
-
-    Light: predicted.
-    """
+    """How long do the passes take? Light: predicted."""
     x = kit.x_axis("seconds:Q", "all passes", SI.format("s"), tickCount=4, scale={"domainMin": 0})
     bars = data("bars", x=x, y=kit.rows_axis("label:N", kit.ORDER, 176))
     return (

@@ -50,10 +50,7 @@ def serving_answer() -> Layers:
     path={"line": "phase", "size": "tokens or batch", "x": "FLOP per byte", "y": "FLOP/s"},
 )
 def serving_roofline() -> Layers:
-    """How far below the roof?
-
-    Squares: prompts of 128 to 32,768 tokens; circles: batches of 1 to 256.
-    """
+    """How far below the roof? Squares: prompts of 128 to 32,768 tokens; circles: batches of 1 to 256."""
     title = "arithmetic intensity (FLOP per byte)"
     x = kit.x_axis("x:Q", title, "format(datum.value, ',~r')", log=10, values=DECADES, grid=False)
     y = kit.y_axis("y:Q", "rate", SI.format("FLOP/s"), log=10, values=DECADES)
@@ -83,26 +80,20 @@ def serving_roofline() -> Layers:
     parts={"row": "attention", "part": "part", "size": "bytes"},
 )
 def serving_memory() -> Layers:
-    """What fills a GPU?
-
-    H100; sequences are added until it is full.
-    """
+    """What fills a GPU? H100; sequences are added until it is full."""
     bars = kit.stacked_bars("memory of a GPU", "B", MEMORY, 128, tickCount=5)
     return *bars, *kit.upright("full")
 
 
 @kit.lines_of("attention", "batch", "tokens/s", height=210, left=80, right=96, top=20)
 def serving_batches() -> Layers:
-    """How many tokens/s until the memory is full?
-
-    Each line ends there.
-    """
+    """How many tokens/s until the memory is full? Each line ends there."""
     x = kit.x_axis("x:Q", "sequences decoded at once", kit.WHOLE, log=2, grid=False)
     y = kit.y_axis("y:Q", "tokens/s decoded", kit.WHOLE, **ROUND)
     walls = data("walls", x=x, y=y).mark_point(
         shape="stroke", angle=90, size=260, strokeWidth=3, color="currentColor", opacity=1
     )
-    return (*kit.line_marks(x, y, list(ATTENTION), ATTENTION), walls, *kit.point(x, y))
+    return (*kit.line_marks(x, y, ATTENTION), walls, *kit.point(x, y))
 
 
 LONG: dict[str, Any] = {"height": 190, "left": 80, "right": 150, "top": 20}
@@ -110,36 +101,27 @@ LONG: dict[str, Any] = {"height": 190, "left": 80, "right": 150, "top": 20}
 
 @kit.lines_of("layers", "tokens", "s", **LONG)
 def serving_lengths() -> Layers:
-    """How long does it take?
-
-    Predicted.
-    """
+    """How long does it take? Predicted."""
     x = kit.x_axis("x:Q", "tokens of a sequence", kit.WHOLE, log=2, grid=False, values=TOKENS)
     y = kit.y_axis("y:Q", "time", SI.format("s"), log=10, values=DECADES, scale={"padding": 10})
-    return *kit.line_marks(x, y, list(LENGTHS), LENGTHS), kit.marker(x)
+    return *kit.line_marks(x, y, LENGTHS), kit.marker(x)
 
 
 @kit.lines_of("layers", "tokens", "B", **LONG)
 def serving_states() -> Layers:
-    """What do the sequences leave in memory?
-
-    Dashed: what the weights leave free.
-    """
+    """What do the sequences leave in memory? Dashed: what the weights leave free."""
     x = kit.x_axis("x:Q", "tokens of a sequence", kit.WHOLE, log=2, grid=False, values=TOKENS)
     y = kit.y_axis("y:Q", "bytes", SI.format("B"), log=10, values=DECADES, scale={"padding": 10})
     free = kit.level("free", y, left=True)
-    return *kit.line_marks(x, y, list(LENGTHS), LENGTHS), kit.marker(x), *free
+    return *kit.line_marks(x, y, LENGTHS), kit.marker(x), *free
 
 
 @kit.lines_of("batching", "requests/s", "s", height=210, left=80, right=150, top=20)
 def serving_latency() -> Layers:
-    """How long does a user wait?
-
-    Simulated.
-    """
+    """How long does a user wait? Simulated."""
     x = kit.x_axis("x:Q", "requests/s", grid=False, values=list(RATES), scale={"padding": 8})
     y = kit.y_axis("y:Q", "time", SI.format("s"), **ROUND)
-    return *kit.line_marks(x, y, list(WAYS), WAYS), kit.marker(x), *kit.point(x, y)
+    return *kit.line_marks(x, y, WAYS), kit.marker(x), *kit.point(x, y)
 
 
 @drawing(
@@ -150,10 +132,7 @@ def serving_latency() -> Layers:
     queued={"x": "from (s)", "y": "in the queue"},
 )
 def serving_batch() -> Layers:
-    """Who is in the batch, who is in the queue?
-
-    Filled: batch; line: queue.
-    """
+    """Who is in the batch, who is in the queue? Filled: batch; line: queue."""
     x = kit.x_axis("x:Q", "time", SI.format("s"), grid=False, scale={"domainMin": 0})
     y = kit.y_axis("y:Q", "requests", kit.WHOLE, scale={"domainMin": 0})
     running = data("running", x=x, y=y)
@@ -165,34 +144,25 @@ def serving_batch() -> Layers:
 
 @kit.lines_of("replicas", "time of a token (s)", "cost", height=260, left=84, right=100, top=20)
 def serving_price() -> Layers:
-    """What do a million tokens cost, and how long does one take?
-
-    Along a line: larger batches.
-    """
+    """What do a million tokens cost, and how long does one take? Along a line: larger batches."""
     x = kit.x_axis("x:Q", "time per output token", SI.format("s"), grid=False, **ROUND)
     y = kit.y_axis("y:Q", "a million tokens: $ or J", "format(datum.value, '~s')", **ROUND)
-    return *kit.line_marks(x, y, list(REPLICAS), REPLICAS), *kit.point(x, y)
+    return *kit.line_marks(x, y, REPLICAS), *kit.point(x, y)
 
 
 @kit.parts_of("decoding", "term", "time", height=92, left=110, right=76, top=8)
 def serving_drafts() -> Layers:
-    """What does a token wait for?
-
-    Of each sequence; hatched: the draft model.
-    """
+    """What does a token wait for? Of each sequence; hatched: the draft model."""
     return kit.stacked_bars("time of a token", "s", PARTS, 106, (DRAFT,), tickCount=5)
 
 
 @kit.lines_of("draft model", "batch", "times as fast", height=210, left=80, right=110, top=20)
 def serving_gain() -> Layers:
-    """Until which batch do drafts help?
-
-    Below 1: slower.
-    """
+    """Until which batch do drafts help? Below 1: slower."""
     x = kit.x_axis("x:Q", "sequences decoded at once", kit.WHOLE, log=2, grid=False)
     values = [2.0**k for k in range(-3, 4)]
     y = kit.y_axis("y:Q", "times as fast as without", log=2, values=values, scale={"padding": 14})
-    lines = kit.line_marks(x, y, list(DRAFTS), DRAFTS)
+    lines = kit.line_marks(x, y, DRAFTS)
     return *lines, *kit.level("even", y, left=True, below=True), *kit.point(x, y)
 
 
@@ -218,26 +188,20 @@ def serving_first() -> Layers:
 
 @kit.lines_of("memory", "prefixes", "find theirs", height=210, left=80, right=170, top=20)
 def serving_hits() -> Layers:
-    """How many requests find their prefix stored?
-
-    Lines: predicted; point: simulated.
-    """
+    """How many requests find their prefix stored? Lines: predicted; point: simulated."""
     x = kit.x_axis("x:Q", "different prefixes", kit.WHOLE, log=2, grid=False)
     y = kit.y_axis("y:Q", "requests", "format(datum.value, '.0%')", scale={"domain": [0, 1.08]})
-    return *kit.line_marks(x, y, list(STORED), STORED), *kit.point(x, y)
+    return *kit.line_marks(x, y, STORED), *kit.point(x, y)
 
 
 @kit.lines_of("replicas", "requests/s", "s", height=230, left=80, right=110, top=20)
 def serving_pools() -> Layers:
-    """How long does a user wait?
-
-    Lines: predicted, until saturated; symbols: simulated.
-    """
+    """How long does a user wait? Lines: predicted, until saturated; symbols: simulated."""
     x = kit.x_axis("x:Q", "requests/s", kit.WHOLE, log=2, grid=False)
     y = kit.y_axis("y:Q", "time", SI.format("s"), **ROUND)
     color, _, shape = kit.looks("line:N", POOLS)
     now = data("now", x=x, y=y, color=color)
-    lines = kit.line_marks(x, y, list(POOLS), POOLS)
+    lines = kit.line_marks(x, y, POOLS)
     seen = kit.symbols(now, 150, stroke="white").encode(shape=shape)
     return *lines, *kit.level("limit", y, left=True), seen
 

@@ -18,10 +18,7 @@ BLACK = "currentColor"
     bars={"rank": "rank", "what": "what", "start": "from (s)", "seconds": "time (s)"},
 )
 def traces_gantt() -> Layers:
-    """What does each rank do, and when?
-
-    Hatched: waits; lines: messages.
-    """
+    """What does each rank do, and when? Hatched: waits; lines: messages."""
     area, bars, over, names = _lanes("time since the start")
     lines = data("messages", x=alt.X("x:Q"), x2="x2:Q", y=kit.lane("y"), y2="y2:Q")
     mark = data("mark", x=alt.X("x:Q"), y=kit.lane("top"))
@@ -45,19 +42,13 @@ def traces_gantt() -> Layers:
     bars={"rank": "rank", "what": "what", "seconds": "time (s)"},
 )
 def traces_ranks() -> Layers:
-    """Where does each rank's time go?
-
-    Hatched: waits.
-    """
+    """Where does each rank's time go? Hatched: waits."""
     return _lanes("time of the rank")
 
 
 @drawing(height=120, left=104, right=44, top=8, bars={"name": "efficiency", "value": "of 1"})
 def traces_efficiency() -> Layers:
-    """Which efficiency is the smallest?
-
-    As POP defines them.
-    """
+    """Which efficiency is the smallest? As POP defines them."""
     x = kit.x_axis("value:Q", "efficiency (1 is ideal)", kit.PERCENT, scale={"domain": [0, 1]})
     bars = data("bars", x=x, y=kit.rows_axis("name:N", domain=list(EFFICIENCIES)))
     words = bars.mark_text(align="left", dx=5, fontWeight="bold").encode(text="words:N")
@@ -66,10 +57,7 @@ def traces_efficiency() -> Layers:
 
 @drawing(left=118, parts={"row": "placement", "part": "term", "size": "time"})
 def traces_coupled() -> Layers:
-    """Which placement is the fastest?
-
-    Time of the mean rank.
-    """
+    """Which placement is the fastest? Time of the mean rank."""
     bars = kit.stacked_bars("time of the run", "s", TERMS, 170, hatch=IDLE, grid=False)
     return kit.room("x"), *bars
 
