@@ -5,9 +5,8 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 from experiment_page import controls
 
-from lib_dlhpc.explore.blocks.address import decode
+from lib_dlhpc.explore.blocks.address import Share, decode
 from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, gigabits
-from lib_dlhpc.explore.blocks.share import Share
 
 
 class Run(NamedTuple):

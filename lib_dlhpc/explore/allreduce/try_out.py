@@ -7,8 +7,8 @@ from typing import Any
 import ipywidgets
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.explore.allreduce.chunks import Chunks
 from lib_dlhpc.explore.allreduce.messages import messages_chart
+from lib_dlhpc.explore.allreduce.rounds import Chunks
 from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.plain_text import Column
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE

@@ -6,8 +6,8 @@ from typing import Any
 
 import ipywidgets
 
+from lib_dlhpc.explore.blocks.address import Share
 from lib_dlhpc.explore.blocks.panels import problem_html
-from lib_dlhpc.explore.blocks.share import Share
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE, Labels
 
 _STYLE = {"description_width": "7.5em"}

@@ -2,9 +2,13 @@
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+import anywidget
 import ipywidgets
 import numpy as np
+import traitlets
 
 from lib_dlhpc.explore.blocks.bench import Bench, View
 from lib_dlhpc.explore.blocks.charts import Data, State
@@ -12,10 +16,27 @@ from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.runner import Runner, Thread
 from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html
 from lib_dlhpc.explore.failures.network import WIDTHS, Learner, Setting, Trunk
-from lib_dlhpc.explore.failures.tree import VersionTree, tree_rows
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.storage.snapshots import SnapshotStore, Version
+
+HERE = Path(__file__).parent
+
+
+class VersionTree(anywidget.AnyWidget):
+    """Versions in the order of saving; `chosen` and `other` are numbers of versions, 0 is none.
+
+    other: what was chosen before.
+    """
+
+    _esm = HERE / "static" / "version_tree.js"
+    _css = HERE / "static" / "version_tree.css"
+
+    rows: Any = traitlets.List().tag(sync=True)
+    chosen = traitlets.Int(0).tag(sync=True)
+    other = traitlets.Int(0).tag(sync=True)
+    busy = traitlets.Bool(False).tag(sync=True)
+
 
 MOST = 40  # versions on the page
 LABELED = 14  # versions that have their bytes beside them
@@ -202,3 +223,25 @@ def _apart(relative: float) -> str:
     if not np.isfinite(relative):
         return "it was 0, or is a count or text: no number"
     return f"{relative:.2%}" if relative < 10 else f"{relative:,.3g} times"
+
+
+def tree_rows(trunk: Trunk) -> list[dict[str, Any]]:
+    """Return what the tree shows: each version with its parent, the lane of its branch, and what it is."""
+    versions, branches = trunk.store.log(), trunk.store.branches
+    numbers = {version.id: version.number for version in versions}
+    lanes = list(dict.fromkeys(version.branch for version in versions))
+    ends = {name: branches.get(name) for name in branches.names()}
+    rows = []
+    for version in versions:
+        accuracy = f"{version.metrics['accuracy']:.1%} accuracy"
+        what = f"{accuracy}, step {version.step}, {trunk.how.get(version.id, '')}"
+        here = "".join(f" [{name}]" for name, end in ends.items() if end == version.id)
+        rows.append(
+            {
+                "number": version.number,
+                "parent": numbers.get(version.parent, 0),
+                "lane": lanes.index(version.branch),
+                "words": f"{version.short}  {what}{here}",
+            }
+        )
+    return rows

@@ -15,11 +15,10 @@ from lib_dlhpc.costs.network import flat
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.allreduce import measured as here
 from lib_dlhpc.explore.allreduce.charts import LINES
-from lib_dlhpc.explore.allreduce.chunks import Chunks
 from lib_dlhpc.explore.allreduce.messages import messages_chart
 from lib_dlhpc.explore.allreduce.nodes import TWO_LEVELS, Nodes, buffers_out, nodes_and_nics
 from lib_dlhpc.explore.allreduce.panel import result_words, run_here
-from lib_dlhpc.explore.allreduce.rounds import Example
+from lib_dlhpc.explore.allreduce.rounds import Chunks, Example
 from lib_dlhpc.explore.allreduce.sizes import (
     BANDWIDTHS,
     FLAT,

@@ -14,8 +14,14 @@ from patience import eventually
 
 from lib_dlhpc.explore.failures import versions as failures_versions
 from lib_dlhpc.explore.failures.network import LAST, Learner, Setting, Trunk
-from lib_dlhpc.explore.failures.tree import VersionTree, tree_rows
-from lib_dlhpc.explore.failures.versions import MOST, Versions, collapse_wall, last_layer_bytes
+from lib_dlhpc.explore.failures.versions import (
+    MOST,
+    Versions,
+    VersionTree,
+    collapse_wall,
+    last_layer_bytes,
+    tree_rows,
+)
 from lib_dlhpc.storage.snapshots import SnapshotError
 
 GO = "Train from here"
