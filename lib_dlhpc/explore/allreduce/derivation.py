@@ -3,9 +3,8 @@
 from math import log2
 
 from lib_dlhpc.explore.allreduce.sizes import Flat
-from lib_dlhpc.explore.slides.derivation import Example, written
+from lib_dlhpc.explore.slides.derivation import written
 from lib_dlhpc.prediction.collectives import ALGORITHMS
-from lib_dlhpc.spec.units import format_quantity as show
 
 RANKS, SIZE, LATENCY, BANDWIDTH, REDUCTION = 16, 100e6, 10e-6, 12.5e9, 50e9
 beta, gamma = 1 / BANDWIDTH, 1 / REDUCTION
@@ -20,18 +19,10 @@ def seconds(algorithm: str, size: float, reduction: float) -> float:
     return float(ALGORITHMS[algorithm](size, network).total)
 
 
+waits = 2 * (RANKS - 1) * LATENCY
+
 DERIVATIONS = written(
-    __file__,
-    Example(
-        f"{RANKS} ranks, {show(SIZE, 'B')}, {show(LATENCY, 's')}, {show(BANDWIDTH, 'B/s')} and {show(REDUCTION, 'B/s')}"
-        f" added: {show(ring, 's')}, of which {show(2 * (RANKS - 1) * LATENCY, 's')} are latency.",
-        ring,
-        seconds("ring", SIZE, REDUCTION),
-    ),
-    Example(
-        f"{RANKS} ranks, {show(LATENCY, 's')}, {show(BANDWIDTH, 'B/s')}: the ring wins from"
-        f" {show(crossover, 'B')} on. Rabenseifner has as few bytes and only 2 lg p rounds.",
-        seconds("ring", crossover, 1e30),
-        seconds("recursive_doubling", crossover, 1e30),
-    ),
+    globals(),
+    (ring, seconds("ring", SIZE, REDUCTION)),
+    (seconds("ring", crossover, 1e30), seconds("recursive_doubling", crossover, 1e30)),
 )

@@ -2,21 +2,12 @@
 
 import numpy as np
 
-from lib_dlhpc.explore.slides.derivation import Example, written
+from lib_dlhpc.explore.slides.derivation import written
 from lib_dlhpc.prediction.overlap import exposed_time
-from lib_dlhpc.spec.units import format_quantity as show
 
 BACKWARD, BUCKETS, EACH = 0.150, 5, 0.020  # s, s of an allreduce
 hidden = min((BUCKETS - 1) * EACH, (1 - 1 / BUCKETS) * BACKWARD)
 ready = BACKWARD * np.arange(1, BUCKETS + 1) / BUCKETS
 exposed = float(exposed_time(ready, np.full(BUCKETS, EACH), BACKWARD))
 
-DERIVATIONS = written(
-    __file__,
-    Example(
-        f"Backward {show(BACKWARD, 's')}, {BUCKETS} buckets of {show(EACH, 's')}: {show(hidden, 's')} are hidden and"
-        f" {show(exposed, 's')}, the last bucket, are exposed.",
-        hidden,
-        BUCKETS * EACH - exposed,
-    ),
-)
+DERIVATIONS = written(globals(), (hidden, BUCKETS * EACH - exposed))

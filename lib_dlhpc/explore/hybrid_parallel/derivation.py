@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from lib_dlhpc.explore.slides.derivation import Example, written
+from lib_dlhpc.explore.slides.derivation import written
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import read_experiment
-from lib_dlhpc.spec.units import format_quantity as show
 
 S, B, H, A, T = 2048, 1, 12288, 96, 8  # a layer of GPT-3, over the GPUs of a node
 scores = 5 * A * S / H
@@ -31,18 +30,11 @@ def stored(**strategy: Any) -> float:
     return activations(4) - activations(3)
 
 
+of_scores = scores / (34 + scores)
+weights = 2 * 12 * H**2
+
 DERIVATIONS = written(
-    __file__,
-    Example(
-        f"A layer of GPT-3, one sequence: {show(whole, 'B')}, of which scores are {scores / (34 + scores):.0%}. Its"
-        f" weights take {show(2 * 12 * H**2, 'B')}.",
-        whole,
-        stored(),
-    ),
-    Example(
-        f"GPT-3, t = {T}: {show(whole, 'B')} become {show(replicated, 'B')}, and {show(sharded, 'B')} with sequence"
-        " parallelism.",
-        replicated + sharded,
-        stored(tensor=T) + stored(tensor=T, sequence_parallel=True),
-    ),
+    globals(),
+    (whole, stored()),
+    (replicated + sharded, stored(tensor=T) + stored(tensor=T, sequence_parallel=True)),
 )

@@ -1,7 +1,7 @@
 """Derivation of module 12: from which length on a ring of context ranks hides its messages."""
 
 from lib_dlhpc.explore.language_model.sequences import Setting, experiment
-from lib_dlhpc.explore.slides.derivation import Example, written
+from lib_dlhpc.explore.slides.derivation import written
 from lib_dlhpc.prediction import predict
 
 RATE, NIC = 400e12, 50e9  # FLOP/s that a GPU reaches, B/s
@@ -25,12 +25,6 @@ def flop_over_bytes() -> float:
     return float(attention.forward_flop / ranks**2 / 2 / sent)
 
 
-DERIVATIONS = written(
-    __file__,
-    Example(
-        f"Llama 3 8B, {keys:,} of {width:,} columns in keys, {RATE / 1e12:.0f} TFLOP/s, {NIC / 1e9:.0f} GB/s: blocks of"
-        f" {least:,.0f} tokens, so {8 * least:,.0f} on 8 ranks.",
-        block * width / (2 * keys),
-        flop_over_bytes(),
-    ),
-)
+together = 8 * least
+
+DERIVATIONS = written(globals(), (block * width / (2 * keys), flop_over_bytes()))

@@ -1,7 +1,7 @@
 """Derivations of module 06: why the rate grows with the batch, and where the trust ratio comes from."""
 
 from lib_dlhpc.explore.large_batch.rules import lars_step
-from lib_dlhpc.explore.slides.derivation import Example, written
+from lib_dlhpc.explore.slides.derivation import written
 
 SMALL, RATE, MOMENTUM, CURVATURE = 32, 0.02, 0.9, 4.0
 TRUST, LARGE_RATE, WEIGHTS, GRADIENT = 0.001, 10, 12.0, 0.8
@@ -23,18 +23,12 @@ def fastest(momentum: float, curvature: float) -> float:
     return low
 
 
+batch = SMALL * largest
+moved = LARGE_RATE * TRUST * WEIGHTS
+share = LARGE_RATE * TRUST
+
 DERIVATIONS = written(
-    __file__,
-    Example(
-        f"Batch {SMALL} at rate {RATE}, m = {MOMENTUM}, h = {CURVATURE:g}: k < {largest:.1f}, so batch"
-        f" {SMALL * largest:,.0f} at most, however long the warm-up.",
-        largest * RATE,
-        fastest(MOMENTUM, CURVATURE),
-    ),
-    Example(
-        f"Rate {LARGE_RATE}, trust {TRUST}: a layer with |w| = {WEIGHTS:g} moves by"
-        f" {LARGE_RATE * TRUST * WEIGHTS:.2g}, {LARGE_RATE * TRUST:.0%} of it, at any gradient.",
-        LARGE_RATE * TRUST * WEIGHTS,
-        lars_step(WEIGHTS, GRADIENT, LARGE_RATE, TRUST),
-    ),
+    globals(),
+    (largest * RATE, fastest(MOMENTUM, CURVATURE)),
+    (LARGE_RATE * TRUST * WEIGHTS, lars_step(WEIGHTS, GRADIENT, LARGE_RATE, TRUST)),
 )

@@ -2,7 +2,7 @@
 
 from lib_dlhpc.explore.memory_wall import outside
 from lib_dlhpc.explore.memory_wall.ways import Setting, experiment
-from lib_dlhpc.explore.slides.derivation import Example, written
+from lib_dlhpc.explore.slides.derivation import written
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -23,18 +23,11 @@ def held(zero: int) -> float:
     return sum(float(memory[name]) for name in STATE)
 
 
+billions = N / 1e9
+with_zero = ", ".join(show(each, "B") for each in levels)
+half = link.moved / 2
+least_of_all = least / 2
+
 DERIVATIONS = written(
-    __file__,
-    Example(
-        f"{N / 1e9:.2f} billion parameters, {RANKS} GPUs: {', '.join(show(each, 'B') for each in levels)} with"
-        " ZeRO 0 to 3. Activations come on top.",
-        sum(levels),
-        sum(held(zero) for zero in range(4)),
-    ),
-    Example(
-        f"GPT-2 of 1.5 billion parameters, batch {alone.batch}: {show(link.moved / 2, 'B')} in {show(forward, 's')} are"
-        f" {show(least, 'B/s')}; from about {show(least / 2, 'B/s')} on, offloading beats recomputation.",
-        least,
-        link.required,
-    ),
+    globals(), (sum(levels), sum(held(zero) for zero in range(4))), (least, link.required)
 )

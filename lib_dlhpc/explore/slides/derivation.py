@@ -1,17 +1,20 @@
 """A worked derivation: formulas below each other, each with its reason, and what they give with numbers.
 
-A module has the lines of its own in derivation.toml, and their numbers in derivation.py:
+A module has the lines of its own in derivation.toml, with numbers = "{P} stages: the bubble is {bubble:.1%}.", and
+what these are in derivation.py:
 
-    DERIVATIONS = written(__file__, Example(f"{P} stages: the bubble is {bubble:.1%}.", bubble, formula(P)), ...)
+    DERIVATIONS = written(globals(), (bubble, formula(P)), ...)
 
 The last formula is evaluated with numbers, and so is the library's model of the same thing: a test holds the one to
 the other.
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from lib_dlhpc.teaching.problems import Filled
 
 
 class Step(NamedTuple):
@@ -21,16 +24,11 @@ class Step(NamedTuple):
     because: str
 
 
-class Example(NamedTuple):
-    """Numbers for a derivation, in words: what its last formula says with them, and what the library says."""
-
-    numbers: str
-    derived: float
-    library: float
-
-
 class Derivation(NamedTuple):
-    """A derivation for one slide. notes: what to ask, and where learners stumble. The others: as of Example."""
+    """A derivation for one slide. notes: what to ask, and where learners stumble; numbers: an example in words.
+
+    derived, library: what the last formula says with these numbers, and what the library says.
+    """
 
     title: str
     steps: Sequence[Step]
@@ -40,10 +38,17 @@ class Derivation(NamedTuple):
     library: float
 
 
-def written(file: str, *examples: Example) -> list[Derivation]:
-    """Return the derivations of the derivation.toml beside a file, with their examples."""
-    texts = tomllib.loads(Path(file).with_suffix(".toml").read_text("utf-8"))["derivation"]
+def written(names: Mapping[str, Any], *examples: tuple[float, float]) -> list[Derivation]:
+    """Return the derivations of the derivation.toml beside a file. names: of the file; examples: derived, library."""
+    path = Path(names["__file__"]).with_suffix(".toml")
+    texts = tomllib.loads(path.read_text("utf-8"))["derivation"]
     return [
-        Derivation(text["title"], [Step(*step) for step in text["steps"]], text["notes"], *example)
+        Derivation(
+            text["title"],
+            [Step(*step) for step in text["steps"]],
+            text["notes"],
+            Filled().vformat(text["numbers"], (), names),
+            *example,
+        )
         for text, example in zip(texts, examples, strict=True)
     ]
