@@ -26,7 +26,7 @@ def held(zero: int) -> float:
 billions = N / 1e9
 with_zero = ", ".join(show(each, "B") for each in levels)
 half = link.moved / 2
-least_of_all = least / 2
+breakeven = least / 2
 
 DERIVATIONS = written(
     globals(), (sum(levels), sum(held(zero) for zero in range(4))), (least, link.required)
