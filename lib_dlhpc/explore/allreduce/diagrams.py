@@ -68,24 +68,6 @@ def bus() -> kit.Diagram:
     return kit.held(sizes, rows)
 
 
-def shared() -> kit.Diagram:
-    """Return two nodes whose devices share a NIC."""
-    nodes, links = dict[str, kit.Node](), list[tuple[str, str]]()
-    for node in range(2):
-        nic = f"NIC {node}"
-        for device in range(FEW):
-            name = f"GPU {node * FEW + device}"
-            nodes[name] = kit.Node(
-                0.06 + 0.117 * device + 0.53 * node, 0.2, name, wide=0.105, high=0.2
-            )
-            links.append((name, nic))
-        nodes[nic] = kit.Node(0.235 + 0.53 * node, 0.58, nic, kit.ORANGE, 0.16)
-        links.append((nic, "network"))
-    nodes["network"] = kit.Node(0.5, 0.92, "network", kit.GREEN, 0.3)
-    words = [kit.Shape(0.53 * node + 0.07, 0, 0.33, 0.1, f"node {node}") for node in range(2)]
-    return kit.linked(nodes, links, words, both=True)
-
-
 def emulated() -> kit.Diagram:
     """Return ranks in network namespaces of one machine, each behind a slow link."""
     texts = (f"rank {rank}\nin its own namespace" for rank in range(FEW))
@@ -116,11 +98,10 @@ def alike() -> kit.Diagram:
     return stacked(rows, inks, "s", "time of an allreduce", 0.24)
 
 
-DIAGRAMS = {
+DIAGRAMS = kit.written(globals()) | {
     "Which algorithm, when?": messages,
     "How does a schedule sum?": steps,
     "bus": bus,
-    "What if devices share a NIC?": shared,
     "A network slow enough to see": emulated,
     "slow_network": emulated,
     "slow_network: answer": textbook,

@@ -21,27 +21,17 @@ def _full() -> ipywidgets.Layout:
 
 def slider(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value: Any) -> Any:
     """Return a slider over `options` (text, value)."""
-    return ipywidgets.SelectionSlider(
-        description=label,
-        tooltip=tooltip,
-        options=list(options),
-        value=value,
-        layout=_full(),
-        style=_STYLE,
-        continuous_update=True,
-    )
+    return _chosen(ipywidgets.SelectionSlider, label, tooltip, options, value)
 
 
 def dropdown(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value: Any) -> Any:
     """Return a list to choose from."""
-    return ipywidgets.Dropdown(
-        description=label,
-        tooltip=tooltip,
-        options=list(options),
-        value=value,
-        layout=_full(),
-        style=_STYLE,
-    )
+    return _chosen(ipywidgets.Dropdown, label, tooltip, options, value)
+
+
+def _chosen(kind: Any, label: str, tooltip: str, options: Iterable[Any], value: Any) -> Any:
+    look = {"tooltip": tooltip, "layout": _full(), "style": _STYLE}
+    return kind(description=label, options=list(options), value=value, **look)
 
 
 def workbench(

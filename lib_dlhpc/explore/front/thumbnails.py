@@ -1,6 +1,6 @@
-"""A small picture of each module's idea, as SVG, drawn from results of the engines."""
+"""A small picture of each module's idea, as SVG, drawn from results of the engines: a function for each folder."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -192,23 +192,6 @@ def serving() -> str:
         curve = predict_service(read_service({**tables, "service": {"batch": 512}})).curve
         found[color] = [(np.log(point.tokens_per_second), point.tpot) for point in curve]
     return curves(found)
-
-
-PICTURES: Mapping[str, Callable[[], str]] = {
-    "01": one_step,
-    "02": data_parallel,
-    "03": allreduce,
-    "04": model_parallel,
-    "05": hybrid_parallel,
-    "06": large_batch,
-    "07": io_bottleneck,
-    "08": memory_wall,
-    "09": failures,
-    "10": energy_planning,
-    "11": traces,
-    "12": language_model,
-    "13": serving,
-}
 
 
 def stacks(columns: Sequence[Sequence[tuple[str, float]]], limit: float = 0.0) -> str:

@@ -1,7 +1,5 @@
 """Diagrams of the slides of module 05: what each kind divides, GPT-3 on its nodes, sixteen devices, a rack."""
 
-from itertools import pairwise
-
 from lib_dlhpc.explore.blocks.bench import amount
 from lib_dlhpc.explore.hybrid_parallel import domain, runs
 from lib_dlhpc.explore.hybrid_parallel import map as layouts
@@ -12,21 +10,7 @@ from lib_dlhpc.layout import Place, group, rank_at, sizes
 from lib_dlhpc.prediction import predict
 
 TENSOR, STAGES, PER_NODE = 8, 12, 8
-KINDS = {
-    "data": ("samples", "gradient allreduce"),
-    "pipeline": ("layers", "a bubble"),
-    "tensor": ("inside of layers", "allreduce in each layer"),
-    "spatial": ("the space of a sample", "halos of neighbors"),
-}
-
-
-def slabs() -> kit.Diagram:
-    """Return what each kind of parallelism divides, and what that costs."""
-    rows = [
-        kit.Row("divides", [divides for divides, _ in KINDS.values()]),
-        kit.Row("costs", [costs for _, costs in KINDS.values()], kit.ORANGE),
-    ]
-    return kit.held(list(KINDS), rows)
+SHARED = Deep().shared  # devices of a replica
 
 
 def gpt3() -> kit.Diagram:
@@ -44,33 +28,6 @@ def gpt3() -> kit.Diagram:
     return kit.held(
         ("stage 0", "stage 1", "…", f"stage {STAGES - 1}"), rows, "activations from stage to stage"
     )
-
-
-def apart() -> kit.Diagram:
-    """Return tensor ranks in one node, and the same ranks in nodes of their own."""
-    near = kit.across((f"GPU {k}" for k in range(4)), 0.22, wide=0.18, high=0.14)
-    far = kit.across((f"GPU {k}\nNIC" for k in range(4)), 0.62, kit.ORANGE, wide=0.18, high=0.23)
-    network = {"network": kit.Node(0.5, 0.93, "network", kit.GREEN, 0.4, 0.13)}
-    links = [*pairwise(near), *((gpu, "network") for gpu in far)]
-    words = [
-        kit.Shape(0, 0, 1, 0.1, f"{PER_NODE} tensor ranks in one node (four shown): NVLink"),
-        kit.Shape(0, 0.4, 1, 0.1, "or each in a node of its own"),
-    ]
-    return kit.linked(near | far | network, links, words, both=True)
-
-
-def sixteen() -> kit.Diagram:
-    """Return what a device of a replica holds in three layouts of sixteen."""
-    shared = Deep().shared
-    side = 4
-    rows = [
-        kit.Row("layers", (f"1/{shared}", "all", f"1/{side}")),
-        kit.Row("rows of the image", ("all", f"1/{shared}", f"1/{side}"), kit.GREEN),
-        kit.Row(
-            "sends", ("activations to the next stage", "halos, in each layer", "both"), kit.ORANGE
-        ),
-    ]
-    return kit.held((f"{shared} stages", f"{shared} slabs", f"{side} × {side}"), rows)
 
 
 def domains() -> kit.Diagram:
@@ -102,11 +59,8 @@ def eight() -> kit.Diagram:
     return of_steps({name: predict(runs.experiment(each)) for name, each in steps.items()})
 
 
-DIAGRAMS = {
-    "Which combination, where?": slabs,
+DIAGRAMS = kit.written(globals()) | {
     "Which layout of GPT-3 is the fastest?": gpt3,
-    "across_nodes": apart,
-    "Stages, slabs, or both?": sixteen,
     "What if NVLink joins 64 GPUs?": domains,
     "eight_ranks: answer": eight,
 }

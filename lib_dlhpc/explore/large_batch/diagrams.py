@@ -21,21 +21,6 @@ def fewer() -> kit.Diagram:
     return kit.held([f"batch {batch:,}" for batch in batches], rows)
 
 
-def compared() -> kit.Diagram:
-    """Return how a rule is tuned before it is compared."""
-    nodes = {
-        "train": kit.Node(0.22, 0.18, f"{SAMPLES:,} training images", wide=0.4, high=0.2),
-        "valid": kit.Node(0.78, 0.18, "validation split, other seeds", kit.VIOLET, 0.4, 0.2),
-        "tune": kit.Node(
-            0.5, 0.52, "each rule: choose its rate and warm-up", kit.ORANGE, 0.56, 0.18
-        ),
-        "test": kit.Node(0.5, 0.86, "train with ten seeds, then test once", kit.GREEN, 0.56, 0.18),
-    }
-    return kit.linked(
-        nodes, [("train", "valid"), ("valid", "tune"), ("train", "tune"), ("tune", "test")]
-    )
-
-
 def collapsed() -> kit.Diagram:
     """Return the test accuracy that linear scaling reaches with the same batches."""
     rows = []
@@ -54,9 +39,8 @@ def hidden() -> kit.Diagram:
     return stacked(rows, {"first step": kit.ORANGE}, "", "length, over that of the right gradient")
 
 
-DIAGRAMS = {
+DIAGRAMS = kit.written(globals()) | {
     "thirty_two_times: answer": collapsed,
     "How far can the batch grow?": fewer,
-    "How far does each rule work?": compared,
     "hidden_bug: answer": hidden,
 }

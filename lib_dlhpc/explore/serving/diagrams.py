@@ -9,19 +9,8 @@ from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.serving import simulate_service
 from lib_dlhpc.spec.units import format_quantity as show
 
-TOKENS, CACHES, EIGHT, PRINTED = 6, 3, 8, "not to scale"
-
-
-def two_phases() -> kit.Diagram:
-    """Return the passes of a prompt and of the first tokens of its answer."""
-    steps = [(f"{k + 2}.", 1.0, kit.GREEN) for k in range(TOKENS)]
-    reads = [("weights", 3.0, kit.ORANGE), *[("all", 1.0, kit.ORANGE)] * TOKENS]
-    rows = [
-        kit.Lane("prefill", [kit.Bar(0, 3, f"{Phases().prompt:,} tokens")]),
-        kit.Lane("decode", kit.in_turn(steps, begin=3.0)),
-        kit.Lane("reads", kit.in_turn(reads)),
-    ]
-    return kit.lanes(rows, f"time, {PRINTED}; decode: one token per pass", side=0.14)
+CACHES, EIGHT = 3, 8
+PROMPT, ALIKE = Phases().prompt, prefixes.Setting()
 
 
 def filled() -> kit.Diagram:
@@ -57,18 +46,6 @@ def batched() -> kit.Diagram:
             for each in found.requests
         ]
     return kit.lanes(rows, "time; gray: waits, green: answer; two at once", side=0.34)
-
-
-def alike() -> kit.Diagram:
-    """Return three prompts that begin alike, and whose blocks are stored once."""
-    own = prefixes.Setting()
-    shared = f"{own.shared:,} tokens"
-    rows = [
-        kit.Row("begins with", ("system A", "system A", "system B"), kit.GREEN),
-        kit.Row("of which are computed", (shared, "none: stored", shared), kit.ORANGE),
-        kit.Row("then, of its own", [f"{own.own} tokens"] * 3),
-    ]
-    return kit.held(("request 1", "request 2", "request 3"), rows)
 
 
 def divided() -> kit.Diagram:
@@ -137,12 +114,10 @@ def long_ones() -> kit.Diagram:
     return kit.lanes(rows, f"bytes of a sequence of {setting.tokens:,} tokens")
 
 
-DIAGRAMS = {
-    "What does an answer cost?": two_phases,
+DIAGRAMS = kit.written(globals()) | {
     "How many sequences fit?": filled,
     "How does latency change under load?": batched,
     "What if most layers do not see all tokens?": long_ones,
-    "Has this prefix been processed before?": alike,
     "Eight GPUs: one replica, or eight?": divided,
     "Should prefill and decode run on separate GPUs?": apart,
     "Can a small model draft ahead?": ahead,

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lib_dlhpc.teaching.problems import Filled
+from lib_dlhpc.teaching.filled import filled
 
 
 class Step(NamedTuple):
@@ -47,7 +47,7 @@ def written(names: Mapping[str, Any], *examples: tuple[float, float]) -> list[De
             text["title"],
             [Step(*step) for step in text["steps"]],
             text["notes"],
-            Filled().vformat(text["numbers"], (), names),
+            filled(text["numbers"], names),
             *example,
         )
         for text, example in zip(texts, examples, strict=True)

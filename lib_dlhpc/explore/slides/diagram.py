@@ -5,27 +5,45 @@
     linked({"a": Node(0.1, 0.5, "rank 0"), ...}, [("a", "b")])
 
 A module has its own in diagrams.py, as DIAGRAMS: from the heading of a section, or the name of a guess, to what
-computes the diagram. What is in it comes from the library: layouts, schedules, ledgers, simulations.
+computes the diagram. What is in it comes from the library: layouts, schedules, ledgers, simulations. Those without
+anything computed are in diagrams.toml beside it, which `written` reads; names of diagrams.py may stand in braces:
+
+    ["How many GPUs?"]
+    columns = ["GPU 0", "GPU 1"]
+    rows = [["weights", "blue", "all", "all"], ["samples", "green", "0 to {LAST}", "the others"]]
+    exchange = "gradients"
+
+    ["Who waits?"]
+    lanes = [["rank 0", 0, ["computes", 2, "blue"]], ["rank 1", 2, ["receives", 1, "orange"]]]  # from 0, from 2
+    axis = "time"                                           # and wall = [3, "barrier"], side = 0.14
+
+    ["Where are the files?"]
+    boxes = { node = [0.2, 0.5, "node 0"], files = [0.8, 0.5, "file system", "orange", 0.3, 0.2] }
+    links = [["node", "files"]]                             # and words = [[0.4, 0.1, 0.2, 0.1, "1 GB"]], both = true
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from math import cos, log, pi, sin
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from lib_dlhpc.schedules import Backward, Forward, Span
+from lib_dlhpc.teaching.filled import filled
 
 # Shares of the place: labels, headings, a line below, between.
 SIDE, TITLES, CAPTION, GAP = 0.2, 0.12, 0.12, 0.012
-BLUE, ORANGE, GREEN, VIOLET, RED, GRAY, WHITE = (
-    "D6E6F0",
-    "F8DCC4",
-    "D5EBDD",
-    "E4DAF0",
-    "F6CFCB",
-    "E6E6E6",
-    "FFFFFF",
-)  # pale: words on them are dark, and say what the color says
-
+FILLS = {  # pale: words on them are dark, and say what the color says
+    "blue": "D6E6F0",
+    "orange": "F8DCC4",
+    "green": "D5EBDD",
+    "violet": "E4DAF0",
+    "red": "F6CFCB",
+    "gray": "E6E6E6",
+}
+BLUE, ORANGE, GREEN, VIOLET, RED, GRAY = FILLS.values()
+WHITE = "FFFFFF"
 PASSES = {Forward: BLUE, Backward: GREEN}
 
 
@@ -96,6 +114,40 @@ class Node(NamedTuple):
     fill: str = BLUE
     wide: float = 0.2
     high: float = 0.16
+
+
+def written(names: Mapping[str, Any]) -> dict[str, Callable[[], Diagram]]:
+    """Return the diagrams of the diagrams.toml beside a file. names: of the file, for what stands in braces."""
+    text = Path(names["__file__"]).with_suffix(".toml").read_text("utf-8")
+    return {name: partial(_read, parts, names) for name, parts in tomllib.loads(text).items()}
+
+
+def _read(parts: Mapping[str, Any], names: Mapping[str, Any]) -> Diagram:
+    own = _filled(parts, names)
+    if "rows" in own:
+        rows = [Row(label, cells, FILLS[fill]) for label, fill, *cells in own["rows"]]
+        return held(own["columns"], rows, own.get("exchange", ""))
+    if "lanes" in own:
+        bars = [
+            Lane(label, in_turn([(text, long, FILLS[fill]) for text, long, fill in parts], begin))
+            for label, begin, *parts in own["lanes"]
+        ]
+        return lanes(bars, own["axis"], own.get("wall"), own.get("side", SIDE))
+    nodes = {
+        name: Node(x, y, text, *(FILLS.get(each, each) for each in more))
+        for name, (x, y, text, *more) in own["boxes"].items()
+    }
+    words = [Shape(*each) for each in own.get("words", ())]
+    return linked(nodes, own["links"], words, own.get("both", False))
+
+
+def _filled(value: Any, names: Mapping[str, Any]) -> Any:
+    """Return a value of a TOML file with all its texts filled in."""
+    if isinstance(value, str):
+        return filled(value, names)
+    if isinstance(value, dict):
+        return {key: _filled(each, names) for key, each in value.items()}
+    return [_filled(each, names) for each in value] if isinstance(value, list) else value
 
 
 def held(holders: Sequence[str], rows: Sequence[Row], exchange: str = "") -> Diagram:

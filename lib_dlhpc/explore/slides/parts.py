@@ -11,14 +11,7 @@ from lib_dlhpc.spec.units import format_quantity
 
 # Shares of a diagram: the width of a letter in a bar, and of the bar's edges.
 LETTER, EDGE = 0.021, 0.03
-COLORS = {
-    kit.BLUE: "blue",
-    kit.ORANGE: "orange",
-    kit.GREEN: "green",
-    kit.VIOLET: "violet",
-    kit.RED: "red",
-    kit.GRAY: "gray",
-}
+COLORS = {fill: name for name, fill in kit.FILLS.items()}
 TERMS = {  # of a step: what a slide calls them, and their fill
     "forward": ("forward", kit.BLUE),
     "backward": ("backward", kit.GREEN),

@@ -9,12 +9,6 @@ from lib_dlhpc.explore.traces.waits import trace
 from lib_dlhpc.prediction.coupled import predict_coupled
 
 SHOWN, WAITS = 2, {"receive": kit.ORANGE, "collective": kit.GRAY}
-SIGNS = {
-    "sends late": ("its neighbors, in a receive", "it computes before it sends"),
-    "computes longer": ("its neighbors, in each step", "its own work"),
-    "slow link": ("the rank behind the link", "messages in flight"),
-    "reads slowly": ("its neighbors, in each step", "its own reading"),
-}
 
 
 def late(marked: bool = False) -> kit.Diagram:
@@ -46,15 +40,6 @@ def late(marked: bool = False) -> kit.Diagram:
 def cause() -> kit.Diagram:
     """Return the same steps with the first wait, and the rank at its other end."""
     return late(marked=True)
-
-
-def planted() -> kit.Diagram:
-    """Return who waits with each kind of problem, and where its cause is."""
-    rows = [
-        kit.Row("who waits", [who for who, _ in SIGNS.values()], kit.GRAY),
-        kit.Row("the cause", [why for _, why in SIGNS.values()], kit.ORANGE),
-    ]
-    return kit.held([name.replace(" ", "\n") for name in SIGNS], rows)
 
 
 def coupled() -> kit.Diagram:
@@ -101,10 +86,9 @@ def apart() -> kit.Diagram:
     return stacked(rows, inks, "s", "time of the run")
 
 
-DIAGRAMS = {
+DIAGRAMS = kit.written(globals()) | {
     "where_to_look: answer": cause,
     "Who waits for whom?": late,
-    "Can you find the planted wait?": planted,
     "A workflow: which side waits?": coupled,
     "sends_late: answer": balanced,
     "waiting_training: answer": apart,

@@ -7,6 +7,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.course import PATH, RECORDED
+from lib_dlhpc.explore.slides import diagram
 from lib_dlhpc.explore.slides.diagram import (
     Bar,
     Diagram,
@@ -20,6 +21,7 @@ from lib_dlhpc.explore.slides.diagram import (
     linked,
     passes,
     scatter,
+    written,
 )
 from lib_dlhpc.explore.slides.layout import BESIDE, SMALLEST, drawn
 from lib_dlhpc.explore.slides.notebook import notebook_text, sections
@@ -140,6 +142,34 @@ def test_points_are_in_order_on_logarithmic_axes():
     assert middle.left - first.left == pytest.approx(last.left - middle.left)
     assert first.top < middle.top < last.top
     assert "knee" in own.said
+
+
+TEXTS = """
+[who]
+columns = ["a", "b"]
+rows = [["w", "green", "{LAST}", ""]]
+exchange = "sums"
+[when]
+lanes = [["x", 1, ["a", 1, "blue"], ["b", 2, "red"]]]
+axis = "time"
+wall = [4, "full"]
+[where]
+boxes = { a = [0.2, 0.5, "a"], b = [0.8, 0.5, "b", "gray", 0.4, 0.2] }
+links = [["a", "b"]]
+words = [[0.4, 0.1, 0.2, 0.1, "1 GB"]]
+both = true
+"""
+
+
+def test_diagrams_are_read_from_the_file_beside_a_module(tmp_path):
+    (tmp_path / "diagrams.toml").write_text(TEXTS)
+    found = written({"LAST": 31, "__file__": str(tmp_path / "diagrams.py")})
+    assert found["who"]() == held(("a", "b"), [Row("w", ("31", ""), diagram.GREEN)], "sums")
+    bars = [Bar(1, 2, "a"), Bar(2, 4, "b", diagram.RED)]
+    assert found["when"]() == lanes([Lane("x", bars)], "time", (4, "full"))
+    nodes = {"a": Node(0.2, 0.5, "a"), "b": Node(0.8, 0.5, "b", diagram.GRAY, 0.4, 0.2)}
+    words = [Shape(0.4, 0.1, 0.2, 0.1, "1 GB")]
+    assert found["where"]() == linked(nodes, [("a", "b")], words, both=True)
 
 
 def test_a_text_too_long_for_its_box_is_refused():
