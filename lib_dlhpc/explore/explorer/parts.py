@@ -60,8 +60,8 @@ def step_state(p: Breakdown, a: Breakdown | None, bands: Mapping[str, Any]) -> S
         words = f"90% band: {between(bands['one step'])}"
     else:
         low, high = (float(bound) for bound in p.step_time_bounds)
-        most = f"{show(high, 's')} with none hidden"
-        words = f"bounds: {show(low, 's')} with all communication hidden, {most}"
+        most = f"{show(high, 's')} with no overlap"
+        words = f"bounds: {show(low, 's')} with communication and input fully overlapped, {most}"
     rows = [step_parts(p), step_parts(a) if a else []]
     longest = max(high, *(sum(part.size for part in row) for row in rows))
     hint = [] if a else ["move a control: this bar stays here, as A"]

@@ -16,8 +16,8 @@ from lib_dlhpc.explore.explorer.headlines import headlines
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.page import Explorer
 from lib_dlhpc.explore.explorer.panel import control_state, panel_state, wanted
-from lib_dlhpc.explore.explorer.parts import step_parts
-from lib_dlhpc.explore.explorer.presets import CHIPS, names, of_file, preset
+from lib_dlhpc.explore.explorer.parts import step_parts, step_state
+from lib_dlhpc.explore.explorer.presets import CHIPS, FIRST, names, of_file, preset
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.advice import Advice, run_time
 from lib_dlhpc.prediction.replays import replays
@@ -256,6 +256,16 @@ def test_twice_the_device_rate_halves_compute_and_doubles_the_peak():
         )
         assert float(two.forward) == pytest.approx(float(one.forward) / 2)
         assert float(two.backward) == pytest.approx(float(one.backward) / 2)
+
+
+def test_the_bounds_of_a_step_name_all_that_may_overlap():
+    p = predict(experiment_of(Choice(preset(FIRST))))
+    low, high = (format_quantity(float(bound), "s") for bound in p.step_time_bounds)
+    _, said = step_state(p, None, {})
+    words = f"{low} with communication and input fully overlapped, {high} with no overlap."
+    assert said.endswith(words) and p.input_time > 0
+    without_input = p.compute + p.straggler_wait + p.pipeline_bubble + p.unhidden + p.checkpoint
+    assert p.step_time_bounds[1] == pytest.approx(without_input + p.input_time)
 
 
 @pytest.mark.parametrize("name", names())
