@@ -5,7 +5,7 @@ from typing import Any
 
 import psutil
 import pytest
-from lesson_page import MOST_MEMORY, kernels, largest_kernel, tells
+from lesson_page import MOST_MEMORY, has, kernels, largest_kernel, tells
 from patience import PATIENCE, POLLING
 
 from lib_dlhpc.explore.server.serve import served
@@ -195,6 +195,7 @@ def test_a_legend_names_what_is_there_and_forgets_nothing(
     note = "H100; sequences are added until it is full."  # what the marks mean, of this drawing
     legend = page.locator(".dlhpc-key li")
     eventually(lambda: legend.all_inner_texts() == ["weights", note])
+    has(legend.locator("svg"))  # the note begins where signs do
     for key, parts in (("ArrowRight", ["weights", "cache"]), ("ArrowLeft", ["weights", "cache"])):
         before = page.locator("[data-serial]").get_attribute("data-serial")
         page.get_by_role("slider").press(key)

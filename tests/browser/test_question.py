@@ -13,10 +13,10 @@ SCRIPT = Path(blocks.__file__).parent / "static" / "question.js"
 pytestmark = pytest.mark.browser
 
 # A card that is on the page, stage and all, before its question is drawn, as on a slow connection; no kernel hears it.
-CARD = """async ([script, answer, verdict]) => {
+CARD = """async ([script, answer, verdict, question]) => {
   const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));
   const { default: widget } = await import(url);
-  const state = { kind: "number", question: "How many ms?", gates: true, verdict, name: "q", given: [] };
+  const state = { kind: "number", question, gates: true, verdict, name: "q", given: [] };
   let progress = null;
   addEventListener("dlhpc-progress", ({ detail }) => { progress = detail; });
   const model = { get: name => state[name], set: (name, value) => { state[name] = value; }, on: () => {},
@@ -30,7 +30,7 @@ CARD = """async ([script, answer, verdict]) => {
   await new Promise(done => setTimeout(done));
   const covered = document.querySelector(".dlhpc-stage").classList.contains("covered");
   return { text: document.querySelector(".dlhpc-question").innerText, covered, uncovered: state.uncovered ?? false,
-    given: state.given.slice(1), progress };
+    html: document.querySelector(".dlhpc-question").innerHTML, given: state.given.slice(1), progress };
 }"""
 
 
@@ -40,10 +40,12 @@ def card(chromium: Any) -> Iterator[Callable[..., dict[str, Any]]]:
     page = chromium.new_context().new_page()
     page.route("http://localhost/*", lambda route: route.fulfill(body="", content_type="text/html"))
 
-    def drawn(answer: str = "", address: str = "", verdict: Any = None) -> dict[str, Any]:
+    def drawn(
+        answer: str = "", address: str = "", verdict: Any = None, question: str = "How many ms?"
+    ) -> dict[str, Any]:
         page.goto(f"http://localhost/{address}")
         script = SCRIPT.read_text(encoding="utf-8")
-        found = dict(page.evaluate(CARD, [script, answer, verdict or {}]))
+        found = dict(page.evaluate(CARD, [script, answer, verdict or {}, question]))
         page.evaluate("localStorage.removeItem('dlhpc-unheard')")  # as if a kernel had heard it
         return found
 
@@ -67,6 +69,15 @@ def test_what_was_skipped_is_skipped_again_after_a_reload_but_in_a_class(card):
     card("skip")
     eventually(lambda: card()["given"] == ["", True])
     eventually(lambda: card(address="?gates=on")["given"] == [])
+
+
+def test_what_is_asked_is_bold_what_is_given_is_not_and_asterisks_are_emphasis(card):
+    given = "A step of 3.5 ms, on *each* rank. "
+    shown = card(
+        question=f"{given}How many ms? Count *both* ways.", verdict={"words": "*Two* 3 * 4."}
+    )
+    assert "on <em>each</em> rank. <b>How many ms? Count <em>both</em> ways.</b>" in shown["html"]
+    assert "<em>Two</em> 3 * 4." in shown["html"] and "*each*" not in shown["text"]
 
 
 def test_progress_tells_what_was_skipped_from_what_was_answered(card):

@@ -33,6 +33,9 @@ CLICK_SOON = """button => { const look = () => button.disabled ? setTimeout(look
 # How many controls that cannot be used yet stay in view over the charts of a narrow window.
 OVER = """() => [...document.querySelectorAll(".dlhpc-stage.covered .dlhpc-controls")]
   .filter(each => getComputedStyle(each).position === "sticky").length"""
+# How many buttons that cannot be used yet leave gaps between covered charts.
+GAPS = """() => [...document.querySelectorAll(".dlhpc-stage.covered .jupyter-button")]
+  .filter(each => each.offsetHeight).length"""
 
 
 def tells(place: Any, *words: str) -> None:
@@ -271,6 +274,7 @@ class LessonPage:
         covered = self.page.locator(".dlhpc-stage.covered[inert]")
         has(covered, len(guesses))
         has(self.page.get_by_text(before))
+        eventually(lambda: self.page.evaluate(GAPS) == 0, what="charts without gaps")
         window = self.page.viewport_size
         self.page.set_viewport_size({"width": 390, "height": 844})
         eventually(

@@ -29,6 +29,15 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
+// Texts mark emphasis with asterisks, as Markdown does.
+const marked = (text) => text.split(/\*(\S[^*]*)\*/).map((part, i) => i % 2 ? element("em", {}, part) : part);
+
+// What is given is plain; the sentence that asks is in bold.
+function asked(text) {
+  const given = /^.*[.?!:] (?=[A-Z])/s.exec(text.slice(0, text.lastIndexOf("?")))?.[0] ?? "";
+  return [...marked(given), element("b", {}, ...marked(text.slice(given.length)))];
+}
+
 // How many of this page's questions are answered, and skipped; problems to practice come on top.
 function count() {
   const number = (state) => document.querySelectorAll(`.dlhpc-question${state}:not(.dlhpc-practice *)`).length;
@@ -51,7 +60,7 @@ function render({ model, el }) {
   const get = (name) => model.get(name);
   const kind = get("kind");
   const card = element(kind === "step" ? "div" : "form", { class: `dlhpc-question ${kind}` });
-  const words = element("p", { class: "asked" }, get("question"));
+  const words = element("p", { class: "asked" }, ...asked(get("question")));
   words.id = `q-${Math.random().toString(36).slice(2)}`;
   const entry = element("div", { class: "entry" });
   const verdict = element("div", { class: "dlhpc-feedback", role: "status", tabindex: "-1" });
@@ -125,7 +134,7 @@ function render({ model, el }) {
       option.classList.toggle("right", chosen && Boolean(said.right));
     }
     const mark = skipped && get("gates") ? "Skipped. " : said.right === true ? "✓ " : said.right === false ? "✗ " : "";
-    verdict.replaceChildren(...(said.words ? [element("p", { class: said.right === false ? "wrong" : said.right ? "right" : "" }, mark + said.words)] : []),
+    verdict.replaceChildren(...(said.words ? [element("p", { class: said.right === false ? "wrong" : said.right ? "right" : "" }, ...marked(mark + said.words))] : []),
       ...(said.bars ? [bars(said.bars)] : []));
     if (final && kind !== "check") {
       // What had the focus is gone: the keyboard, and a reader, go on from the answer.
@@ -154,7 +163,7 @@ function render({ model, el }) {
     model.set("visitor", [Date.now(), token()]);
     model.save_changes();
   };
-  const ask = () => { words.textContent = get("question"); };
+  const ask = () => { words.replaceChildren(...asked(get("question"))); };
   model.on("change:verdict", show);
   model.on("change:question", ask);
   model.on("change:heard", heard);
