@@ -17,7 +17,6 @@ from lib_dlhpc.explore.slides import slide
 from lib_dlhpc.explore.slides.deck import statements
 from lib_dlhpc.explore.slides.notebook import (
     after,
-    first,
     notebook_text,
     plain,
     plain_lines,
@@ -106,7 +105,7 @@ def _opening(lab: str, title: str, readme: str, notes: str) -> slide.Slide:
     goal = plain(after(readme, "Goal"))
     said = [idea, f"The goal: {goal}", needs, "", *timing, plain(skip[1]) if skip else ""]
     return slide.Slide(
-        f"{title} ({LABS[lab].minutes} minutes)",
+        f"{title} ({LABS[lab].minutes}\N{NO-BREAK SPACE}minutes)",
         tuple(taken(sentences(goal), slide.WORDS)),
         "\n".join(said).strip(),
         kind=slide.OPENING,
@@ -119,11 +118,12 @@ def _task(lab: str, repository: Path, readme: str) -> slide.Slide:
     rows = table((repository / "labs" / "README.md").read_text("utf-8").split("\n\n")[2])
     write, target = next((row[2], row[3]) for row in rows if row[0].startswith(f"{int(lab[:2])} "))
     hand_in = plain(after(readme, "Hand in"))
-    room = slide.LIST - len(f"You write {write} For full marks {target} Hand in".split())
-    lines = (f"You write: {write}.", f"For full marks: {target}.")
+    files = (
+        sentences(hand_in)[0].partition(":")[0].rstrip(".")
+    )  # how they are named is in the notes
     return slide.Slide(
         "What you write, and what you hand in",
-        (*lines, f"Hand in {first(hand_in, room)}") if first(hand_in, room) else lines,
+        (f"You write: {write}.", f"For full marks: {target}.", f"Hand in {files}."),
         f"Say when it is due.\nHand in {hand_in}\nFor full marks:\n{_full_marks(readme)}",
         kind=TASK,
         section=OPENS,

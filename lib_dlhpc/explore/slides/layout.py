@@ -195,8 +195,8 @@ def _reasons(slide: Slide) -> list[Box]:
 
 
 def board(slide: Slide) -> Place:
-    """Return the place of a slide's formulas: what its lines leave, in 18 points, and enough in any case."""
-    lines = height(slide.lines, WIDE - 2 * INSET[0] - BULLET, 18) + 0.4 if slide.lines else 0.0
+    """Return the place of a slide's formulas: what its lines leave, in 22 points, and enough in any case."""
+    lines = height(slide.lines, WIDE - 2 * INSET[0] - BULLET, 22) + 0.4 if slide.lines else 0.0
     return LEFT, TOP, WIDE, max(FORMULAS, END - TOP - lines)
 
 
@@ -204,7 +204,7 @@ def formula_places(slide: Slide, sizes: Sequence[tuple[float, float]]) -> list[P
     """Return the places of a slide's formulas, all in one size of type, as large as there is room.
 
     sizes: their widths and heights in inches, in type of one point. Those of a derivation are each in the middle of the
-    line of its reason, others below each other.
+    line of its reason, others below each other in the middle of theirs.
     """
     wides, highs = zip(*sizes, strict=True)
     if slide.stepwise:
@@ -216,6 +216,7 @@ def formula_places(slide: Slide, sizes: Sequence[tuple[float, float]]) -> list[P
         room = high - APART * (len(sizes) - 1)
         points = min(FORMULA, room / sum(highs), (wide - INSET[0]) / max(wides))
         above_each = accumulate(highs[:-1], initial=0.0)
+        top += (room - points * sum(highs)) / 2
         tops = [top + points * own + APART * row for row, own in enumerate(above_each)]
     return [
         (LEFT + INSET[0], top, points * wide, points * high)

@@ -53,9 +53,18 @@ def test_minutes_are_those_of_the_readme_and_of_the_notes(made, repository):
     lab, notes, slides = made
     readme = (repository / "labs" / lab / "README.md").read_text("utf-8")
     (minutes,) = re.findall(r"\*\*Time\*\*\s+(\d+) minutes", readme)
-    assert slides[0].title == f"{lab_title(lab)} ({minutes} minutes)"
+    assert slides[0].title == f"{lab_title(lab)} ({minutes}\N{NO-BREAK SPACE}minutes)"
     planned = re.findall(r"^\| (\d+-\d+) \|", notes, re.M)
     assert re.findall(r"^Minutes (.+?): ", slides[0].notes, re.M) == planned
+
+
+def test_what_to_write_to_reach_and_to_hand_in_is_said_in_whole_sentences(made):
+    _, _, slides = made
+    written, reached, handed_in = slides[1].lines
+    assert written.startswith("You write: ") and reached.startswith("For full marks: ")
+    assert handed_in.startswith("Hand in the notebook") and "reflection" in handed_in
+    assert not any(line.endswith("…") for slide in slides for line in slide.lines)
+    assert handed_in.rstrip(".") in slides[1].notes
 
 
 def test_ten_points_are_those_of_the_rubric_with_mistakes_that_the_suite_runs(made, repository):

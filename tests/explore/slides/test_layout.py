@@ -150,6 +150,9 @@ def test_formulas_fill_their_place_in_one_size(stepwise):
     assert len(points) == 1 and points.pop() <= (26 if stepwise else 40)
     assert all(a[1] + a[3] <= b[1] for a, b in pairwise(places))
     assert places[-1][1] + places[-1][3] <= END
+    if not stepwise:  # as much room above as below
+        _, top, _, high = board(own)
+        assert places[0][1] - top == pytest.approx(top + high - sum(places[-1][1::2]), abs=1e-9)
 
 
 def test_no_sign_is_wider_than_it_is_thought_to_be():
