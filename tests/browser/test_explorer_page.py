@@ -82,6 +82,15 @@ def hostile(tmp_path_factory: Any) -> dict[str, Path]:
     return {name: folder / f"{name}.toml" for name in HOSTILE}
 
 
+def test_the_first_window_has_the_question_on_a_line_and_both_charts(page, eventually):
+    heading = page.get_by_role("heading", level=1)
+    tells(heading, "what would this run cost, and where would its time go?")
+    eventually(lambda: heading.bounding_box()["height"] < 40)
+    memory = page.locator(".dl-below .dlhpc-plot").first
+    bottom = "plot => plot.getBoundingClientRect().bottom"
+    eventually(lambda: memory.evaluate(bottom) <= 900, lambda: str(memory.evaluate(bottom)))
+
+
 @pytest.mark.parametrize("name", CHIPS.values())
 def test_each_preset_is_shown(page, name):
     chip(page, name)

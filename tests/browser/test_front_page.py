@@ -121,6 +121,17 @@ def test_every_row_of_the_table_is_read_without_scrolling_sideways(page, eventua
         eventually(lambda: page.evaluate(wider) <= 0, what=lambda: page.evaluate(wider))
 
 
+def test_the_table_of_labs_takes_the_room_of_a_wide_window(open_page, server, eventually):
+    labs = open_page(f"{server[0]}voila/labs/README.md")
+    ends = "[...document.querySelectorAll('main > p, .cards')].map(e => e.getBoundingClientRect().right)"
+    eventually(
+        lambda: max(labs.evaluate(ends)) > min(labs.evaluate(ends)) + 200, what="a wide table"
+    )
+    for width in WIDTHS:
+        labs.set_viewport_size({"width": width, "height": 900})
+        eventually(lambda w=width: labs.evaluate("document.documentElement.scrollWidth") <= w)
+
+
 def test_the_switch_overrides_the_system(page, eventually):
     paper = "getComputedStyle(document.body).backgroundColor"
     before = page.evaluate(paper)

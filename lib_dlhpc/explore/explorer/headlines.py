@@ -77,7 +77,7 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
 def _time_remark(p: Breakdown, replay: Replay | None, seconds: float) -> str:
     if replay:
         published = show(replay.published_time, "s")
-        return f"published {published}, predicted {replay.error(seconds):+z.1%}"
+        return f"published {published}, error{NO_BREAK}{replay.error(seconds):+z.1%}"
     if seconds > float(p.time_to_train):
         good, without = float(p.resilience.goodput), show(float(p.time_to_train), "s")
         if endless(p) or not p.experiment.run.checkpoint_interval:

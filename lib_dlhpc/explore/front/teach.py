@@ -7,6 +7,10 @@ from lib_dlhpc.explore.front.page import RENDER
 from lib_dlhpc.explore.front.shell import shell
 
 BOARD = "class/board"
+LEAD = (
+    "Open a module in front of a room, see on a board what everyone guessed, and find timing, misconceptions and"
+    " solutions in the notes."
+)
 SERVE = (
     "<code>dlhpc class serve</code> serves these pages to a room, collects the answers of those who agree, and prints"
     " the address of the teacher's board: where everyone is, how they guessed, which mistakes are common."
@@ -48,13 +52,13 @@ def teach_page(base: str, notes: dict[str, str], in_class: bool) -> bytes:
         for heading, links in _grouped(base, notes).items()
     )
     rows = "".join(_row(base, module) for module in course.PATH)
-    body = f"""<h1>Teach</h1>
-<h2>A class</h2>{board if in_class else ""}<p>{SERVE}</p>
-<h2>Guess first, or all open</h2>
+    body = f"""<h1>Teach</h1><p>{LEAD}</p>
+<h2>Modules: guess first, or all open</h2>
 <p>A figure is covered until its question is answered or skipped. In a class, <code>?gates=on</code> takes <i>Skip</i>
 away; in a workshop, <code>?gates=off</code> opens everything.</p>
 <div class="scroll"><table><thead><tr><th scope="col">module</th><th scope="col">minutes</th><th scope="col">class</th>
 <th scope="col">workshop</th></tr></thead><tbody>{rows}</tbody></table></div>
+<h2>A board for a class</h2>{board if in_class else ""}<p>{SERVE}</p>
 <h2>On paper, and slides</h2><p>{PAPER}</p>
 <h2>Instructor notes</h2>{shown or f"<p>{NO_NOTES}</p>"}
 <h2>Texts</h2>{texts}"""
