@@ -26,7 +26,7 @@ from lib_dlhpc.prediction.holdings import TERMS, Ranks, peaks
 from lib_dlhpc.prediction.ledger import holding, peak
 from lib_dlhpc.prediction.step import compute_scale, of_a_run
 from lib_dlhpc.program import Mix, Update
-from lib_dlhpc.program.lane_walk import walk
+from lib_dlhpc.program.lane_walk import shared, walk
 from lib_dlhpc.program.lanes import SENDS, Samples, Timed, finished, timed
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.schedules.network import Cost
@@ -202,6 +202,7 @@ def _walked(found: list[Kin], steps: list[Step]) -> list[tuple[Floats, Floats, F
             name = schedule if pipe.ranks > 1 else "1f1b"
             shapes[name, pipe.ranks, many, pipe.chunks].append((number, at))
     tables = [step.table for step in steps]
+    meet = [step.timed.meet[step.sample].tolist() for step in steps]
     for shape, members in shapes.items():
         each = [tables[one][..., at] for one, at in members]
         table = np.stack(each, axis=-1)
@@ -211,6 +212,10 @@ def _walked(found: list[Kin], steps: list[Step]) -> list[tuple[Floats, Floats, F
         lanes = len(members)
         bubble = (idle + clock.max(axis=0) - clock)[:, lanes:].mean(axis=0)
         for lane, (number, at) in enumerate(members):
+            lines = steps[number].timed.lines
+            meets = lines.meets(shape[0]) if lines and meet[number][at] else None
+            if meets is not None:
+                clock[:, lane], free[:, lane] = shared(*shape, table[..., lane], meets)
             results[number][0][:, at] = clock[:, lane]
             results[number][1][:, at] = free[:, lane]
             results[number][2][at] = bubble[lane]

@@ -9,9 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.program.calls import FORWARD, PASSES, pipeline
 from lib_dlhpc.program.depths import Depth, Stretch, stretches
 from lib_dlhpc.program.lanes import LAST, SENDS
+from lib_dlhpc.program.ports import Meets
 from lib_dlhpc.program.program import Floats
+from lib_dlhpc.program.rounds import sections
+from lib_dlhpc.program.shared_walk import SharedWalk
 from lib_dlhpc.program.walk import ROUNDING
 
 OFTEN = 8  # times are compared after 1, 2 and 4 repetitions, and then after every eighth
@@ -29,6 +33,30 @@ def walk(
     for one in stretches(schedule, ranks, many, chunks):
         found.run(one)
     return found.clock, found.free, found.idle
+
+
+def shared(
+    schedule: str, ranks: int, many: int, chunks: int, table: Floats, meets: Meets
+) -> tuple[list[float], list[float]]:
+    """Return when each rank of one pipeline is through its passes, and its stream free, if messages share links.
+
+    table: (COLUMNS, ranks, chunks).
+    """
+    seconds = [*np.moveaxis(table[: len(PASSES)], 0, 2).ravel().tolist(), 0.0]
+    last = table[LAST].reshape(4, -1).T.tolist()
+    busy, takes = table[SENDS].reshape(2, -1).tolist()
+    free = [0.0] * ranks
+
+    def only(number: int, start: float) -> float:
+        at, kind = divmod(number, len(PASSES))
+        if kind == PASSES.index(FORWARD):
+            return start + seconds[number]
+        (end, behind, freed, queued), before = last[at], free[at // chunks]
+        free[at // chunks] = max(start + freed, before + queued)
+        return max(start + end, before + behind)
+
+    walk = SharedWalk(seconds, only, busy, takes, [0.0] * ranks, meets=meets)
+    return walk.run(sections(pipeline(schedule, ranks, many, chunks))), free
 
 
 class _Walk:

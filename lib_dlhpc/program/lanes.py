@@ -21,6 +21,7 @@ from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program.calls import PASSES
 from lib_dlhpc.program.fold import Queue, Shape, Span
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
+from lib_dlhpc.program.ports import Lines, are_long
 from lib_dlhpc.program.program import Block, Chunk, Floats, Prices, Program
 from lib_dlhpc.schedules.pipeline import Pipeline
 
@@ -44,7 +45,7 @@ class Timed(NamedTuple):
 
     table: s, (COLUMNS, stages, chunks, samples). work: s of a microbatch, (forward, backward, recomputed; stages,
     samples). limited: what arithmetic and memory limit of that, s, (forward or backward, limit, stages, samples).
-    stage: that of each place. schedule: the pipeline.
+    stage: that of each place. schedule: the pipeline. lines: of its messages.
     """
 
     table: Floats
@@ -53,6 +54,16 @@ class Timed(NamedTuple):
     stage: NDArray[np.int64]
     rows: tuple[Row, ...]
     schedule: Pipeline
+    lines: Lines | None
+
+    @property
+    def meet(self) -> NDArray[np.bool_]:
+        """Whether messages between stages may meet, (samples,)."""
+        flat = self.table.reshape(len(COLUMNS), -1, self.table.shape[-1])
+        if self.lines is None:
+            return np.zeros(flat.shape[-1], bool)
+        found: NDArray[np.bool_] = are_long(flat[SENDS.start], flat[0], flat[1], self.lines.far)
+        return found
 
 
 def timed(step: Program, samples: Samples, factor: float, stream: str) -> Timed:
@@ -75,6 +86,7 @@ def timed(step: Program, samples: Samples, factor: float, stream: str) -> Timed:
         np.array([stages[id(each)][0] for each in step.stages]),
         tuple(_rows(step, stream)),
         step.schedule,
+        step.lines,
     )
 
 

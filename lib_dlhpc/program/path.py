@@ -3,14 +3,14 @@
 Two views of one arithmetic. With a float for each stage, one rank stands for all that do the same (a prediction).
 With an array of `Program.shape` for each stage, all ranks are there, each with a factor on its compute time (a
 simulation in rounds). A rank sends its messages to other stages one after another: each occupies its port for
-bytes beta, behind those before it, and arrives alpha later. That several ranks send to one at the same time is not
-modeled; simulations with events share the links as messages arrive.
+bytes beta, behind those before it, and arrives alpha later. Long messages, which may meet on a link, share it: see
+ports.py. There, too, those to the same stage leave in order.
 
 Source of the arithmetic: Baccelli, Cohen, Olsder & Quadrat, "Synchronization and Linearity" (1992).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from math import prod
 from typing import Any, TypeAlias
@@ -22,8 +22,10 @@ from lib_dlhpc.program.fold import Post, Run
 from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
+from lib_dlhpc.program.ports import Ports, in_turn, line_of
 from lib_dlhpc.program.program import Alone, Block, Floats, Program
 from lib_dlhpc.program.rounds import sections
+from lib_dlhpc.program.shared_walk import SharedWalk
 from lib_dlhpc.program.walk import Walk
 
 # ranked(place, collective, when each rank of the stage joins) -> when each is through
@@ -63,6 +65,8 @@ class Path:
         # When what a first forward pass has posted ends, by stage and key.
         self._ends: list[dict[str, Any]] = [{} for _ in factor]
         self._port: dict[int, Any] = {}  # when a stage's ranks have sent all before
+        self.meets = None if free else program.meets
+        self._ports = Ports(self.meets, self.one) if self.meets else None
         self._runs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
         self._met = False
         self.flush = 0.0  # when all ranks have met, after their last pass
@@ -80,7 +84,7 @@ class Path:
             self._run_one()
             return
         arrives: dict[int, Any] = {}
-        for number, call in enumerate(calls(self.program.schedule)):
+        for number, call in self._calls():
             place = call.place
             if call.source >= 0:
                 self._receive(call, arrives.pop(call.source))
@@ -94,6 +98,17 @@ class Path:
                 report(float(np.max(end)), REPORTED)
         if report is not None:
             report(self.end, len(calls(self.program.schedule)) % REPORTED)
+
+    def _calls(self) -> Iterator[tuple[int, Call]]:
+        """Yield all calls, with their numbers."""
+        pipe = self.program.schedule
+        if self.meets is None:
+            return enumerate(calls(pipe))
+        own: list[list[tuple[int, Call]]] = [[] for _ in range(pipe.ranks)]
+        for each in enumerate(calls(pipe)):
+            own[each[1].place].append(each)
+        left = [iter(each) for each in own]
+        return (next(left[place]) for place in in_turn(pipe))
 
     def _run_one(self) -> None:
         """The same with one number for each stage: what a repeated pass posts it waits for, so it takes as long."""
@@ -134,10 +149,9 @@ class Path:
             worked[place] += end - start
             return end
 
-        begin, self.clock = (
-            self.clock,
-            Walk(seconds, only, busy, takes, self.clock).run(sections(pipeline)),
-        )
+        begin, how = self.clock, (seconds, only, busy, takes, self.clock)
+        walk = Walk(*how) if self.meets is None else SharedWalk(*how, meets=self.meets)
+        self.clock = walk.run(sections(pipeline))
         each = zip(self.clock, begin, worked, strict=True)
         self.idle = [end - start - work for end, start, work in each]
 
@@ -207,9 +221,14 @@ class Path:
             return start
         before, chunk = call.before
         crossed = self.program.stages[before][chunk]
-        leaves = self.later(start, self._port.get(call.place, start))
-        self._port[call.place] = leaves + crossed.sends.bandwidth
-        arrives = leaves + crossed.sends.total
+        if self._ports is None:
+            leaves = self.later(start, self._port.get(call.place, start))
+            self._port[call.place] = leaves + crossed.sends.bandwidth
+            arrives = leaves + crossed.sends.total
+        else:
+            line = line_of(call.place, before, self.program.schedule.ranks)
+            leaves, late = self._ports.send(line, start, crossed.sends.bandwidth)
+            arrives = leaves + crossed.sends.total + late
         if self.record is not None:
             where = (call.place, "communication", "communication", message_name(call))
             self.record(*where, leaves, arrives, bytes=max(crossed.bytes))

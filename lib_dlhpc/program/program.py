@@ -21,6 +21,7 @@ from lib_dlhpc.program.instructions import (
     Wait,
     whole_layers,
 )
+from lib_dlhpc.program.ports import Lines, Meets, are_long
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.schedules.pipeline import Pipeline
 
@@ -342,6 +343,24 @@ class Program:
     in_step: Group  # ranks that exchange within a pass, and so keep in step
     kinds: Mapping[str, str]  # what an exchange of each kind is called
     between: str  # the kind of messages between stages
+    lines: Lines | None = None  # of messages between stages that may share links
+
+    @cached_property
+    def meets(self) -> Meets | None:
+        """The lines of messages that share links, if these take long enough to meet."""
+        if self.lines is None:
+            return None
+        each = [chunk for stage, _ in self.distinct for chunk in stage]
+        ahead, back = (
+            np.array([one.alone(1.0)[0] for one in some])
+            for some in ([one.forward for one in each], [one.backward for one in each])
+        )
+        busy = np.array([float(one.sends.bandwidth) for one in each])
+        return (
+            self.lines.meets(self.schedule.name)
+            if are_long(busy, ahead, back, self.lines.far)
+            else None
+        )
 
     @cached_property
     def distinct(self) -> tuple[tuple[tuple[Chunk, ...], tuple[int, ...]], ...]:

@@ -1,0 +1,96 @@
+"""Lines: which messages between the stages of a pipeline use the same links, and for which part of their time."""
+
+from collections import defaultdict
+from functools import lru_cache, partial
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.costs import groups
+from lib_dlhpc.costs.busy_links import SHARED
+from lib_dlhpc.costs.crowding import shares_links
+from lib_dlhpc.costs.network import joined
+from lib_dlhpc.costs.platform import NO_LINK, Platform, platform
+from lib_dlhpc.keyed import Keyed
+from lib_dlhpc.layout import sizes, stride
+from lib_dlhpc.program.ports import Lines, Meets, line_of
+from lib_dlhpc.spec.experiment import Experiment
+
+DIGITS = 9  # of loads that are the same
+
+
+def lines(experiment: Experiment) -> Lines | None:
+    """Return the lines of a pipeline, None where none share links.
+
+    Where microbatches enter from both ends, messages leave in pairs, and are taken to be sent one after the other.
+    """
+    s, many = experiment.strategy, sizes(experiment).pipeline
+    if many < 3 or s.mirrored:
+        return None
+    apart = stride(experiment, "pipeline")
+    far = apart < groups.near(experiment) or shares_links(experiment.machine)
+    where = int(s.nodes), int(experiment.devices_per_node), many, apart
+    machine = id(experiment.machine), id(experiment.calibration)
+    return Lines(far, partial(_meets, Keyed(experiment, machine, where, int(s.chunks) > 1)))
+
+
+@lru_cache(maxsize=64)
+def _meets(key: Keyed[Experiment], one_way: bool) -> Meets | None:
+    """Return the lines that share links, if any, see Lines; the load of each is that of all ranks of a stage."""
+    experiment, s = key.value, key.value.strategy
+    many, apart = sizes(experiment).pipeline, stride(experiment, "pipeline")
+    nodes, devices = int(s.nodes), int(experiment.devices_per_node)
+    on = platform(*joined(experiment.calibrated_machine, nodes, devices))
+    places = range(many if int(s.chunks) > 1 else many - 1)
+    pairs = [(place, (place + 1) % many) for place in places]
+    used = {
+        line_of(source, behind, many): _load(on, source * apart, target * apart, apart)
+        for behind, after in pairs
+        for source, target in ((behind, after), (after, behind))
+    }
+    own = [0] * (2 * many)
+    others: list[dict[int, list[tuple[int, int, float]]]] = [defaultdict(list) for _ in own]
+    for share in _shared(used):
+        meeting = [pair for pair in permutations(share, 2) if not one_way or sum(pair) % 2 == 0]
+        for each in {line for pair in meeting for line in pair}:
+            own[each] += 1
+        for line, other in meeting:
+            part = share[line] * share[other]
+            others[line][other].append((own[line] - 1, own[other] - 1, part))
+    if one_way and not any(own):
+        return None
+    return Meets(tuple(own), tuple(_fixed(each) for each in others))
+
+
+def _fixed(
+    others: dict[int, list[tuple[int, int, float]]],
+) -> tuple[tuple[int, tuple[tuple[int, int, float], ...]], ...]:
+    return tuple((other, tuple(links)) for other, links in others.items())
+
+
+def _load(
+    on: Platform, source: int, target: int, many: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the links from `many` ranks to as many others, and for which part of the time a message uses each."""
+    ranks = np.arange(many)
+    links, _ = on.routes(source + ranks, target + ranks)
+    used, count = np.unique(links[links != NO_LINK], return_counts=True)
+    seconds = count / on.capacity[used]
+    return used, seconds / seconds.max()
+
+
+def _shared(
+    used: dict[int, tuple[NDArray[np.int64], NDArray[np.float64]]],
+) -> list[dict[int, float]]:
+    """Return of the links that lines can fill together which part of its time each line uses, equal ones once."""
+    line = np.repeat([*used], [len(links) for links, _ in used.values()])
+    links, parts = map(np.concatenate, zip(*used.values(), strict=True))
+    at = np.unique(links, return_inverse=True)[1]
+    full = np.bincount(at, parts) > SHARED
+    # Links of equal loads have the same sum with one random number for each line.
+    mark = np.random.default_rng(0).random(max(used) + 1)
+    marks = np.where(full, np.bincount(at, parts * mark[line]).round(DIGITS), -1.0)
+    ones = np.flatnonzero(full)[np.unique(marks[full], return_index=True)[1]]
+    each = (at == one for one in ones.tolist())
+    return [dict(zip(line[on].tolist(), parts[on].tolist(), strict=True)) for on in each]

@@ -1,0 +1,148 @@
+"""Ports: messages between stages that share links, each at the rate that max-min fairness gives it.
+
+A line is what one stage sends another, one message after the other. Messages of two lines that use the same link, for
+parts u and v of the time that each takes alone, slow each other down while both are on their way: each ends u v times
+the time they meet later, and by the link where that is most. The path of a program executes its calls by what depends
+on what, not by time, so a message may have been received when one that it meets is sent. What this one adds to it, the
+next message of its line takes longer: in a pipeline the same messages meet again and again.
+
+Where messages take less than any pass between them they do not meet, and each occupies its port as in path.py.
+
+Source of fair shares: Bertsekas & Gallager, "Data Networks" (1992), section 6.5.2.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lib_dlhpc.program.rounds import sections
+from lib_dlhpc.schedules.pipeline import Pipeline
+
+Floats = NDArray[np.float64]
+KEPT = 4  # messages of a line that those of others may still meet
+LONG = 0.02  # of the passes of a microbatch through a chunk; shorter messages of several stages change little
+# Of two lines on one link: where that is among the links of each, and u v.
+Link: TypeAlias = tuple[int, int, float]
+
+
+class Meets(NamedTuple):
+    """What lines use together. links: of each line, how many it shares. others: of each, the lines that it may meet."""
+
+    links: tuple[int, ...]
+    others: tuple[tuple[tuple[int, tuple[Link, ...]], ...], ...]
+
+
+class Lines(NamedTuple):
+    """The lines of a pipeline.
+
+    far: whether stages that do not send to each other share links. found: which lines do, if microbatches go both ways
+    at a time, or one way and then the other.
+    """
+
+    far: bool
+    found: Callable[[bool], Meets | None]
+
+    def meets(self, schedule: str) -> Meets | None:
+        """Return which lines share links, if any."""
+        return self.found(schedule == "gpipe")
+
+
+def line_of(place: int, boundary: int, ranks: int) -> int:
+    """Return the line of a message that a place sends across the boundary behind a place."""
+    return 2 * place + (boundary != place and ranks > 2)
+
+
+def are_long(busy: Floats, forward: Floats, backward: Floats, far: bool) -> Any:
+    """Whether messages may meet: the longest takes longer than the shortest pass forward, or, if far, than a small part
+    of the shortest forward and backward.
+
+    Each is of all passes of a microbatch, s, (passes, ...).
+    """
+    shortest = forward.min(axis=0)
+    if far:
+        shortest = np.minimum(shortest, LONG * (forward + backward).min(axis=0))
+    return busy.max(axis=0) > shortest
+
+
+def in_turn(pipe: Pipeline) -> Iterator[int]:
+    """Yield the place of each call in the order in which `Walk` executes them."""
+    return (row[0] for rows, times in sections(pipe) for _ in range(times) for row in rows)
+
+
+class _Sent:
+    """A message: when it begins, ends if it meets none, and ends; s by which it is late, by link."""
+
+    __slots__ = ("alone", "begin", "end", "late")
+
+    def __init__(self, begin: Any, alone: Any, links: int) -> None:
+        self.begin, self.alone, self.end, self.late = begin, alone, alone, [0.0 * begin] * links
+
+
+class Ports:
+    """The messages that are on their way; times are floats, or arrays with an element for each rank of a stage."""
+
+    def __init__(self, meets: Meets, one: bool = True) -> None:
+        self.meets, self.one = meets, one
+        self.later: Any = max if one else np.maximum
+        self.sooner: Any = min if one else np.minimum
+        self.sent: list[list[_Sent]] = [[] for _ in meets.links]
+        self.ahead: list[list[Any]] = [[0.0] * many for many in meets.links]
+
+    def send(self, line: int, ready: Any, busy: Any) -> tuple[Any, Any]:
+        """Return when a message begins that is ready, and by how much it is late."""
+        before, links = self.sent[line], self.meets.links[line]
+        begin = self.later(ready, before[0].end) if before else ready
+        new = _Sent(begin, begin + busy, links)
+        for other, shared in self.meets.others[line]:
+            for each in self.sent[other]:
+                met = self.sooner(new.alone, each.end) - self.later(begin, each.begin)
+                if self.one:
+                    if met <= 0:
+                        continue
+                elif not (met > 0).any():
+                    continue
+                else:
+                    met = np.maximum(met, 0.0)
+                self._meet(new, each, other, met, shared)
+        if not links:
+            self.sent[line] = [new]
+            return begin, 0.0
+        new.end = new.alone + reduce(self.later, new.late)
+        late = reduce(self.later, map(_sum, new.late, self.ahead[line]))
+        self.ahead[line] = [0.0] * links
+        self.sent[line] = [new, *before[: KEPT - 1]]
+        return begin, late
+
+    def _meet(self, new: _Sent, old: _Sent, line: int, met: Any, shared: Sequence[Link]) -> None:
+        ahead = self.ahead[line]
+        for mine, its, part in shared:
+            more = met * part
+            new.late[mine] = new.late[mine] + more
+            old.late[its] = old.late[its] + more
+            ahead[its] = ahead[its] + more
+        old.end = old.alone + reduce(self.later, old.late)
+
+    def state(self, clock: Sequence[float]) -> Iterator[float]:
+        """Yield what later messages depend on, as times: of messages that are through, the first clock."""
+        now, zero = min(clock), clock[0]
+        for sent, ahead in zip(self.sent, self.ahead, strict=True):
+            for number in range(KEPT):
+                each = sent[number] if number < len(sent) else None
+                if each is None or each.end <= now:
+                    yield from [zero] * (2 + len(ahead))
+                else:
+                    yield from (each.begin, each.alone, *(zero + late for late in each.late))
+            yield from (zero + late for late in ahead)
+
+    def shift(self, by: float) -> None:
+        """Add a constant to all times."""
+        for sent in self.sent:
+            for each in sent:
+                each.begin, each.alone, each.end = each.begin + by, each.alone + by, each.end + by
+
+
+def _sum(one: Any, other: Any) -> Any:
+    return one + other

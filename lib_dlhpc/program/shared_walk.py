@@ -1,0 +1,70 @@
+"""A walk through the calls of a pipeline whose messages share links, see ports.py and walk.py."""
+
+from typing import Any
+
+import numpy as np
+
+from lib_dlhpc.program.ports import Meets, Ports, line_of
+from lib_dlhpc.program.rounds import Rows
+from lib_dlhpc.program.walk import ROUNDING, Floats, Walk
+
+
+class SharedWalk(Walk):
+    """The clocks of ranks through calls; arguments as of Walk, and what lines meet.
+
+    What a message adds to those after it makes the times of a round no map that keeps order. So rounds are skipped once
+    all times, and all that is added, are those of some rounds before (Brent 1980, "An improved Monte Carlo
+    factorization algorithm"); some pipelines never repeat.
+    """
+
+    def __init__(self, *how: Any, meets: Meets) -> None:
+        super().__init__(*how)
+        self.ports, self.chunks = Ports(meets), len(self.busy) // len(self.clock)
+
+    def _round(self, rows: Rows) -> None:
+        clock, arrives, seconds, ranks = self.clock, self.arrives, self.seconds, len(self.clock)
+        for place, made, back, boundary in rows:
+            now = clock[place]
+            if back and arrives[-back] > now:
+                now = arrives[-back]
+            if made >= 0:
+                now += seconds[made]
+            else:
+                now = self.only(-2 - made, now + self._base) - self._base
+            clock[place] = now
+            if boundary >= 0:
+                line = line_of(place, boundary // self.chunks, ranks)
+                begin, late = self.ports.send(line, now, self.busy[boundary])
+                now = begin + self.takes[boundary] + late
+            arrives.append(now)
+
+    def _repeat(self, rows: Rows, times: int) -> None:
+        self._shift(-min(self.clock), len(rows))
+        clock, seen, walked, power = self.clock[:], self._times(rows), 0, 1
+        while times:
+            self._round(rows)
+            times, walked = times - 1, walked + 1
+            periods, rounding = times // walked, ROUNDING * max(self.clock)
+            apart = [now - then for now, then in zip(self.clock, clock, strict=True)]
+            if periods and max(apart) - min(apart) <= rounding:
+                later = self._times(rows) - seen
+                if np.ptp(later) * periods <= rounding + ROUNDING * periods * later.max():
+                    self._skip(rows, periods * later)
+                    times, power = times - periods * walked, walked
+            if walked == power:  # from here on, rounds are compared with this one
+                del self.arrives[: -len(rows)]
+                clock, seen, walked, power = self.clock[:], self._times(rows), 0, 2 * power
+
+    def _times(self, rows: Rows) -> Floats:
+        return np.append(super()._times(rows), [*self.ports.state(self.clock)])
+
+    def _shift(self, by: float, count: int) -> None:
+        super()._shift(by, count)
+        self.ports.shift(by)
+
+    def _skip(self, rows: Rows, later: Floats) -> None:
+        """Let the times of a round be so much later."""
+        arrives, ranks = self.arrives[-len(rows) :], len(self.clock)
+        self.arrives = (np.array(arrives) + later[: len(rows)]).tolist()
+        self.clock = (np.array(self.clock) + later[len(rows) :][:ranks]).tolist()
+        self.ports.shift(float(later[len(rows)]))
