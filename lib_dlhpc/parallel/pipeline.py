@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import compute, groups
-from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.costs.busy_links import SHARED
+from lib_dlhpc.costs.network import Cost, joined
+from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, mean_shards, shards, sizes, stride
 from lib_dlhpc.parallel.overlapped import overlaps_passes
@@ -66,7 +68,23 @@ def path_between(experiment: Experiment, place: int, other: int) -> groups.Wire:
             most = max(np.bincount(ranks // devices).max() for ranks in ends)
             first, second = (int(ranks[0]) for ranks in ends)
             return groups.wire(experiment, first, second, float(most), (*ends, 1.0))
+    if experiment.machine.topology == "rails" and (other - place) * apart % devices:
+        return _to_other_rails(experiment, place * apart, other * apart)
     return groups.wire(experiment, place * apart, other * apart, apart)
+
+
+def _to_other_rails(experiment: Experiment, first: int, second: int) -> groups.Wire:
+    """Return the path between the ranks of two stages where it may leave a rail, above the leaf switches."""
+    apart, machine = stride(experiment, "pipeline"), experiment.calibrated_machine
+    path = groups.wire(experiment, first, second, apart)
+    nodes, devices = int(experiment.strategy.nodes), int(experiment.devices_per_node)
+    on = platform(*joined(machine, nodes, devices))
+    links, _ = on.routes(first + np.arange(apart), second + np.arange(apart))
+    used, count = np.unique(links[links != NO_LINK], return_counts=True)
+    slowest = float((count / on.capacity[used]).max())
+    if slowest <= path.beta * SHARED:
+        return path
+    return path._replace(beta=slowest, slower=path.slower * slowest / path.beta)
 
 
 def swaps(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:

@@ -97,6 +97,14 @@ def test_a_slow_link_between_groups_of_a_dragonfly_leaves_the_nic_to_other_messa
     assert step(run) == pytest.approx(events, rel=0.01)
 
 
+def test_messages_to_another_rail_pass_the_links_above_the_leaf_switches():
+    ways = INTERLEAVED | {"microbatches": 16, "chunks": 4, "devices_per_node": 4}
+    machine = RAILS | OVER_4 | {"machine.nodes_per_switch": 2, "machine.nics": 4}
+    run = run_of(2e8, 2, ways, machine)
+    events = float(breakdown(simulate(run, "events")).step_time)
+    assert step(run) == pytest.approx(events, rel=0.05)
+
+
 @pytest.mark.parametrize("schedule", ["1f1b", "gpipe", "zb-h1", "interleaved"])
 def test_messages_shorter_than_passes_do_not_meet(schedule, monkeypatch):
     ways = {"microbatches": 16, "schedule": schedule}
