@@ -38,7 +38,7 @@ class Published:
     def __repr__(self) -> str:
         """Return both numbers and their error."""
         numbers = (
-            f"published {self.published:g}, predicted {self.predicted:.4g} ({self.error:+.0%})"
+            f"published {self.published:g}, predicted {self.predicted:.4g} ({self.error:+z.0%})"
         )
         return f"<{self.name}: {self.quantity} {numbers}>"
 
