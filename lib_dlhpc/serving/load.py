@@ -1,8 +1,13 @@
 """The steady state of a replica under Poisson arrivals: Little's law and a wait in the queue.
 
-A request holds its place for h(b) = first + (answer - 1) s(b) / (1 - rate * interruption), in a batch of b: of a
-second, rate * interruption belongs to prompts of others, and stretches the steps s that decode (with drafts they are
-fewer than answer - 1). By Little's law
+Prompts are read before others decode, as at one server (M/G/1, Pollaczek and Khinchine): a prompt waits for W, and
+leaves N = rate (W + first) others behind, which are read before its request decodes. With them, and with those that
+arrive later, a request holds its place in a batch of b for
+
+    h(b) = W + first + ((answer - 1) s(b) + N * interruption) / (1 - rate * interruption)
+
+where s is a step that decodes (with drafts they are fewer than answer - 1). In chunks, a step has at most one, beside
+all that decode. By Little's law
 
     b = rate * h(b)
 
@@ -24,8 +29,8 @@ from lib_dlhpc.serving.service import Service
 class Load(NamedTuple):
     """What the offered rate gives; times in s, of a request.
 
-    batch: mean sequences in a replica, of those that decode. utilization: of its places, or of what is busiest in two
-    pools. wait: until the prompt is begun.
+    batch: mean sequences in a replica, of those that decode. utilization: of what full batches reach, or of what is
+    busiest in two pools. wait: until the prompt is begun.
     tokens_per_second: of all replicas.
     """
 
@@ -39,38 +44,46 @@ class Load(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A request in a batch: s from its first step to its first token, from there to its end, of a step that decodes;
-    the part of the time that prompts of others take."""
+    """A request in a batch: s that its prompt waits for others, to its first token, from there to its end, of a step
+    that decodes; the part of the time that prompts of others take."""
 
+    wait: float
     first: float
     rest: float
     step: float
     prompts: float
 
+    @property
+    def total(self) -> float:
+        """Seconds that it holds its place."""
+        return self.wait + self.first + self.rest
 
-def load_of(
-    service: Service, prices: Prices, reuse: Reuse, most: int, tokens_per_second: float, tpot: float
-) -> Load:
-    """Return the steady state; most: sequences that are decoded at once, and what such full batches reach."""
+
+def load_of(service: Service, prices: Prices, reuse: Reuse, most: int) -> Load:
+    """Return the steady state; most: sequences that are decoded at once."""
     requests, rate = service.requests, service.requests.rate / service.service.replicas
-    at_most = _held(service, prices, reuse, rate, most)
-    hold = at_most.first + at_most.rest
-    if rate * hold >= most:
-        return Load(most, 1.0, True, tokens_per_second, inf, inf, tpot)
+    later = max(1, requests.answer - 1)
+    at_most = _held(service, prices, reuse, rate, most, most)
+    longest = prices.answers(most, requests.prompt, requests.answer).total  # of full batches
+    longest += sum(
+        share * prices.prompts(most, requests.prompt, n).total for share, n in reuse.cases
+    )
+    if rate * longest >= most:
+        tokens = service.service.replicas * most * requests.answer / longest
+        return Load(most, 1.0, True, tokens, inf, inf, (longest - at_most.first) / later)
+    hold = min(at_most.first + at_most.rest, longest)  # prompts that wait are read together
 
     def inside(size: float) -> float:
-        one = _held(service, prices, reuse, rate, size)
-        return rate * (one.first + one.rest)
+        return rate * min(_held(service, prices, reuse, rate, size, most).total, longest)
 
     batch = settled(inside, most)
-    at = _held(service, prices, reuse, rate, max(batch, 1.0))
+    at = _held(service, prices, reuse, rate, max(batch, 1.0), most)
     scatter = hypot(requests.prompt_spread * at_most.first, requests.answer_spread * at_most.rest)
     wait = queue_wait(rate, hold, most, scatter / hold)
     if most > 1:  # a place may be free while a step runs
-        step = at.prompts * at.first + (1 - at.prompts) * at.step
-        wait += (1 - exp(-batch)) * step / 2
-    tokens, each = requests.rate * requests.answer, at.rest / max(1, requests.answer - 1)
-    return Load(batch, rate * hold / most, False, tokens, wait, wait + at.first, each)
+        wait += at.wait + (1 - at.prompts) * (1 - exp(-batch)) * at.step / 2
+    tokens, each = requests.rate * requests.answer, min(at.rest, longest - at.first) / later
+    return Load(batch, rate * longest / most, False, tokens, wait, wait + at.first, each)
 
 
 def load_of_pools(service: Service, pools: Pools, tokens_per_second: float, tpot: float) -> Load:
@@ -84,22 +97,27 @@ def load_of_pools(service: Service, pools: Pools, tokens_per_second: float, tpot
     return Load(pools.batch, busy, False, tokens, pools.wait, ttft, each)
 
 
-def _held(service: Service, prices: Prices, reuse: Reuse, rate: float, batch: float) -> _Held:
+def _held(
+    service: Service, prices: Prices, reuse: Reuse, rate: float, batch: float, most: int
+) -> _Held:
     """Return how long a request holds its place in such a batch, between whole batches in proportion."""
     low, part = int(batch), batch - int(batch)
-    one = _of_whole(service, prices, reuse, rate, low)
+    one = _of_whole(service, prices, reuse, rate, low, most)
     if not part:
         return one
-    next_one = _of_whole(service, prices, reuse, rate, low + 1)
+    next_one = _of_whole(service, prices, reuse, rate, low + 1, most)
     return _Held(*(a + part * (b - a) for a, b in zip(one, next_one, strict=True)))
 
 
-def _of_whole(service: Service, prices: Prices, reuse: Reuse, rate: float, batch: int) -> _Held:
+def _of_whole(
+    service: Service, prices: Prices, reuse: Reuse, rate: float, batch: int, most: int
+) -> _Held:
     load, chunk = service.requests, service.service.chunk
     context = load.prompt + load.answer / 2
     step, first, interruption = prices.decode(batch, context).total, 0.0, 0.0
     others = [context] * (batch - 1)
     alone = prices.step((), others).total if chunk else 0.0
+    slowest = 0.0
     for share, stored in reuse.cases:
         rest = load.prompt - stored
         steps, size = (ceil(rest / chunk), min(chunk, rest)) if chunk else (1, rest)
@@ -110,5 +128,11 @@ def _of_whole(service: Service, prices: Prices, reuse: Reuse, rate: float, batch
             first + share * steps * both,
             interruption + share * steps * (both - alone),
         )
-    prompts = min(rate * interruption * (batch - 1) / batch, 0.999)
-    return _Held(first, prices.steps(load.answer) * step / (1 - prompts), step, prompts)
+        slowest += share * both
+    others_rate = rate * (most - 1) / most  # of a full batch, one is the request itself
+    prompts, busy = (min(others_rate * each, 0.999) for each in (interruption, first))
+    wait = busy * first * (1 + load.prompt_spread**2) / (2 * (1 - busy))
+    behind = others_rate * (wait + first) * interruption
+    decoded = prices.steps(load.answer)
+    held = (decoded * step + behind) / (1 - prompts)
+    return _Held(wait, first, min(held, decoded * slowest) if chunk else held, step, prompts)

@@ -170,7 +170,7 @@ def predict_service(service: Service) -> ServicePrediction:
         pools = pools_of(service, prices, batch)
         at_rate = load_of_pools(service, pools, full.tokens_per_second, full.tpot)
     elif load.rate:
-        at_rate = load_of(service, prices, reuse, batch, full.tokens_per_second, full.tpot)
+        at_rate = load_of(service, prices, reuse, batch)
     return ServicePrediction(
         service=service,
         weights=weights_of(prices),

@@ -54,18 +54,43 @@ def test_littles_law_gives_the_batch(rate, chunk):
 
 def test_answers_that_scatter_wait_as_the_simulation_does():
     """Just below saturation, where most of the time to the first token is the wait."""
-    service = large(batch=16, rate=22.0, count=1500, prompt=1024, answer=64, answer_spread=1.0)
+    service = large(batch=16, rate=22.0, count=4000, prompt=1024, answer=64, answer_spread=1.0)
     load, seen = predict_service(service).load, simulate_service(service).ttft.mean()
     assert 0.75 < load.ttft / seen < 1.25
     assert predict_service(service.set(answer_spread=0.0)).load.ttft < load.ttft
 
 
 def test_saturation_is_where_the_queue_grows():
-    service = large(batch=8, rate=1000.0, count=200, answer=64)
+    service = large(batch=8, rate=30.0, count=3000, answer=64)
+    for spread in (0.0, 1.0):
+        service = service.set(answer_spread=spread)
+        trace, load = simulate_service(service), predict_service(service).load
+        assert load.saturated
+        assert load.tokens_per_second == pytest.approx(trace.tokens_per_second, rel=0.05)
+        assert load.tpot == pytest.approx(trace.tpot.mean(), rel=0.05)
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0, 1.4])
+def test_long_prompts_keep_few_sequences_waiting(rate):
+    """Most of the time is that of other prompts, also where the mean batch is below one."""
+    service = large(rate=rate, count=4000, prompt=16000, answer=32)
     trace, load = simulate_service(service), predict_service(service).load
-    assert load.saturated
-    assert load.tokens_per_second == pytest.approx(trace.tokens_per_second, rel=0.05)
-    assert load.tpot == pytest.approx(trace.tpot.mean(), rel=0.15)
+    assert load.tpot > 1.5 * predict_service(service).alone.tpot
+    assert load.tpot == pytest.approx(trace.tpot.mean(), rel=0.1)
+    assert load.ttft == pytest.approx(trace.ttft.mean(), rel=0.1)
+    assert load.batch == pytest.approx(trace.inside, rel=0.1)
+
+
+def test_the_part_of_capacity_grows_with_the_rate():
+    """Up to where full batches are reached, and tokens come no faster than at a lower rate."""
+    service = large(batch=16, prompt=1024, answer=64)
+    full = predict_service(service).full.tokens_per_second / 64
+    loads = [predict_service(service.set(rate=part * full)).load for part in (0.2, 0.5, 0.9, 0.99)]
+    assert [load.utilization for load in loads] == pytest.approx([0.2, 0.5, 0.9, 0.99])
+    last = predict_service(service.set(rate=1.01 * full)).load
+    assert last.saturated and not any(load.saturated for load in loads)
+    times = [load.tpot for load in (*loads, last)]
+    assert times == sorted(times)
 
 
 @settings(max_examples=15, deadline=None)

@@ -131,7 +131,7 @@ def _predicted(setting: Setting, way_of: str, rate: float) -> tuple[Load, Pools 
     reuse = reuse_of(own, prices(), room_of(own, prices()))
     most = min(BATCH, int(reuse.requests))
     if way_of != APART:
-        return load_of(own, prices(), reuse, most, 0.0, np.inf), None
+        return load_of(own, prices(), reuse, most), None
     pools = pools_of(own, prices(), most)
     return load_of_pools(own, pools, 0.0, np.inf), pools
 
