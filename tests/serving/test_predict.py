@@ -31,6 +31,11 @@ def test_what_does_not_fit_is_told_with_its_bytes(changes, words):
         predict_service(large(**changes))
 
 
+def test_70_billion_parameters_in_16_bits_fit_on_one_h200():
+    found = predict_service(large("llama3-70b", machine="h200-pod", prompt=1000, answer=200))
+    assert found.weights > 141e9 and found.sequences >= 1
+
+
 def test_the_curve_trades_latency_for_throughput():
     curve = predict_service(large(batch=200)).curve
     assert [point.batch for point in curve] == [1, 2, 4, 8, 16, 32, 64, 128, 200]
