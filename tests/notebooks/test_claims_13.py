@@ -72,7 +72,10 @@ def test_bandwidth_and_bytes_make_decode_faster_and_not_prefill():
     assert token() / token(gpu="h200-pod") > 1.3 and token() / token(weights="int4") > 2.5
     prompt = parts(Phases())[0].total
     assert all(abs(parts(each)[0].total / prompt - 1) < 0.06 for each in (faster, fewer))
-    assert row("gptfast-a100-llama2-7b-1-int4").value < 2 * row("gptfast-a100-llama2-7b-1").value
+    assert (
+        row("gptfast-a100-llama2-7b-1-int4").published
+        < 2 * row("gptfast-a100-llama2-7b-1").published
+    )
 
 
 def test_a_grouped_cache_holds_more_than_twice_the_gpus_would():
