@@ -29,6 +29,12 @@ RATES = ("throughput", "throughput per device", "achieved_per_gpu")
 TIMES = ("iteration_time", "time_")  # first letters of quantities
 EXPERTS = "mixtures of experts"
 INPUT = "no input stall"  # the class of rows that measure input alone
+SPLIT = "dense transformers, tensor or pipeline parallel"
+FEW = 8  # tensor ranks; tests/prediction/test_vtrain.py checks the words below
+FEW_WORDS = (
+    "Not among them: all 24 runs of GPT on several nodes with fewer than 8 tensor ranks, on A100 (vTrain), were"
+    " predicted too short, by 3 to 40% (docs/limits.md)."
+)
 
 
 @dataclass(frozen=True)
@@ -59,8 +65,18 @@ def is_ideal(experiment: Experiment) -> bool:
     return device.efficiency == 1 and not device.layers and not is_calibrated(experiment)
 
 
+def caveat_of(experiment: Experiment) -> str:
+    """Return the sentence on published runs like this one that are not scored; "" where there are none.
+
+    Source: docs/limits.md, few tensor ranks on many nodes.
+    """
+    s = experiment.strategy
+    few = s.nodes > 1 and s.tensor < FEW and kind_of(experiment) == SPLIT
+    return FEW_WORDS if few else ""
+
+
 def trust_words(experiment: Experiment, step: float) -> str:
-    """Return in a sentence how far a predicted step of `step` s can be trusted."""
+    """Return in a sentence or two how far a predicted step of `step` s can be trusted."""
     found, calibrated = errors_of(experiment), is_calibrated(experiment)
     start = "Calibrated" if calibrated else "No measured rate"
     if not calibrated and experiment.machine.name == STAND_IN:
@@ -72,20 +88,25 @@ def trust_words(experiment: Experiment, step: float) -> str:
         )
     if not found:
         return f"{start}, and too few published runs like this to say how far predictions are off."
-    like = f"{found.rows} published runs like this ({found.kind})"
+    like, caveat = f"{found.rows} published runs like this ({found.kind})", caveat_of(experiment)
     if calibrated:
-        return f"{start}: {like} were {found.median:.0%} off in the median, {found.worst:.0%} at worst."
+        off = f"{found.median:.0%} off in the median, {found.worst:.0%} at worst."
+        return f"{start}: {like} were {off} {caveat}".rstrip()
     low, high = (show(step * factor, "s") for factor in (found.low, found.high))
     return (
         f"{start}: of {like}, 90% took {found.low:.2f} to {found.high:.2f} times as long as predicted without one,"
-        f" here {low} to {high}; calibrated they are {found.median:.0%} off in the median."
-    )
+        f" here {low} to {high}; calibrated they are {found.median:.0%} off in the median. {caveat}"
+    ).rstrip()
 
 
 def trust_dict(experiment: Experiment) -> dict[str, object]:
     """Return the same as plain values, ready for JSON; kind, rows and errors only where there are enough rows."""
-    found = errors_of(experiment)
-    return {"calibrated": is_calibrated(experiment), **(asdict(found) if found else {})}
+    found, caveat = errors_of(experiment), caveat_of(experiment)
+    return {
+        "calibrated": is_calibrated(experiment),
+        **(asdict(found) if found else {}),
+        **({"caveat": caveat} if caveat else {}),
+    }
 
 
 def is_calibrated(experiment: Experiment) -> bool:

@@ -10,8 +10,10 @@ from lib_dlhpc import load, loads
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.report import as_dict, as_text
 from lib_dlhpc.prediction.trust import (
+    FEW_WORDS,
     LEAST,
     Errors,
+    caveat_of,
     errors_of,
     is_calibrated,
     kind_of,
@@ -117,6 +119,32 @@ def test_with_one_it_says_how_far_such_predictions_were_off():
         f"Calibrated: {of.rows} published runs like this ({of.kind}) were {of.median:.0%} off in the median,"
         f" {of.worst:.0%} at worst."
     )
+
+
+@pytest.mark.parametrize(
+    ("experiment", "few"),
+    [
+        (load("narayanan-2021"), False),
+        (load("narayanan-2021").set({"strategy.tensor": 4}), True),
+        (llama(tensor=2, zero=1), True),
+        (llama(pipeline=2, microbatches=8), True),
+        (llama(tensor=8), False),
+        (llama(tensor=2, nodes=1), False),
+        (llama(zero=3), False),
+    ],
+)
+def test_few_tensor_ranks_on_many_nodes_carry_what_is_known_against_them(experiment, few):
+    """The figures are those of tests/prediction/test_vtrain.py."""
+    assert caveat_of(experiment) == (FEW_WORDS if few else "")
+    assert trust_words(experiment, 1.0).endswith(FEW_WORDS) == few
+    assert as_dict(predict(experiment))["trust"].get("caveat", "") == caveat_of(experiment)
+
+
+def test_the_limits_say_the_same_of_few_tensor_ranks(repository):
+    text = (repository / "docs" / "limits.md").read_text(encoding="utf-8")
+    assert "all 24 runs with fewer than 8 tensor ranks are predicted too short, by 3 to 40%" in text
+    for each in ("all 24 runs", "fewer than 8 tensor ranks", "too short, by 3 to 40%"):
+        assert each in FEW_WORDS
 
 
 def test_where_no_run_is_like_it_no_number_is_given():

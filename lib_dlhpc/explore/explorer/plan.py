@@ -15,7 +15,7 @@ from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.advice import Advice, searched
 from lib_dlhpc.prediction.forget import forget
 from lib_dlhpc.prediction.replays import Replay
-from lib_dlhpc.prediction.trust import errors_of, is_calibrated, is_ideal
+from lib_dlhpc.prediction.trust import caveat_of, errors_of, is_calibrated, is_ideal
 from lib_dlhpc.spec.experiment import dumps
 
 Search = Generator[None, None, Advice]
@@ -124,8 +124,10 @@ def trust(prediction: Breakdown, replay: Replay | None) -> tuple[str, str, str]:
         short = "calibrated" if calibrated else "not checked"
         return short, "too few published runs like this", "fair" if calibrated else "unknown"
     like = f"{found.rows} published runs like this"
+    caveat = f". {words}" if (words := caveat_of(prediction.experiment)) else ""
     if calibrated:
-        level = "good" if found.median <= GOOD else "fair"
-        return f"±{found.median:.0%}", f"median error of {like}; {found.worst:.0%} at worst", level
+        level = "good" if found.median <= GOOD and not caveat else "fair"
+        words = f"median error of {like}; {found.worst:.0%} at worst{caveat}"
+        return f"±{found.median:.0%}", words, level
     short = f"{found.low - 1:+z.0%} to {found.high - 1:+z.0%}"
-    return short, f"of time, for 90% of {like}: no measured rate", "unknown"
+    return short, f"of time, for 90% of {like}: no measured rate{caveat}", "unknown"

@@ -14,7 +14,7 @@ from lib_dlhpc.prediction import compute_scale, predict
 from lib_dlhpc.prediction.advice import Advice
 from lib_dlhpc.prediction.forget import forget, remembered
 from lib_dlhpc.prediction.replays import replay, replays
-from lib_dlhpc.prediction.trust import errors_of
+from lib_dlhpc.prediction.trust import FEW_WORDS, errors_of
 from lib_dlhpc.spec.measured import Measured
 
 
@@ -37,6 +37,12 @@ def test_a_calibrated_run_has_the_error_of_its_kind_however_it_was_calibrated():
         words = (f"±{of.median:.0%}", f"{of.worst:.0%} at worst", "good")
         short, long, level = trust(predict(experiment), None)
         assert (short, long.split("; ")[1], level) == words
+
+
+def test_few_tensor_ranks_on_many_nodes_are_fair_at_best():
+    rated = preset("narayanan-2021").experiment
+    _, words, level = trust(predict(rated.set({"strategy.tensor": 4})), None)
+    assert (words.split(" at worst. ")[1], level) == (FEW_WORDS, "fair")
 
 
 def test_a_run_without_a_measured_rate_has_the_range_of_its_kind():
