@@ -19,7 +19,7 @@ from lib_dlhpc.explore.language_model.bubbles import (
 )
 from lib_dlhpc.explore.language_model.bubbles import Setting as Pipe
 from lib_dlhpc.explore.language_model.charts import causes
-from lib_dlhpc.explore.language_model.diagrams import copies_sent
+from lib_dlhpc.explore.language_model.diagrams import copies_sent, four_bits
 from lib_dlhpc.explore.language_model.experts import Setting as Mixture
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.language_model.layout import predicted
@@ -43,8 +43,9 @@ from lib_dlhpc.explore.language_model.rollouts import Setting as Learned
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.layout.groups import stride
 from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.published import row_of
 from lib_dlhpc.prediction.replays import replay
-from lib_dlhpc.prediction.validate import results, validate
+from lib_dlhpc.prediction.validate import experiment_of, results, validate
 from lib_dlhpc.schedules.choice import chosen
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_experiment
@@ -270,6 +271,26 @@ def test_nvfp4_is_half_as_fast_again_as_mxfp8_in_the_same_layout(repository):
     assert f"{rates[0]:,} tokens/s per GPU in MXFP8 and {rates[1]:,} in NVFP4" in text
     assert all(f"{rates[1] / rates[0]:.2f} times as" in each for each in (text, limits))
     assert 4 + 8 / 16 == 4.5  # bits: a value, and its part of a scale in e4m3
+
+
+def test_what_nvfp4_is_predicted_to_gain_is_that_of_the_limits(repository):
+    text = (repository / "modules" / "12_train_a_language_model.ipynb").read_text("utf-8")
+    notes = (repository / "instructor_notes" / "12_train_a_language_model.md").read_text("utf-8")
+    limits = (repository / "docs" / "limits.md").read_text("utf-8")
+    run = experiment_of(*row_of("bridge-llama3-405b-gb200-mxfp8-256"))
+    own = predict(run).step_time
+    whole, some = (
+        float(own / predict(run.set({"strategy.precision": each})).step_time)
+        for each in ("nvfp4-all", "nvfp4")
+    )
+    steps = four_bits()
+    alone = steps["MXFP8, published"]["step"] / steps["NVFP4, predicted"]["matmuls twice as fast"]
+    assert f"predicts {whole:.2f} times for this run" in text
+    assert f"would alone give {alone:.2f} times" in text
+    assert f"{some:.2f} times is predicted, because the stages" in text
+    assert f'is {whole:.2f} times with `"nvfp4-all"`' in limits and f"{some:.2f} times" in limits
+    for each in (whole, alone, some):
+        assert f"{each:.2f}" in notes
 
 
 def test_fp8_saves_a_third_of_llama_3s_step_with_the_same_ratio_to_the_roofline(repository):
