@@ -16,7 +16,7 @@ service time scatters as prompts and answers do (Allen and Cunneen; of one serve
 of the step that runs when it arrives.
 """
 
-from math import ceil, exp, hypot, inf
+from math import ceil, exp, hypot, inf, sqrt
 from typing import NamedTuple
 
 from lib_dlhpc.serving.pools import Pools
@@ -129,10 +129,14 @@ def _of_whole(
             interruption + share * steps * (both - alone),
         )
         slowest += share * both
-    others_rate = rate * (most - 1) / most  # of a full batch, one is the request itself
+    # Of a full batch, one is the request itself. Where requests go to the least busy replica, that holds for any batch,
+    # and fewer wait behind one: the root fits simulations of 1 to 8 replicas.
+    others_rate = rate * (
+        1 - 1 / most - (1 - 1 / service.service.replicas) * (1 / batch - 1 / most)
+    )
     prompts, busy = (min(others_rate * each, 0.999) for each in (interruption, first))
     wait = busy * first * (1 + load.prompt_spread**2) / (2 * (1 - busy))
-    behind = others_rate * (wait + first) * interruption
+    behind = others_rate * (wait + first) * interruption / sqrt(service.service.replicas)
     decoded = prices.steps(load.answer)
     held = (decoded * step + behind) / (1 - prompts)
     return _Held(wait, first, min(held, decoded * slowest) if chunk else held, step, prompts)

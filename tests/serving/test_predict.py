@@ -56,7 +56,7 @@ def test_replicas_multiply_throughput_alone():
     one, four = (predict_service(large(replicas=n, rate=3.0 * n)) for n in (1, 4))
     assert four.full.tokens_per_second == pytest.approx(4 * one.full.tokens_per_second)
     assert (four.full.tpot, four.full.joules) == pytest.approx((one.full.tpot, one.full.joules))
-    assert four.load.ttft == pytest.approx(one.load.ttft)
+    assert 0.98 < four.load.ttft / one.load.ttft < 1  # the least busy replica takes a request
 
 
 def test_a_price_an_hour_is_one_of_a_million_tokens():
