@@ -185,6 +185,13 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "probability a = {}, provided",
         ),
         "Little's law": (lambda rate, held: held / rate, "{} requests", "and {} are in"),
+        "What sparse attention reads": (
+            lambda latent, chosen, key, tokens: latent * tokens / (key * tokens + latent * chosen),
+            "reads {} numbers of each earlier",
+            "of only {} tokens",
+            "reads {} other numbers",
+            "token after {} others",
+        ),
         "A million tokens": (
             lambda gpus, price, rate: 1e6 / rate * gpus * price / 3600,
             "{} GPUs at",

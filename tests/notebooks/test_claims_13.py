@@ -42,6 +42,7 @@ from lib_dlhpc.explore.serving.replicas import JOULES, chosen, eight
 from lib_dlhpc.explore.serving.replicas import Setting as Eight
 from lib_dlhpc.explore.serving.served import service
 from lib_dlhpc.serving import predict_service, simulate_service
+from lib_dlhpc.serving.predict import room_of
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.published import published
 from lib_dlhpc.serving.speculate import improvement
@@ -301,3 +302,18 @@ def test_near_the_largest_rate_a_fifth_more_requests_wait_several_times_as_long(
     largest = 600 / last_and_first(0.0)[0]
     (_, before), (_, after) = (last_and_first(share * largest) for share in (0.8, 0.96))
     assert 4 < after / before < 6
+
+
+def test_sparse_attention_is_slower_for_short_contexts_and_faster_for_long_ones(repository):
+    """Eight sequences fit with 131,072 tokens of each."""
+    fp8 = {"precision": "fp8", "cache_precision": "fp8"}
+    steps = {}
+    for name in ("deepseek-v3", "deepseek-v3.2"):
+        own = service(name, "h200-pod", {"prompt": 131_072, "answer": 1}, devices=8, **fp8)
+        prices = Prices(own)
+        assert room_of(own, prices) >= 8 * prices.cached(131_072)
+        steps[name] = [f"{1e3 * prices.decode(8, n).total:.1f}" for n in (1024, 131_072)]
+    (few, many), (sparse_few, sparse_many) = steps.values()
+    page = (repository / "modules" / "13_serving.ipynb").read_text("utf-8")
+    assert f"takes {sparse_few} ms instead of {few} at 1,024 tokens" in page
+    assert f"but {sparse_many} instead of {many} at 131,072" in page

@@ -48,6 +48,17 @@ one, split = (measured[f"gptfast-a100-llama2-7b-{each}"] for each in (1, OVER))
 divided = (1 / one - 1 / split) / (1 - 1 / OVER)  # s of a token
 BLOCKS, LATENT, TURNED = 61, 512, 64  # of DeepSeek-V3
 latent = 2 * BLOCKS * (LATENT + TURNED) * SEEN
+CHOSEN, INDEX = 2048, 128  # of DeepSeek-V3.2: tokens that attention reads, numbers of a key of the indexer
+LONG = draw.any([100_000, 32_000, 65_000])
+
+
+def cache_time(network: str) -> float:
+    """Return the s in which a decode step of one sequence of LONG tokens reads the cache, in fp8."""
+    fp8 = {"precision": "fp8", "cache_precision": "fp8"}
+    replica = service(network, "h200-pod", {"prompt": 1024}, devices=PER_NODE, **fp8)
+    return Prices(replica).decode(1, LONG).cache
+
+
 
 PROBLEMS = [
     Problem(
@@ -159,6 +170,27 @@ PROBLEMS = [
             Trap(
                 1 / split,
                 f"That is the whole time of a token on {OVER} GPUs. It still contains 1/{OVER} of the divided part.",
+            )
+        ],
+    ),
+    Problem(
+        "What sparse attention reads",
+        f"DeepSeek-V3 reads {LATENT + TURNED} numbers of each earlier token in each layer. DeepSeek-V3.2 reads as many"
+        f" of only {CHOSEN:,} tokens, but its indexer first reads {INDEX} other numbers of each earlier token. All"
+        f" numbers take 1 B. How many times as many bytes of cache does DeepSeek-V3 read for a token after {LONG:,}"
+        " others?",
+        cache_time("deepseek-v3") / cache_time("deepseek-v3.2"),
+        Step("DeepSeek-V3, per layer", (LATENT + TURNED) * LONG, "B"),
+        Step("Indexer, per layer", INDEX * LONG, "B"),
+        Step("Attention to what it chose, per layer", (LATENT + TURNED) * CHOSEN, "B"),
+        Step(
+            "The first over the sum of the others",
+            (LATENT + TURNED) * LONG / (INDEX * LONG + (LATENT + TURNED) * CHOSEN),
+        ),
+        traps=[
+            Trap(
+                LONG / CHOSEN,
+                "That leaves out the indexer, which reads a key of each earlier token.",
             )
         ],
     ),
