@@ -85,7 +85,7 @@ def test_the_path_is_one_tap_away_and_says_where_one_is(page, eventually):
     fold = page.locator(".contents")
     fold.locator("summary").click()
     has(fold.locator(".path a"), 13)
-    tells(fold.locator(".path a[aria-current='page']"), "8. Hybrid and spatial parallelism")
+    tells(fold.locator(".path a[aria-current='page']"), "05 Hybrid and spatial parallelism")
     fold.locator(".path a").nth(3).click(trial=True)  # nothing of the page lies above it
     page.locator(".where").click()  # elsewhere
     eventually(lambda: fold.get_attribute("open") is None)

@@ -106,19 +106,17 @@ def lab_item(folder: str) -> str:
 
 
 def card(module: course.Module) -> str:
-    """Return a module as a card: its picture, place in the path, minutes, question, what it builds on, its labs."""
+    """Return a module as a card: its picture, number, minutes, question, what it builds on, its labs."""
     from lib_dlhpc.explore.front import thumbnails
 
     picture = getattr(thumbnails, module.folder)()
     labs = "".join(
         f'<span class="lab">Lab: {escape(course.LABS[lab].title)}</span>' for lab in module.labs
     )
-    parts = {each.number: str(part) for part, each in enumerate(course.PATH, 1)}
-    first = sorted((parts[number] for number in module.needs), key=int)
-    needs = f" · after {', '.join(first)}" if first else ""
+    needs = f" · after {', '.join(sorted(module.needs))}" if module.needs else ""
     return (
         f'<a class="module" href="{RENDER}{module.file}" data-number="{module.number}">{picture}'
-        f'<span class="text"><small>Part {parts[module.number]}{needs} · {module.minutes}&nbsp;min</small>'
+        f'<span class="text"><small>Module {module.number}{needs} · {module.minutes}&nbsp;min</small>'
         f"<b>{escape(module.title)}</b>"
         f'<span class="asks">{escape(module.question)}</span><span class="done" hidden></span></span>{labs}</a>'
     )

@@ -307,13 +307,15 @@ def _page_hook(root: Path, in_class: bool) -> Any:
 def in_course(file: Path) -> dict[str, Any]:
     """Return where a notebook stands in the course; empty for one that is not of it."""
     before, here, after = course.place(file.name)
-    known = {"of": len(course.PATH), "explorer": course.EXPLORER}
+    known = {"explorer": course.EXPLORER}
     if file.name == course.EXPLORER:
         return {"name": file.stem, "at": 0, "after": course.PATH[0]._asdict(), **known}
     if here is None:
         return {}
     others = {"before": before and before._asdict(), "after": after and after._asdict()}
-    path = [{"file": module.file, "title": module.title} for module in course.PATH]
+    path = [
+        {name: getattr(each, name) for name in ("file", "number", "title")} for each in course.PATH
+    ]
     at = {"at": course.PATH.index(here) + 1, "path": path, **known}
     return {**here._asdict(), **others, **at, "name": here.name, "terms": _terms(file.parent)}
 

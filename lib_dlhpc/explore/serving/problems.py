@@ -48,7 +48,10 @@ one, split = (measured[f"gptfast-a100-llama2-7b-{each}"] for each in (1, OVER))
 divided = (1 / one - 1 / split) / (1 - 1 / OVER)  # s of a token
 BLOCKS, LATENT, TURNED = 61, 512, 64  # of DeepSeek-V3
 latent = 2 * BLOCKS * (LATENT + TURNED) * SEEN
-CHOSEN, INDEX = 2048, 128  # of DeepSeek-V3.2: tokens that attention reads, numbers of a key of the indexer
+CHOSEN, INDEX = (
+    2048,
+    128,
+)  # of DeepSeek-V3.2: tokens that attention reads, numbers of a key of the indexer
 LONG = draw.any([100_000, 32_000, 65_000])
 
 
@@ -57,7 +60,6 @@ def cache_time(network: str) -> float:
     fp8 = {"precision": "fp8", "cache_precision": "fp8"}
     replica = service(network, "h200-pod", {"prompt": 1024}, devices=PER_NODE, **fp8)
     return Prices(replica).decode(1, LONG).cache
-
 
 
 PROBLEMS = [
