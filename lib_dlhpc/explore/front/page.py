@@ -116,7 +116,7 @@ def card(module: course.Module) -> str:
     needs = f" · after {', '.join(sorted(module.needs))}" if module.needs else ""
     return (
         f'<a class="module" href="{RENDER}{module.file}" data-number="{module.number}">{picture}'
-        f'<span class="text"><small>Module {module.number}{needs} · {module.minutes}&nbsp;min</small>'
+        f'<span class="text"><small>{module.number}{needs} · {module.minutes}&nbsp;min</small>'
         f"<b>{escape(module.title)}</b>"
         f'<span class="asks">{escape(module.question)}</span><span class="done" hidden></span></span>{labs}</a>'
     )

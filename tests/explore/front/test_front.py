@@ -89,7 +89,7 @@ def test_a_class_whose_name_says_little_is_said_in_other_words():
 def test_a_card_has_the_number_of_its_module_and_those_of_what_it_builds_on():
     for module in course.PATH:
         after = f" · after {', '.join(sorted(module.needs))}" if module.needs else ""
-        assert f"<small>Module {module.number}{after} · " in page.card(module)
+        assert f"<small>{module.number}{after} · " in page.card(module)
 
 
 def test_each_page_leads_on_and_the_last_one_to_a_run_of_ones_own(repository):
