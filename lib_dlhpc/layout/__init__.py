@@ -12,6 +12,7 @@ context.py   context parallelism: tokens divided over ranks, attention apart
 experts.py   expert parallelism: experts sharded over replicas
 stages.py    where a pipeline cuts the network
 part.py      Part: a stage on one rank
+stage_parts.py  the parts of all stages, each made when it is asked for
 parts.py     parts(experiment, rank): all of the above
 alike.py     which ranks of a pipeline have equal parts, but for names
 limits.py    what can be predicted but not trained

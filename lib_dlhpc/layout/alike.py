@@ -5,7 +5,8 @@ from typing import TypeAlias
 
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout.part import Part
-from lib_dlhpc.layout.parts import chain
+from lib_dlhpc.layout.parts import stages_at, stages_of
+from lib_dlhpc.layout.stage_parts import Stages
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 
@@ -17,8 +18,8 @@ def represented(experiment: Experiment, spatial: int = 0) -> Chain:
 
     Parts of another pipeline through the same network may stand for theirs, so names differ. Raises as `chain`.
     """
-    every, network = chain(experiment, spatial), experiment.model
-    return _represented(Keyed((every, network), id(every), id(network)))
+    stages, network, some = stages_of(experiment, spatial), experiment.model, stages_at(experiment)
+    return _represented(Keyed((stages, network), id(stages), id(network)), some)
 
 
 def representative(network: Model, part: Part) -> Part:
@@ -38,10 +39,22 @@ def _first_part(key: Keyed[tuple[Part, Model]]) -> Part:
 
 
 @lru_cache(maxsize=512)
-def _represented(key: Keyed[tuple[Chain, Model]]) -> Chain:
-    every, network = key.value
-    each = ((held, tuple(representative(network, part) for part in held)) for held in every)
-    return tuple(_first(Keyed(one, *map(id, one[1]))) for one in each)
+def _represented(key: Keyed[tuple[Stages, Model]], places: tuple[tuple[int, ...], ...]) -> Chain:
+    stages, network = key.value
+    like = [stages.likeness(stage) for stage in range(len(stages))]
+    of = id(stages.network), id(network)
+    return tuple(
+        _held(Keyed((*key.value, some), *of, *[like[stage] for stage in some])) for some in places
+    )
+
+
+@lru_cache(maxsize=8192)
+def _held(key: Keyed[tuple[Stages, Model, tuple[int, ...]]]) -> tuple[Part, ...]:
+    """Return the parts of a rank, by the likeness of its stages."""
+    stages, network, some = key.value
+    held = tuple(stages[stage] for stage in some)
+    like = tuple(representative(network, part) for part in held)
+    return _first(Keyed((held, like), *map(id, like)))
 
 
 @lru_cache(maxsize=8192)

@@ -1,9 +1,7 @@
 """The parts of a network on one rank: one for each of its stages, with all messages as layers."""
 
-from bisect import bisect_left
 from dataclasses import replace
 from functools import lru_cache
-from math import prod
 from typing import NamedTuple
 
 from lib_dlhpc.keyed import Keyed
@@ -12,12 +10,12 @@ from lib_dlhpc.layout.experts import check_experts, own_experts
 from lib_dlhpc.layout.graph import Graph
 from lib_dlhpc.layout.groups import place, shards, sizes
 from lib_dlhpc.layout.part import Part
-from lib_dlhpc.layout.sent_parts import in_parts
 from lib_dlhpc.layout.spatial import split_space
+from lib_dlhpc.layout.stage_parts import Network, Stages
 from lib_dlhpc.layout.stages import stage_ends
 from lib_dlhpc.layout.tensor import split_tensors
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.strategy import DIRECT
 
 
@@ -28,15 +26,9 @@ def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
     which experts they hold, and which tokens.
     Raises SpecError for a model that cannot be split so.
     """
-    at, size = place(experiment, rank), sizes(experiment)
-    stages = size.pipeline * int(experiment.strategy.chunks)
-    check_experts(experiment)
-    check_context(experiment)
-    shards(experiment)
-    apart = at.data % in_step_replicas(experiment)
-    every = _stages(_Cut(experiment, stage_cut(experiment), at.spatial, at.tensor, apart).keyed)
-    mirror = (stages - 1 - at.pipeline,) if experiment.strategy.mirrored else ()
-    return tuple(every[stage] for stage in (*range(at.pipeline, stages, size.pipeline), *mirror))
+    at = place(experiment, rank)
+    every = stages_of(experiment, at.spatial, at.tensor, at.data % in_step_replicas(experiment))
+    return tuple(every[stage] for stage in stages_at(experiment)[at.pipeline])
 
 
 def chain(experiment: Experiment, spatial: int = 0) -> tuple[tuple[Part, ...], ...]:
@@ -44,28 +36,37 @@ def chain(experiment: Experiment, spatial: int = 0) -> tuple[tuple[Part, ...], .
 
     Raises SpecError for a model that cannot be split so.
     """
+    every = stages_of(experiment, spatial)
+    return tuple(tuple(every[stage] for stage in held) for held in stages_at(experiment))
+
+
+def stages_of(experiment: Experiment, spatial: int = 0, tensor: int = 0, apart: int = 0) -> Stages:
+    """Return the stages of a network as the ranks at one place of their groups have them; apart: see _Cut.
+
+    Raises SpecError for a model that cannot be split so.
+    """
     check_experts(experiment)
     check_context(experiment)
     shards(experiment)
-    every = _stages(_Cut(experiment, stage_cut(experiment), spatial).keyed)
-    mirrored = experiment.strategy.mirrored
-    return _chain(Keyed(every, id(every)), sizes(experiment).pipeline, mirrored)
+    return _stages(_Cut(experiment, stage_cut(experiment), spatial, tensor, apart).keyed)
+
+
+def stages_at(experiment: Experiment) -> tuple[tuple[int, ...], ...]:
+    """Return which stages are at each place in the pipeline."""
+    places, mirrored = sizes(experiment).pipeline, experiment.strategy.mirrored
+    return _stages_at(places, int(experiment.strategy.chunks), mirrored)
+
+
+@lru_cache(maxsize=512)
+def _stages_at(places: int, chunks: int, mirrored: bool) -> tuple[tuple[int, ...], ...]:
+    if mirrored:
+        return tuple((place, places - 1 - place) for place in range(places))
+    return tuple(tuple(range(place, places * chunks, places)) for place in range(places))
 
 
 def home_layers(experiment: Experiment, spatial: int = 0) -> tuple[int, ...]:
     """Return which layer of the network each layer of an unsplit pipeline is of, or serves; spatial: as in `chain`."""
-    model, graph = _split(_Cut(experiment, (), spatial))
-    return tuple(range(len(model.layers))) if graph is None else tuple(graph.homes)
-
-
-@lru_cache(maxsize=512)
-def _chain(
-    every: Keyed[tuple[Part, ...]], places: int, mirrored: bool
-) -> tuple[tuple[Part, ...], ...]:
-    """Return the parts of each place in the pipeline: the same object for the same stages."""
-    if mirrored:
-        return tuple(zip(every.value, every.value[::-1], strict=True))
-    return tuple(every.value[place::places] for place in range(places))
+    return tuple(_network(_Cut(experiment, (), spatial).keyed).homes)
 
 
 class Cuts:
@@ -134,35 +135,19 @@ class _Cut(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def _stages(key: Keyed[_Cut]) -> tuple[Part, ...]:
+def _stages(key: Keyed[_Cut]) -> Stages:
     """Return all stages as the ranks at one place of the tensor, spatial, expert and context group have them."""
-    experiment, ends, _, _, apart = key.value
-    strategy, (model, graph) = experiment.strategy, _split(key.value)
-    layers, homes, input_shape = model.layers, tuple(range(len(model.layers))), model.input_shape
-    if graph is not None:
-        layers, homes = tuple(graph.layers), tuple(graph.homes)
-        input_shape = graph.local_shape(graph.held["input"])
-    found, start = [], 0
-    stops = [bisect_left(homes, end) for end in ends]
-    crossing = _crossing(layers, stops)
-    for stage, stop in enumerate(stops):
-        own = replace(
-            model,
-            name=f"{model.name} stage {stage}" if len(stops) > 1 else model.name,
-            layers=(*map(_received, crossing[start]), *layers[start:stop]),
-            input_shape=input_shape,
-            in_blocks=model.has_blocks,
-            scored=stage == len(stops) - 1,
-        )
-        comes, goes = (tuple(each.name for each in crossing[at]) for at in (start, stop))
-        part = Part(own, stage, comes, goes)
-        found.append(in_parts(part, graph) if graph and graph.group == "tensor" else part)
-        start = stop
-    if any(layer.traits.tensor == "experts" for layer in model.layers):
-        shared, busiest = int(strategy.experts), float(strategy.expert_imbalance)
-        how = shared, apart % shared, busiest, key.value.gathered
-        found = [replace(part, model=own_experts(part.model, *how)) for part in found]
-    return _with_tables(found, layers)
+    cut = key.value
+    shared, busiest = int(cut.experiment.strategy.experts), cut.experiment.strategy.expert_imbalance
+    how = shared, cut.apart % shared, float(busiest), cut.gathered
+    return Stages(
+        _network(cut._replace(ends=()).keyed), cut.ends, lambda model: own_experts(model, *how)
+    )
+
+
+@lru_cache(maxsize=64)
+def _network(key: Keyed[_Cut]) -> Network:
+    return Network(*_split(key.value))
 
 
 def _split(cut: _Cut) -> tuple[Model, Graph | None]:
@@ -174,55 +159,3 @@ def _split(cut: _Cut) -> tuple[Model, Graph | None]:
         how = int(s.tensor), tensor, s.split, bool(s.sequence_parallel)
         return model, split_tensors(model, *how)
     return model, split_space(model, int(s.spatial), spatial) if s.spatial > 1 else None
-
-
-def _crossing(layers: tuple[Layer, ...], places: list[int]) -> dict[int, tuple[Layer, ...]]:
-    """Return for 0 and each of some places the layers before it whose outputs are read from there on."""
-    last = {name: number for number, layer in enumerate(layers) for name in layer.inputs}
-    found: dict[int, tuple[Layer, ...]] = {0: ()}
-    start, alive = 0, tuple[Layer, ...]()
-    for stop in places:
-        some = (*alive, *layers[start:stop])
-        start, alive = stop, tuple(each for each in some if last.get(each.name, -1) >= stop)
-        found[stop] = alive
-    return found
-
-
-def _received(layer: Layer) -> Layer:
-    shape = layer.output_shape
-    return Layer(layer.name, "receive", (), shape, shape, stored=prod(shape))
-
-
-def _with_tables(found: list[Part], layers: tuple[Layer, ...]) -> tuple[Part, ...]:
-    """Give stages of which a layer is tied to one on another stage, mostly the embedding, a table of its weights."""
-    of = {layer.name: layer.attributes["tied"] for layer in layers if layer.attributes.get("tied")}
-    if not of:
-        return tuple(found)
-    names = {*of.values()}
-    owners = {layer.name: layer for layer in layers if layer.name in names}
-    of = {name: owner for name, owner in of.items() if owner in owners}
-    tied: dict[str, set[int]] = {}
-    for part in found:
-        for layer in part.model.layers:
-            if layer.name in owners and not layer.traits.message:  # not received under its name
-                tied.setdefault(layer.name, set()).add(part.stage)
-            if layer.name in of and "tied" in layer.attributes:
-                tied.setdefault(of[layer.name], set()).add(part.stage)
-    result = []
-    for part in found:
-        shared = {
-            name: tuple(sorted(stages))
-            for name, stages in tied.items()
-            if part.stage in stages and len(stages) > 1
-        }
-        if shared:
-            has = {layer.name for layer in part.model.layers}
-            tables = tuple(_table(owners[name]) for name in shared if name not in has)
-            model = replace(part.model, layers=(*tables, *part.model.layers))
-            part = replace(part, model=model, shared=shared)
-        result.append(part)
-    return tuple(result)
-
-
-def _table(owner: Layer) -> Layer:
-    return replace(owner, kind="table", inputs=(), forward_flop=0.0, stored=0, mask_bytes=0)

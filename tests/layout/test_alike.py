@@ -6,6 +6,8 @@ import pytest
 from frozen_steps import CASES, run_of
 
 from lib_dlhpc.layout import chain, parts, representative, represented
+from lib_dlhpc.layout.parts import stages_of
+from lib_dlhpc.layout.stage_parts import Network
 from lib_dlhpc.parallel import step
 from lib_dlhpc.prediction import hybrid, predict
 from lib_dlhpc.spec.experiment import loads
@@ -78,6 +80,23 @@ def test_pipelines_with_equal_stages_share_what_stands_for_them():
     deep, chunked, short = (stages(each) for each in (run, four, run.set({"strategy.pipeline": 8})))
     assert all(one is other for one, other in zip(deep, chunked, strict=True))
     assert not {*map(id, deep)} & {*map(id, short)}
+
+
+@pytest.mark.parametrize("case", PIPELINES, ids=lambda case: f"{case['model']} {case['strategy']}")
+def test_stages_of_equal_likeness_have_like_parts(case):
+    stages, found = stages_of(run_of(case)), {}
+    for stage in range(len(stages)):
+        first = found.setdefault(stages.likeness(stage), stage)
+        assert stages[stage].likeness == stages[first].likeness
+
+
+def test_one_stage_of_each_kind_is_made(monkeypatch):
+    """A pipeline of 96 stages has three kinds: the first, the last, and all others."""
+    made, part = [], Network.part
+    monkeypatch.setattr(Network, "part", lambda *given: made.append(given[1]) or part(*given))
+    run = GPT.set({"strategy.pipeline": 96, "strategy.nodes": 96, "strategy.batch": 33})
+    represented(run.set({"strategy.microbatches": 33}))
+    assert made == [0, 1, 95]
 
 
 def test_a_rank_has_no_part_twice():

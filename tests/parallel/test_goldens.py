@@ -74,8 +74,9 @@ def as_version_01_cut_networks(monkeypatch):
 
     Each tensor rank sent its copy of an output to the next stage. Experts were one kernel each way.
     """
-    stages, parts, tensor = (
-        sys.modules[f"lib_dlhpc.layout.{name}"] for name in ("stages", "parts", "tensor")
+    stages, parts, stage_parts, tensor = (
+        sys.modules[f"lib_dlhpc.layout.{name}"]
+        for name in ("stages", "parts", "stage_parts", "tensor")
     )
 
     def gathered(splitter):
@@ -84,10 +85,10 @@ def as_version_01_cut_networks(monkeypatch):
 
     monkeypatch.setattr(stages, "_equal_blocks", lambda model, stages: ())
     monkeypatch.setattr(tensor._Splitter, "end", gathered)
-    monkeypatch.setattr(parts, "in_parts", lambda part, graph: part)
+    monkeypatch.setattr(stage_parts, "in_parts", lambda part, graph: part)
     for name, none in (("beside", (0.0, 0.0)), ("starts", (1, 1))):
         monkeypatch.setattr(Experts, name, staticmethod(lambda *_, none=none: none))
-    caches = parts._cuts, parts._stages, tensor.split_tensors
+    caches = parts._cuts, parts._stages, parts._network, tensor.split_tensors
     caches += compute._counts, compute._priced_once
     for cache in caches:
         cache.cache_clear()
