@@ -107,11 +107,14 @@ def backward_bytes(
     whole = _stored(model, part.sends, size, "none", gathered)
     own = np.cumsum(stored)
     held = own.copy()
-    for segment in segments(model, recompute):
-        inside, again = slice(segment.first, segment.stop), np.array(segment.repeated, int)
-        there = stored[inside].copy()
-        there[again - segment.first] = whole[again]
-        held[inside] = np.cumsum(there) + (own[segment.first - 1] if segment.first else 0.0)
+    if each := segments(model, recompute):
+        again = [at for segment in each for at in segment.repeated]
+        there = stored.copy()
+        there[again] = whole[again]
+        first = np.repeat([segment.first for segment in each], [s.stop - s.first for s in each])
+        inside = [at for segment in each for at in range(segment.first, segment.stop)]
+        before, all_there = np.append(0.0, own)[first], np.append(0.0, np.cumsum(there))
+        held[inside] = all_there[1:][inside] - all_there[first] + before
     if recompute == LIGHT:
         held += [_remade(layer, size) for layer in model.layers]
     return held + _moved(model, part.sends, size, gathered)
