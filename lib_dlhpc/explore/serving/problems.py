@@ -48,10 +48,7 @@ one, split = (measured[f"gptfast-a100-llama2-7b-{each}"] for each in (1, OVER))
 divided = (1 / one - 1 / split) / (1 - 1 / OVER)  # s of a token
 BLOCKS, LATENT, TURNED = 61, 512, 64  # of DeepSeek-V3
 latent = 2 * BLOCKS * (LATENT + TURNED) * SEEN
-CHOSEN, INDEX = (
-    2048,
-    128,
-)  # of DeepSeek-V3.2: tokens that attention reads, numbers of a key of the indexer
+CHOSEN, INDEX = 2048, 128  # DeepSeek-V3.2: tokens that attention reads, size of an indexer's key
 LONG = draw.any([100_000, 32_000, 65_000])
 
 
