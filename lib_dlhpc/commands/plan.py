@@ -126,5 +126,6 @@ def _lines(found: "Plan") -> list[str]:
         lines.append(f"  {first.ljust(widths[0])}  {'  '.join(cells)}")
     if len(found.objectives) > 1 and found.along_the_front:
         lines += ["", "  along the front:", *(f"    {each}" for each in found.along_the_front)]
-    lines += ["", "  left out:", *(f"    {each}" for each in found.reasons[:REASONS])]
+    shown = found.reasons[: len(found.refused) + REASONS]
+    lines += ["", "  left out:", *(f"    {each}" for each in shown)]
     return lines

@@ -187,10 +187,11 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
             * priced
         )
     if load:
-        words = "saturated" if load.saturated else f"{load.utilization:.0%} of capacity"
+        first = f"{load.utilization:.0%} of capacity, first token {shown(load.ttft, 's')}"
+        words = "saturated, the queue grows without end" if load.saturated else first
         lines.append(
-            f"  at {service.requests.rate:g} requests/s: {words}, batch {format_plain(load.batch)}, first token"
-            f" {shown(load.ttft, 's')}, next token {shown(load.tpot, 's')}"
+            f"  at {service.requests.rate:g} requests/s: {words}, next token {shown(load.tpot, 's')}, batch"
+            f" {format_plain(load.batch)}"
         )
     if pools := found.pools:
         serving = service.service

@@ -113,7 +113,8 @@ class Plan(Result):
     left_out: combinations that are illegal or do not fit, by reason. legal: combinations that were searched, of which
     `predicted` were predicted and `pruned` were not, as their bound is at least `least`. same: combinations that were
     the same as another. accuracy: where a batch or a setting that changes accuracy was a choice, or
-    with a target, where the epochs of the best are from, or that nobody knows.
+    with a target, where the epochs of the best are from, or that nobody knows. refused: batches and settings that were
+    not searched, with the reason: what is proved is proved of the others.
     """
 
     base: Experiment
@@ -126,6 +127,7 @@ class Plan(Result):
     least: float
     same: int
     accuracy: str = ""
+    refused: tuple[str, ...] = ()
 
     @property
     def best(self) -> Choice:
@@ -162,8 +164,10 @@ class Plan(Result):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """How many combinations were left out, by reason, most first."""
-        return tuple(f"{count:,}: {reason}" for reason, count in self.left_out.most_common())
+        """How many combinations were left out, by reason: first what was refused, then most first."""
+        most = self.left_out.most_common()
+        others = (f"{count:,}: {reason}" for reason, count in most if reason not in self.refused)
+        return (*self.refused, *others)
 
     @property
     def along_the_front(self) -> tuple[str, ...]:

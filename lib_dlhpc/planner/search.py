@@ -70,6 +70,7 @@ def plan(
     runs, refused = runs_of(base)
     found = _Search(base, candidates([met_before(run) for run in runs], where, HELD))
     found.left_out += refused
+    found.refused = tuple(refused)
     found.run(best, progress or (lambda tried, of: None))
     if where.folder is not None:
         shutil.rmtree(where.folder)
@@ -93,6 +94,7 @@ class _Search:
         self.base, self.found, self.wanted = base, found, base.plan.objectives
         self.limits = {name: most for name, most in vars(base.plan.limits).items() if most}
         self.left_out, self.ranked = Counter[str](), list[Choice]()
+        self.refused: tuple[str, ...] = ()
         self.reached = dict[str, float]()  # the least of what is limited, of layouts that fit
         for each in found:
             self.left_out += each.left_out
@@ -244,6 +246,7 @@ class _Search:
             ),
             same,
             accuracy,
+            self.refused,
         )
 
     @property

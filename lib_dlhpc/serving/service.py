@@ -143,6 +143,8 @@ def tables_of(path: str | Path) -> dict[str, Any]:
             model, machine = on_machine
             of_model = tables_of(model) if Path(model).is_file() else {"model": {"name": model}}
             return of_model | {"machine": machine_named(machine)}
+        if path in catalog.names("models") and not Path(path).exists():
+            raise SpecError(f"{path} is a model: name its machine too, such as {path}@h100-pod.")
         with open(path, "rb") as file:
             data = file.read(LARGEST_FILE + 1)
         if len(data) > LARGEST_FILE:

@@ -222,8 +222,8 @@ def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
             )
         if strategy.pipeline > 1:
             reasons.append(
-                "messages that the stages before and after a rank send it at the same time share its port; in the"
-                " prediction only the messages that a rank sends are serialized."
+                "messages between stages share links as they arrive; in the prediction, one that meets a message that"
+                " was already received delays the next of its kind instead, and gradients delay no messages."
             )
         reasons.append(
             "groups that exchange at the same time share the links of the machine as their messages arrive."

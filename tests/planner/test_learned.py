@@ -29,8 +29,9 @@ def test_goyals_8_k_is_chosen_and_its_64_k_is_refused(objective):
     found = plan(GOYAL, objective, choose=CHOOSE)
     assert found.best.experiment.global_batch == 8192 and "batch 8,192" in found.best.words
     assert {choice.experiment.global_batch for choice in found.ranked} == {256, 8192}
-    (reason,) = (each for each in found.left_out if "65,536" in each)
-    assert "beyond 8,192" in reason
+    (reason,) = found.refused
+    assert "65,536" in reason and "beyond 8,192" in reason
+    assert found.reasons[0] == reason and reason in found.left_out
     assert found.accuracy.startswith("ResNet-50 on ImageNet") and found.gap == 0
     assert found.predicted + found.pruned <= found.legal
 

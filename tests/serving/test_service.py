@@ -81,6 +81,11 @@ def test_a_model_on_a_machine_is_a_service_in_one_word(tmp_path, monkeypatch):
         read_service("llama8b@h100-pod")
 
 
+def test_a_model_alone_lacks_its_machine():
+    with pytest.raises(SpecError, match=r"llama3-8b is a model: name its machine too, such as"):
+        read_service("llama3-8b")
+
+
 def test_paths_of_services_may_have_an_at_in_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("user@host").mkdir()
