@@ -35,6 +35,7 @@ FEW_WORDS = (
     "Not among them: all 24 runs of GPT on several nodes with fewer than 8 tensor ranks, on A100 (vTrain), were"
     " predicted too short, by 3 to 40% (docs/limits.md)."
 )
+NARROW_WORDS = "None of them computed in 4 bits."
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,16 @@ def is_ideal(experiment: Experiment) -> bool:
 
 
 def caveat_of(experiment: Experiment) -> str:
-    """Return the sentence on published runs like this one that are not scored; "" where there are none.
+    """Return what the scored runs like this one do not cover, in words; "" where they cover it.
 
-    Source: docs/limits.md, few tensor ranks on many nodes.
+    Source: docs/limits.md, few tensor ranks on many nodes; fp8 and NVFP4.
     """
-    s = experiment.strategy
-    few = s.nodes > 1 and s.tensor < FEW and kind_of(experiment) == SPLIT
-    return FEW_WORDS if few else ""
+    s, words = experiment.strategy, []
+    if s.precision in ("nvfp4", "nvfp4-all"):
+        words.append(NARROW_WORDS)
+    if s.nodes > 1 and s.tensor < FEW and kind_of(experiment) == SPLIT:
+        words.append(FEW_WORDS)
+    return " ".join(words)
 
 
 def trust_words(experiment: Experiment, step: float) -> str:

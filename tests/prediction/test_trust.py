@@ -12,6 +12,7 @@ from lib_dlhpc.prediction.report import as_dict, as_text
 from lib_dlhpc.prediction.trust import (
     FEW_WORDS,
     LEAST,
+    NARROW_WORDS,
     Errors,
     caveat_of,
     errors_of,
@@ -119,6 +120,11 @@ def test_with_one_it_says_how_far_such_predictions_were_off():
         f"Calibrated: {of.rows} published runs like this ({of.kind}) were {of.median:.0%} off in the median,"
         f" {of.worst:.0%} at worst."
     )
+
+
+def test_four_bits_are_not_covered_by_published_runs():
+    run = load("llama3-8b@gb200-nvl72").set({"strategy.precision": "nvfp4-all"})
+    assert caveat_of(run) == NARROW_WORDS and NARROW_WORDS in trust_words(run, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,9 @@ def test_why_a_split_network_differs():
     rounds, predicted = breakdown(simulate(run)).terms, predict(run).terms
     assert not why(run, "rounds", rounds, predicted)
     late = {name: 1.1 * seconds for name, seconds in rounds.items()}
-    assert any("share links as they arrive" in reason for reason in why(run, "events", late, predicted))
+    assert any(
+        "share links as they arrive" in reason for reason in why(run, "events", late, predicted)
+    )
 
 
 def test_where_readers_queue_it_is_said():
