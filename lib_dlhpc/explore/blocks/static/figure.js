@@ -61,7 +61,7 @@ const SYMBOLS = { // paths around (11, 7)
 function legend(entries) {
   const list = element("ul", { class: "dlhpc-key" });
   list.innerHTML = entries.map(({ color = "currentColor", dash, shape, opacity = 1, hatched }) => {
-    if (color === "none") return "<li><span></span></li>"; // a note, which names no mark
+    if (color === "none") return "<li><span></span></li>"; // a note
     const box = `d="M3 1h12v12h-12z"`, mark = SYMBOLS[shape];
     const line = dash && `<path d="M0 7h22" fill="none" stroke="${color}" stroke-width="2" stroke-dasharray="${dash}"/>`;
     const sign = mark && `<path d="${mark}" fill="${color}" fill-opacity="${opacity}" stroke="${opacity < 1 ? color : "none"}"/>`;
