@@ -31,12 +31,12 @@ MOVES = {
         "Samples": "ArrowRight",
     },
 }
-GUESSES = {0: "10", 9: "10", 15: "5", 20: "25", 26: "20", 33: "4"}
+GUESSES = {0: "10", 11: "10", 17: "5", 22: "25", 28: "20", 35: "4"}
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
     before = "131,072 tokens, 16 context ranks"
-    closed.a_guess_uncovers(GUESSES, 9, before, "it is 31.8%", "a factor of 3.18")
+    closed.a_guess_uncovers(GUESSES, 11, before, "it is 31.8%", "a factor of 3.18")
 
 
 def test_walls_say_why(page, eventually):
