@@ -5,6 +5,7 @@
 Steps are arithmetic with the numbers of the text, the answer comes from the library: tests hold the one to the other.
 
 A file of problems takes its numbers from `draw.any([8, 4, 16])`: its page has the first of each, `version` another.
+Its texts are in a TOML file (problem_texts.py).
 """
 
 import runpy

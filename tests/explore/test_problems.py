@@ -1,9 +1,11 @@
 """At least four problems for each module, whose steps by hand end at what the library says."""
 
+import ast
 import re
 from importlib import import_module
 from itertools import combinations
 from math import isclose
+from pathlib import Path
 
 import pytest
 
@@ -122,6 +124,18 @@ def test_other_versions_have_other_numbers_that_the_library_answers(name):
 def test_the_page_has_the_first_of_each_case():
     file = import_module("lib_dlhpc.explore.allreduce.problems").__file__
     assert [*map(vars, version(file, PAGE))] == [*map(vars, problems("allreduce"))]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_file_computes_no_number_that_nothing_names(name):
+    """The reader of problems.toml refuses unused numbers of a problem; these are those of the file."""
+    file = Path(import_module(f"lib_dlhpc.explore.{name}.problems").__file__)
+    tree = ast.parse(file.read_text("utf-8"))
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
+    computed = {node.id for node in names if isinstance(node.ctx, ast.Store)} - {"PROBLEMS"}
+    texts = set(re.findall(r"\w+", file.with_suffix(".toml").read_text("utf-8")))
+    assert computed <= read | texts
 
 
 @pytest.mark.parametrize("name", RECORDED)

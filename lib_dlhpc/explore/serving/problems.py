@@ -9,8 +9,8 @@ from lib_dlhpc.explore.serving.served import PER_NODE, bytes_read, service
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.published import published
 from lib_dlhpc.serving.speculate import expected_tokens
-from lib_dlhpc.spec.units import format_quantity as show
-from lib_dlhpc.teaching.problems import FADED, PAGE, WORKED, Cases, Problem, Step, Trap
+from lib_dlhpc.teaching.problem_texts import Numbers, written
+from lib_dlhpc.teaching.problems import PAGE, Cases
 
 draw: Cases = globals().get("draw", PAGE)
 
@@ -59,162 +59,61 @@ def cache_time(network: str) -> float:
     return Prices(replica).decode(1, LONG).cache
 
 
-PROBLEMS = [
-    Problem(
-        "Bytes of a cache",
-        f"A network has {LAYERS} layers with {HEADS} heads of keys and values, {SIZE} numbers each, 2 bytes per number."
-        f" How many bytes of KV cache does a sequence of {thirteen.tokens:,} tokens take?",
-        own.sequence,
-        Step("Bytes per token: keys and values of all heads in all layers", token, "B"),
-        Step("Bytes of all tokens", token * thirteen.tokens, "B"),
-    ),
-    Problem(
-        "What a token waits for",
-        f"A GPU reads {show(float(bandwidth), 'B/s')} from memory, and a decode step reads {show(weights, 'B')} of"
-        f" weights. With one sequence a step takes {show(step, 's')}. If the GPU reads weights at full bandwidth, what"
-        " share of the step does that take?",
+PROBLEMS = written(
+    globals(),
+    cache=Numbers(own.sequence, total=token * thirteen.tokens),
+    token_waits=Numbers(
         100 * (weights / bandwidth) / (parts(Phases())[1].total / (ANSWER - 1)),
-        Step("Time to read the weights: weights over bandwidth", weights / bandwidth, "s"),
-        Step("That time over the step", 100 * weights / bandwidth / step, "%"),
+        reads=weights / bandwidth,
+        share=100 * weights / bandwidth / step,
     ),
-    Problem(
-        "Little's law",
-        f"{RATE} requests arrive each second, and {HELD} are in the service on average. How long does a request stay"
-        " in the service on average?",
-        HELD / RATE,
-        Step("Requests in the service over their rate", HELD / RATE, "s"),
-    ),
-    Problem(
-        "A million tokens",
-        f"{PER_NODE} GPUs at ${price:.2f} an hour each generate {rate:,.0f} tokens/s together. What do a million tokens"
-        " cost in dollars?",
+    little=Numbers(HELD / RATE, stays=HELD / RATE),
+    million=Numbers(
         point.cost,
-        Step("Dollars per second of all GPUs", PER_NODE * price / 3600),
-        Step(
-            "Times the seconds that a million tokens take",
-            1e6 / round(rate) * PER_NODE * price / 3600,
-        ),
+        per_second=PER_NODE * price / 3600,
+        dollars=1e6 / round(rate) * PER_NODE * price / 3600,
     ),
-    Problem(
-        "Windows",
-        f"Each of {lengths.LAYERS} layers has 8 heads of keys and values, {SIZE} numbers each, 2 bytes per number. One"
-        f" layer in {FULL} attends to all tokens, the others only to the last {WINDOW:,}. How many bytes of KV cache"
-        f" does a sequence of {TOKENS:,} tokens take?",
+    windows=Numbers(
         lengths.bytes_of(wide, lengths.MIXED),
-        Step("Bytes per token and layer: keys and values", GROUPED, "B"),
-        Step(f"All tokens in the {full} layers with full attention", full * TOKENS * GROUPED, "B"),
-        Step(
-            "The tokens of a window in the other layers",
-            (lengths.LAYERS - full) * WINDOW * GROUPED,
-            "B",
-        ),
-        Step("Sum of the two", (full * TOKENS + (lengths.LAYERS - full) * WINDOW) * GROUPED, "B"),
+        in_full=full * TOKENS * GROUPED,
+        in_windows=(lengths.LAYERS - full) * WINDOW * GROUPED,
+        total=(full * TOKENS + (lengths.LAYERS - full) * WINDOW) * GROUPED,
     ),
-    Problem(
-        "Drafts",
-        f"Llama 3 70B decodes a token in {show(plain, 's', 4)}. Now Llama 3.2 1B drafts {AHEAD} tokens before each"
-        f" step, in {show(guessed, 's', 4)} in all, and the step verifies them in {show(checked, 's', 4)}. A draft is"
-        f" accepted with probability a = {TAKEN}, provided that those before it were, and each step adds one token of"
-        " the large model itself. How many times as fast does an answer come?",
-        drafts.gain(drafted),
-        Step(f"Mean number of tokens per step: 1 + a + a² + ... up to the power {AHEAD}", tokens),
-        Step("Time of a step: drafts and verification", guessed + checked, "s"),
-        Step(
-            "Speedup: tokens over that time, times the time of a token without drafts",
-            tokens / (guessed + checked) * plain,
-        ),
-        kind=WORKED,
+    drafts=Numbers(
+        drafts.gain(drafted), time=guessed + checked, speedup=tokens / (guessed + checked) * plain
     ),
-    Problem(
-        "Twice as many drafts",
-        f"Twice as many drafts take {show(longer_guess, 's', 4)}, and the step verifies them in"
-        f" {show(longer_check, 's', 4)}; the rest is as in problem 6. How many times as fast does an answer come now?",
+    twice_as_many=Numbers(
         drafts.gain(further),
-        Step(f"Mean number of tokens per step, up to the power {2 * AHEAD}", most),
-        Step("Time of a step: drafts and verification", longer_guess + longer_check, "s"),
-        Step(
-            "Speedup: tokens over that time, times the time of a token without drafts",
-            most / (longer_guess + longer_check) * plain,
-        ),
-        kind=FADED,
+        ahead=2 * AHEAD,
+        time=longer_guess + longer_check,
+        speedup=most / (longer_guess + longer_check) * plain,
     ),
-    Problem(
-        "Harder text",
-        f"For another kind of text, drafts of problem 6 are accepted with probability {HARDER}. How many times as fast"
-        " does an answer come?",
+    harder_text=Numbers(
         drafts.gain(drafted._replace(acceptance=HARDER)),
-        Step(f"Mean number of tokens per step, up to the power {AHEAD}", few),
-        Step(
-            "Speedup: tokens over the time of a step, times the time of a token without drafts",
-            few / (guessed + checked) * plain,
-        ),
-        traps=[
-            Trap(
-                (few - 1) / (guessed + checked) * plain,
-                "That leaves out the token of the large model itself, which each step adds.",
-            )
-        ],
+        speedup=few / (guessed + checked) * plain,
+        without_own=(few - 1) / (guessed + checked) * plain,
     ),
-    Problem(
-        "Read a published table",
-        f"The README of gpt-fast (PyTorch Labs) lists {one} tokens/s for one sequence of Llama 2 7B on one A100, and"
-        f" {split} on {OVER}, tensor-parallel. Suppose that a part of the time of a token is divided by the number of"
-        " GPUs, and the rest stays as it is. How long is the rest?",
+    published=Numbers(
         (OVER / split - 1 / one) / (OVER - 1),
-        Step("Time of a token on one GPU", 1 / one, "s"),
-        Step(f"Time of a token on {OVER} GPUs", 1 / split, "s"),
-        Step("Part that is divided: the difference of the two over 1 - 1 / GPUs", divided, "s"),
-        Step("Rest: the time on one GPU less that part", 1 / one - divided, "s"),
-        traps=[
-            Trap(
-                1 / split,
-                f"That is the whole time of a token on {OVER} GPUs. It still contains 1/{OVER} of the divided part.",
-            )
-        ],
+        alone=1 / one,
+        together=1 / split,
+        rest=1 / one - divided,
     ),
-    Problem(
-        "What sparse attention reads",
-        f"DeepSeek-V3 reads {LATENT + TURNED} numbers of each earlier token in each layer. DeepSeek-V3.2 reads as many"
-        f" of only {CHOSEN:,} tokens, but its indexer first reads {INDEX} other numbers of each earlier token. All"
-        f" numbers take 1 B. How many times as many bytes of cache does DeepSeek-V3 read for a token after {LONG:,}"
-        " others?",
+    sparse=Numbers(
         cache_time("deepseek-v3") / cache_time("deepseek-v3.2"),
-        Step("DeepSeek-V3, per layer", (LATENT + TURNED) * LONG, "B"),
-        Step("Indexer, per layer", INDEX * LONG, "B"),
-        Step("Attention to what it chose, per layer", (LATENT + TURNED) * CHOSEN, "B"),
-        Step(
-            "The first over the sum of the others",
-            (LATENT + TURNED) * LONG / (INDEX * LONG + (LATENT + TURNED) * CHOSEN),
-        ),
-        traps=[
-            Trap(
-                LONG / CHOSEN,
-                "That leaves out the indexer, which reads a key of each earlier token.",
-            )
-        ],
+        numbers=LATENT + TURNED,
+        dense=(LATENT + TURNED) * LONG,
+        indexed=INDEX * LONG,
+        attended=(LATENT + TURNED) * CHOSEN,
+        ratio=(LATENT + TURNED) * LONG / (INDEX * LONG + (LATENT + TURNED) * CHOSEN),
+        no_indexer=LONG / CHOSEN,
     ),
-    Problem(
-        "Find the mistake: a cache for each rank",
-        f"For each token DeepSeek-V3 caches a latent vector of {LATENT} numbers and {TURNED} rotated ones, 2 B each, in"
-        f" each of its {BLOCKS} layers; all heads share them. A plan splits the heads over {PER_NODE} tensor-parallel"
-        f" GPUs and assumes that each GPU needs an eighth of the cache. How many bytes does a sequence of {SEEN:,}"
-        " tokens really take on all of these GPUs together?",
+    cache_per_rank=Numbers(
         PER_NODE
         * Prices(
             service("deepseek-v3", "h200-pod", {"prompt": 1024}, devices=PER_NODE)
         ).shard.cached(SEEN),
-        Step("Bytes per token and layer", 2 * (LATENT + TURNED), "B"),
-        Step("Bytes of the sequence in all layers", latent, "B"),
-        Step(
-            "Bytes on all GPUs, each of which needs a whole copy for its heads",
-            PER_NODE * latent,
-            "B",
-        ),
-        traps=[
-            Trap(
-                latent,
-                "That is the plan. The heads are divided, but all of them read the same latent vectors.",
-            )
-        ],
+        token=2 * (LATENT + TURNED),
+        copies=PER_NODE * latent,
     ),
-]
+)
