@@ -14,10 +14,13 @@ from lib_dlhpc.labs.fit_the_model.choice import EXPOSED, Task, experiment_of, kn
 from lib_dlhpc.labs.fit_the_model.formulas import block_bytes
 from lib_dlhpc.labs.formula_cases import Case, compared, value_of
 from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.labs.step_costs import step_costs
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.experiment import Experiment
+
+say = sentences(__file__)
 
 NEAR = 0.2  # of a term: stages are uneven, the first also has the embedding
 TERMS = {  # a learner's terms, and the unit of each
@@ -29,9 +32,9 @@ STATE, ACTIVATIONS, COMPUTING = (f"Estimate of a strategy: {each}, to {NEAR:.0%}
 LAWS = dict(zip(TERMS, (STATE, ACTIVATIONS, COMPUTING), strict=True))
 HELD = ("weights", "gradients", "master weights", "optimizer state")
 HINTS = {
-    "state": "Which weights does a GPU have, and how many replicas share their state?",
-    "activations": "Did you count the blocks of a stage, the samples of a microbatch, and the microbatches in flight?",
-    "computing": "How long would one GPU take, how many GPUs share the work, and how long is the bubble?",
+    "state": say.count_state,
+    "activations": say.count_activations,
+    "computing": say.count_time,
 }
 
 
@@ -133,38 +136,32 @@ Factors = Iterator[tuple[str, float]]  # what a value may have left out, and the
 def _state(way: Way, own: Task) -> Factors:
     data = own.gpus // (way.tensor * way.pipeline)
     if way.tensor > 1:
-        yield "A tensor group shards the weights.", way.tensor
+        yield say.tensor_shards, way.tensor
     if way.pipeline > 1:
-        yield "A stage has the weights of its own blocks.", way.pipeline
+        yield say.own_blocks, way.pipeline
     w, g, rest = 2, 2, 12
     right = w / (data if way.zero > 2 else 1) + g / (data if way.zero > 1 else 1)
     right += rest / (data if way.zero else 1)
-    yield "ZeRO shards over the replicas: how many are there?", (w + g + rest) / right
+    yield say.zero_shards, (w + g + rest) / right
     if way.zero:
         other = w / (own.gpus if way.zero > 2 else 1) + g / (own.gpus if way.zero > 1 else 1)
-        yield "Not every GPU is a replica of its own.", (other + rest / own.gpus) / right
+        yield say.replicas, (other + rest / own.gpus) / right
 
 
 def _activations(way: Way, own: Task) -> Factors:
     many = fields_of(way, own)["microbatches"]
     flying = min(way.pipeline, many)
     if way.pipeline > 1:
-        yield "A microbatch has the samples of a replica, divided by the microbatches.", many
+        yield say.microbatch, many
     else:  # too large a microbatch and too many of them are the same factor
-        words = (
-            "One microbatch is in flight: the samples of a replica, divided by the microbatches."
-        )
-        yield words, many
+        yield say.one_in_flight, many
     replicas = own.gpus // (way.tensor * way.pipeline)
-    yield "`batch` counts the sequences of all replicas: how many does one get?", replicas
+    yield say.whole_batch, replicas
     if way.tensor > 1:
         whole = _block(way, own, 1) / _block(way, own, way.tensor)
-        yield "A tensor group shards only a part of what a block stores.", whole
-    yield (
-        "Are all microbatches, with all samples of the batch, in memory at the same time?",
-        many * own.gpus,
-    )
-    yield "A GPU stores the activations of all blocks of its stage.", way.pipeline / own.layers
+        yield say.tensor_part, whole
+    yield say.all_in_flight, many * own.gpus
+    yield say.all_blocks, way.pipeline / own.layers
     if way.pipeline > 1:
         own_blocks = "A stage stores the activations of its own blocks"
         most = "there are no more microbatches in flight than stages"
@@ -172,20 +169,20 @@ def _activations(way: Way, own: Task) -> Factors:
             yield f"{own_blocks}, and {most}.", way.pipeline
         yield f"{own_blocks}.", way.pipeline
         yield f"With 1F1B {most}.", many / flying
-        yield "As many microbatches are in flight as there are stages.", 1 / flying
+        yield say.in_flight, 1 / flying
 
 
 def _computing(way: Way, own: Task) -> Factors:
     many = fields_of(way, own)["microbatches"]
     work = many / (many + way.pipeline - 1)
-    yield "All GPUs share the work.", own.gpus
-    yield "`model['flop']` is for one sequence.", 1 / own.batch
+    yield say.shared_work, own.gpus
+    yield say.one_sequence, 1 / own.batch
     if way.recompute == "full":
-        yield "Full recomputation adds a forward pass.", 3 / 4
+        yield say.recomputed, 3 / 4
     if way.pipeline > 1:
-        yield "Stages wait while the pipeline fills and drains.", work
-        yield "The number of GPUs already includes the stages.", 1 / way.pipeline
-        yield "The GPUs share the work of all stages.", way.pipeline
+        yield say.bubble, work
+        yield say.stages_counted, 1 / way.pipeline
+        yield say.all_stages, way.pipeline
 
 
 _FACTORS: dict[str, Callable[[Way, Task], Factors]] = {

@@ -16,8 +16,11 @@ from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import Case, compared
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction.hybrid import rank_parts
 from lib_dlhpc.spec.experiment import Experiment
+
+say = sentences(__file__)
 
 MIXED = (2, 2, 12)  # B of a weight: bf16 weight and gradient; fp32 weight and Adam's two memories
 PLAIN = (4, 4, 4)  # fp32 and momentum
@@ -36,53 +39,35 @@ BLOCKS = (
 )
 # stages, microbatches, recomputation
 STEPS = ((1, 1, "none"), (4, 8, "none"), (1, 1, "full"), (4, 4, "full"), (8, 64, "selective"))
-DIVIDED = "Which of weights, gradients and optimizer state does ZeRO {} divide, and by how much?"
-STORED = (
-    "Add what norms and dropouts, the pairs of matmuls, and the scores store. Which of the three does a tensor group"
-    " shard, and which is recomputed?"
-)
-WAITED = "First compute the work of a GPU, including recomputation; then add the bubble, which is proportional to it."
 
 
 def state_finding(state: Callable[..., Any], parameters: int) -> Finding:
     """Return whether `state(parameters, each, data, zero)` is the library's ledger."""
     cases = [_mixed(parameters, zero, data) for zero, data in product(range(4), (1, 4, 32))]
     for zero, data in ((0, 1), (3, 8)):
-        words = "The bytes of a weight, a gradient and the optimizer state are given in `each`."
-        slips = [(words, sum(MIXED) * 1000 / data)]
+        slips = [(say.fixed_bytes, sum(MIXED) * 1000 / data)]
         about = f"fp32 and momentum, ZeRO {zero} over {data}"
         right = sum(PLAIN) * 1000 / data
-        cases.append(Case(about, (1000, PLAIN, data, zero), right, slips, DIVIDED.format(zero)))
-    return compared(STATE, state, cases, "For all ZeRO stages, as in the library's ledger.")
+        cases.append(
+            Case(about, (1000, PLAIN, data, zero), right, slips, say.about_zero.format(zero))
+        )
+    return compared(STATE, state, cases, say.state_done)
 
 
 def _mixed(parameters: int, zero: int, data: int) -> Case:
     right = float(model_state_bytes(parameters, "bf16", "adam", data, zero))
     w, g, rest = (parameters * size for size in MIXED)
-    further = (
-        "1: optimizer; 2: gradients as well; 3: weights as well. Your formula divides one term too many, or one too"
-        " few."
-    )
     slips = [
-        ("No GPU stores all of what this ZeRO stage shards.", w + g + rest),
-        (
-            "Only stage 3 shards the weights: which GPU stores all of them in the other stages?",
-            (w + g + rest) / data,
-        ),
-        ("The fp32 weights belong to the optimizer as well.", w + g + (rest * 2 / data + rest) / 3),
-        (further, w + (g + rest) / data),
-        (further, w + g + rest / data),
-        (
-            "Each ZeRO stage shards everything that the previous stage shards, and one thing more.",
-            w + g / data + rest,
-        ),
-        (
-            "Each ZeRO stage shards everything that the previous stage shards, and one thing more.",
-            w / data + g + rest,
-        ),
+        (say.nothing_sharded, w + g + rest),
+        (say.all_sharded, (w + g + rest) / data),
+        (say.no_fp32_weights, w + g + (rest * 2 / data + rest) / 3),
+        (say.one_term_off, w + (g + rest) / data),
+        (say.one_term_off, w + g + rest / data),
+        (say.not_cumulative, w + g / data + rest),
+        (say.not_cumulative, w / data + g + rest),
     ]
     about = f"ZeRO {zero} over {data} replica{'s' * (data > 1)}"
-    return Case(about, (parameters, MIXED, data, zero), right, slips, DIVIDED.format(zero))
+    return Case(about, (parameters, MIXED, data, zero), right, slips, say.about_zero.format(zero))
 
 
 def block_bytes(one: Callable[..., Experiment], samples: int, tensor: int, recompute: str) -> float:
@@ -105,43 +90,26 @@ def activations_finding(
         area, scores = samples * s * h, 5 * a * s / h
         split = 34 if tensor == 1 else 10 + 24 / tensor
         slips = [
-            ("That is only the input of the block. What do the layers inside store?", 2 * area),
-            ("That leaves out the attention scores, s x s numbers per head.", split * area),
-            (
-                "Everything between the pairs of matmuls is replicated on each GPU: norms, two dropouts, the input of"
-                " each pair.",
-                area * (34 + scores) / tensor,
-            ),
-            (
-                "Everything inside a pair of matmuls is sharded, and so are the scores.",
-                area * (34 + scores),
-            ),
-            ("Twice as many samples store twice as much.", right / samples),
-            ("Numbers take 2 B here, those of a dropout mask 1 B.", 2 * right),
-            (
-                "The scores of each head are on only one GPU.",
-                right + area * (scores - scores / tensor),
-            ),
-            (
-                "Of the factor 34, a tensor group shards the 24.",
-                right + area * 14 * (1 - 1 / tensor),
-            ),
+            (say.input_alone, 2 * area),
+            (say.no_scores, split * area),
+            (say.all_over_tensor, area * (34 + scores) / tensor),
+            (say.nothing_over_tensor, area * (34 + scores)),
+            (say.one_sample, right / samples),
+            (say.elements, 2 * right),
+            (say.all_scores, right + area * (scores - scores / tensor)),
+            (say.part_of_24, right + area * 14 * (1 - 1 / tensor)),
         ]
         if recompute != "none":
-            slips.insert(
-                0, ("Whatever is recomputed is not stored.", area * (split + scores / tensor))
-            )
+            slips.insert(0, (say.not_recomputed, area * (split + scores / tensor)))
         if recompute == "full":
-            slips.insert(0, ("The input of the block takes 2 bytes per number.", right / 2))
-            whole = "Each GPU of a tensor group stores all of the block's input."
-            slips.insert(0, (whole, right / tensor))
+            slips.insert(0, (say.input_elements, right / 2))
+            slips.insert(0, (say.input_sharded, right / tensor))
         if recompute == "selective":
-            words = "Selective: the scores are recomputed, and nothing else."
-            slips.insert(0, (words, 2 * area))
+            slips.insert(0, (say.only_input, 2 * area))
         about = f"{samples} sample{'s' * (samples > 1)}, tensor {tensor}, recompute {recompute}"
         given = (s, samples, h, a, tensor, recompute)
-        cases.append(Case(about, given, right, slips, STORED))
-    return compared(KEPT, activations, cases, "As the library counts them, layer by layer.")
+        cases.append(Case(about, given, right, slips, say.about_stored))
+    return compared(KEPT, activations, cases, say.stored_done)
 
 
 def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
@@ -152,36 +120,24 @@ def seconds_finding(seconds: Callable[..., Any], seed: int) -> Finding:
         again, waits = (4 / 3 if recompute == "full" else 1), 1 + (p - 1) / m
         share = alone / gpus
         right = share * again * waits
-        part = "Backward takes twice as long as forward. What share of both is recomputed?"
         slips = [
-            ("Which stages wait for the first microbatch, and which for the last?", share * again),
-            (
-                "A single stage has no bubble, because it waits for no other stage.",
-                share * again * (1 + p / m),
-            ),
-            ("The stages of a pipeline are already included in the number of GPUs.", right / p),
-            ("The bubble comes on top of the computation.", share * again * (waits - 1)),
-            (
-                "A fraction of the whole step is a larger fraction of the computation alone.",
-                share * again * (1 + (p - 1) / (m + p - 1)),
-            ),
+            (say.no_bubble, share * again),
+            (say.one_too_many, share * again * (1 + p / m)),
+            (say.stages_twice, right / p),
+            (say.bubble_alone, share * again * (waits - 1)),
+            (say.of_the_step, share * again * (1 + (p - 1) / (m + p - 1))),
         ]
         slips += {
-            "none": [("Nothing is recomputed here.", share * 4 / 3 * waits)],
-            "selective": [
-                ("You may neglect the time of selective recomputation.", share * 4 / 3 * waits)
-            ],
+            "none": [(say.recomputed, share * 4 / 3 * waits)],
+            "selective": [(say.selective_time, share * 4 / 3 * waits)],
             "full": [
-                ("Recomputation takes time.", share * waits),
-                (part, share * 2 * waits),
-                (part, share * 1.5 * waits),
-                (
-                    "Stages recompute in each backward pass, so the bubble grows, too.",
-                    share * (waits + 1 / 3),
-                ),
+                (say.no_recomputation, share * waits),
+                (say.wrong_share, share * 2 * waits),
+                (say.wrong_share, share * 1.5 * waits),
+                (say.bubble_not_recomputed, share * (waits + 1 / 3)),
             ],
         }[recompute]
         split = f"{p} stage{'s' * (p > 1)}, {m} microbatch{'es' * (m > 1)}"
         about = f"{alone:g} s on one of {gpus} GPUs, {split}, recompute {recompute}"
-        cases.append(Case(about, (alone, gpus, p, m, recompute), right, slips, WAITED))
-    return compared(TIME, seconds, cases, "Messages and uneven stages come on top.")
+        cases.append(Case(about, (alone, gpus, p, m, recompute), right, slips, say.about_time))
+    return compared(TIME, seconds, cases, say.time_done)

@@ -15,7 +15,10 @@ from lib_dlhpc.labs.formula_cases import value_of
 from lib_dlhpc.labs.fuse_attention.chip import Chip
 from lib_dlhpc.labs.fuse_attention.runs import NEAR, Kernel, off, run
 from lib_dlhpc.labs.fuse_attention.tile_laws import count_off, softmax_of
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.layers.base.saved import Array
+
+say = sentences(__file__)
 
 RIGHT = "Attention: right, for any number of tokens"
 NOTHING = "Attention: nothing but the output goes to HBM"
@@ -26,10 +29,6 @@ TIMES = 1.5  # of the traffic of the largest block of queries
 LITTLE = f"Target: attention moves at most {TIMES:g} times what the largest blocks of queries do"
 LAWS = (RIGHT, NOTHING, CAUSAL, SKIPS, COUNTED, LITTLE)
 HALF = 0.7  # of what is loaded without a mask; with B blocks of queries it is about (B + 1) / 2 B
-MASKED = (  # the count without a mask is asked first
-    "Without a mask, your count is right. With one, a block of queries loads the keys and values up to its last"
-    " query, and masks those after a query's own position."
-)
 ORDERS = {"": "", "falling": ", the largest scores first", "rising": ", the largest scores last"}
 
 
@@ -126,7 +125,9 @@ def attention_findings(
         found = value_of(moved, task.n, task.d, task.room, causal)
         if (task, causal) not in chips:  # asked first: no count can be kept from a run
             right(task, causal)
-        return count_off(found, chips[task, causal], task.n * task.d, MASKED if causal else "")
+        return count_off(
+            found, chips[task, causal], task.n * task.d, say.mask_only if causal else ""
+        )
 
     def law(
         name: str, check: Callable[..., str], *ways: bool, words: str = "In every case."
@@ -147,7 +148,7 @@ def attention_findings(
             law(
                 SKIPS, lambda task, _: _skip_off(task, chips[task, False], chips[task, True]), True
             ),
-            law(COUNTED, count, False, True, words="To the number, with and without a mask."),
+            law(COUNTED, count, False, True, words=say.done),
             lambda: _little(chips),
         ),
         LAWS,
@@ -206,12 +207,9 @@ def _attention_off(task: Attention, causal: bool, found: Array) -> str:
     if not words or words in dict(slips):
         return words
     if task.low and not np.isfinite(found).all():
-        return (
-            "some numbers are nan or infinite. exp(-750) is 0: with a running maximum that begins at 0, each of these"
-            " rows sums up to 0. Which start is below any score?"
-        )
+        return say.start_at_0
     if task.large > 1 and not np.isfinite(found).all():
-        return "some numbers are nan or infinite. exp(710) overflows: subtract the largest score so far before exp."
+        return say.overflow
     if task.order == "rising":
         return _rising(found, right)
     if causal and not np.isfinite(found).all():
@@ -247,26 +245,23 @@ def _slips(task: Attention, causal: bool) -> Any:
     """Yield what mistakes give."""
     q, k, v = task.arrays()
     n, d = q.shape
-    yield "Divide the scores by sqrt(d) before softmax.", attention_of(q, k, v, causal, 1.0)
-    yield "Divide the scores by sqrt(d), not by d.", attention_of(q, k, v, causal, 1 / d)
-    yield "Divide the scores by sqrt(d) once.", attention_of(q, k, v, causal, 1 / d)
-    yield "Queries and keys are swapped.", attention_of(k, q, v, causal)
+    yield say.unscaled, attention_of(q, k, v, causal, 1.0)
+    yield say.by_d, attention_of(q, k, v, causal, 1 / d)
+    yield say.twice_scaled, attention_of(q, k, v, causal, 1 / d)
+    yield say.swapped, attention_of(k, q, v, causal)
     scores = q @ k.T / sqrt(d)
     if causal:
-        yield "That is attention without a mask.", attention_of(q, k, v, False)
+        yield say.no_mask, attention_of(q, k, v, False)
         seen = _seen(n)
         for words, mask in (
-            ("A query sees its own key, too.", seen & ~np.eye(n, dtype=bool)),
-            ("The mask hides the keys before a query; it should hide those after it.", seen.T),
+            (say.own_key, seen & ~np.eye(n, dtype=bool)),
+            (say.reversed_mask, seen.T),
         ):
             yield words, softmax_of(np.where(mask, scores, -np.inf)) @ v
-        yield (
-            "A hidden score is -inf, not 0: exp(0) is 1.",
-            softmax_of(np.where(seen, scores, 0)) @ v,
-        )
+        yield say.masked_with_0, softmax_of(np.where(seen, scores, 0)) @ v
         scores = np.where(seen, scores, -np.inf)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    yield "At the end, divide by the sum of each row.", powers @ v
+    yield say.not_divided, powers @ v
     for last in range(1, n):
         own = scores[:, n - last :]
         words = f"out contains only the last {last} keys: everything summed before is lost."

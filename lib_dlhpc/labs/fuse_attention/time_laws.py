@@ -13,8 +13,11 @@ import numpy as np
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import Case, compared
 from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.spec.machine import read_device
 from lib_dlhpc.spec.units import format_quantity as show
+
+say = sentences(__file__)
 
 THREE = "Seconds: scores, softmax and output as three kernels"
 ONE = "Seconds: attention as one kernel"
@@ -132,7 +135,7 @@ def _part(seconds: Callable[..., Any], number: int) -> Callable[..., Any]:
                 return pair[number]
         except TypeError:
             pass
-        raise LabError("seconds returns two numbers: of three kernels, and of one.")
+        raise LabError(say.two_numbers)
 
     part.__name__ = "seconds"
     return part
@@ -155,22 +158,13 @@ def _shared(task: Timed, amounts: Amounts) -> list[tuple[str, float]]:
     flop, moved = (sum(each) for each in zip(*amounts, strict=True))
     arithmetic, memory = flop / gpu["flops"], 2 * moved / gpu["bandwidth"]
     return [
-        (
-            "Arithmetic and memory overlap within a kernel: the longer one counts.",
-            arithmetic + memory,
-        ),
-        ("What does a kernel read and write?", arithmetic),
-        ("Matmuls take arithmetic, too.", memory),
-        ("All heads do the same work.", right / task.heads),
-        (
-            "All heads move numbers, too.",
-            roofline(task, [(each, own / task.heads) for each, own in amounts]),
-        ),
-        ("A number takes `bytes` bytes.", roofline(task, amounts, 1.0)),
-        (
-            "A multiplication and an addition are two FLOP.",
-            roofline(task, [(each / 2, own) for each, own in amounts]),
-        ),
+        (say.not_overlapped, arithmetic + memory),
+        (say.no_traffic, arithmetic),
+        (say.no_arithmetic, memory),
+        (say.one_head, right / task.heads),
+        (say.one_head_moves, roofline(task, [(each, own / task.heads) for each, own in amounts])),
+        (say.elements, roofline(task, amounts, 1.0)),
+        (say.one_flop, roofline(task, [(each / 2, own) for each, own in amounts])),
     ]
 
 
@@ -181,22 +175,10 @@ def _three(task: Timed) -> Case:
     square = float(h * n * n)
     inputs = [(flops, numbers - square * (flops > 0)) for flops, numbers in amounts]
     slips = [
-        (
-            "Kernels run one after the other: apply the roofline to each.",
-            roofline(task, [(flop, moved)]),
-        ),
-        (
-            "Softmax is a kernel, too: it reads the scores and writes the weights.",
-            roofline(task, [amounts[0], amounts[2]]),
-        ),
-        (
-            "Softmax reads the scores, and writes the weights.",
-            roofline(task, [amounts[0], (0.0, square), amounts[2]]),
-        ),
-        (
-            "The scores are written by one kernel and read by the next.",
-            roofline(task, [inputs[0], amounts[1], inputs[2]]),
-        ),
+        (say.one_roofline, roofline(task, [(flop, moved)])),
+        (say.no_softmax, roofline(task, [amounts[0], amounts[2]])),
+        (say.softmax_once, roofline(task, [amounts[0], (0.0, square), amounts[2]])),
+        (say.scores_once, roofline(task, [inputs[0], amounts[1], inputs[2]])),
     ]
     return _case(task, roofline(task, amounts), [*slips, *_shared(task, amounts)], amounts)
 
@@ -208,30 +190,14 @@ def _one(task: Timed) -> Case:
     each = 2.0 * h * n * d
     square = float(h * n * n)
     slips = [
-        (
-            "That is the time of its arithmetic, but its traffic takes longer. Keys and values are read again for"
-            " each block of queries, including the last, smaller block; a number takes `bytes` bytes.",
-            flop / task.gpu["flops"],
-        ),
-        (
-            "Keys and values are read again for each block of queries.",
-            roofline(task, [(flop, 2 * each)]),
-        ),
-        (
-            "The last block of queries reads keys and values, too.",
-            roofline(task, [(flop, each * (1 + n // task.rows))]),
-        ),
-        (
-            "A block with fewer queries also reads all keys and values.",
-            roofline(task, [(flop, each * (1 + n / task.rows))]),
-        ),
-        ("The scores stay on the chip.", roofline(task, [(flop, 2 * each + 4 * square)])),
-        ("The scores stay on the chip.", roofline(task, three(task))),
-        ("Two matmuls: the scores and the output.", roofline(task, [(flop / 2, amounts[0][1])])),
-        (
-            "A block has `rows` queries: keys and values are read once per block, not once per query.",
-            roofline(task, [(flop, each * (1 + n))]),
-        ),
+        (say.arithmetic_only, flop / task.gpu["flops"]),
+        (say.read_once, roofline(task, [(flop, 2 * each)])),
+        (say.no_last_block, roofline(task, [(flop, each * (1 + n // task.rows))])),
+        (say.part_of_block, roofline(task, [(flop, each * (1 + n / task.rows))])),
+        (say.scores_moved, roofline(task, [(flop, 2 * each + 4 * square)])),
+        (say.scores_moved, roofline(task, three(task))),
+        (say.one_matmul, roofline(task, [(flop / 2, amounts[0][1])])),
+        (say.per_query, roofline(task, [(flop, each * (1 + n))])),
     ]
     return _case(task, roofline(task, amounts), [*slips, *_shared(task, amounts)], amounts)
 
@@ -239,20 +205,13 @@ def _one(task: Timed) -> Case:
 def _longest(task: Timed) -> Case:
     right, room = longest_of(task), task.gpu["memory"] / 2 / task.heads
     slips = [
-        ("Scores and weights are two matrices.", longest_of(task, 1.0)),
-        ("q, k, v and out are in memory as well.", longest_of(task, 2.0, 0.0)),
-        (
-            "Scores and weights are two matrices; q, k, v and out take memory, too.",
-            longest_of(task, 1.0, 0.0),
-        ),
-        (
-            "A number takes `bytes` bytes; scores and weights are two matrices.",
-            longest_of(task, wide=1.0),
-        ),
-        ("All heads are in memory at the same time.", longest_of(task._replace(heads=1))),
-        ("How many tokens is that? The scores grow with their square.", room / 2),
-        ("Whole tokens, and at most what fits.", float(isqrt(int(room)))),
+        (say.one_matrix, longest_of(task, 1.0)),
+        (say.no_inputs, longest_of(task, 2.0, 0.0)),
+        (say.one_matrix_alone, longest_of(task, 1.0, 0.0)),
+        (say.elements_and_one, longest_of(task, wide=1.0)),
+        (say.one_head_held, longest_of(task._replace(heads=1))),
+        (say.not_square_root, room / 2),
+        (say.rounded_up, float(isqrt(int(room)))),
     ]
     kept = [each for each in slips if abs(each[1] - right) > 1e-3 * right]
-    hint = "How many bytes are in memory for n tokens of all heads? Then solve for n."
-    return Case(task.words, (task.size, task.gpu), right, kept, hint)
+    return Case(task.words, (task.size, task.gpu), right, kept, say.about_tokens)

@@ -19,27 +19,21 @@ from lib_dlhpc.labs.lay_out_a_language_model.layouts import (
     predicted,
 )
 from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.labs.step_costs import step_costs
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.units import format_quantity as show
+
+say = sentences(__file__)
 
 CLOSE = 0.004  # of a term: norms and statistics of the softmax are neglected
 MARGIN = 0.10  # of the fastest step
 WEIGHTS, GRADIENTS = "Memory: weights", "Memory: gradients"
 STATE, ACTIVATIONS = "Memory: optimizer state", "Memory: activations"
 LAWS = dict(zip(TERMS, (WEIGHTS, GRADIENTS, STATE, ACTIVATIONS), strict=True))
-COUNTED = (
-    "Count the weights of a block's matmuls and of the stage's other layers, and the ranks among which all of them"
-    " are divided."
-)
-STORED = (
-    "Count what a block stores per token, the rank's tokens, the microbatches in flight, and what the last stage"
-    " stores."
-)
 FITS = "The layout: legal, and it fits"
 QUICK = f"Target: a step within {MARGIN:.0%} of the fastest layout that fits"
-LATER = "Checked as soon as it fits."
 SIMPLE = (  # tensor, context, pipeline, zero, recompute: the simple ones first
     (1, 1, 1, 1, "none"),
     (2, 1, 1, 1, "none"),
@@ -58,19 +52,14 @@ EXPOSED = {
     "pipeline": "exposed messages of stages",
 }
 HINTS = {
-    "computing": "Does your estimate count what a layout computes twice?",
-    "recomputation": "Which time do you spend to save memory that you do not need?",
-    "pipeline bubble": "How many microbatches does a replica have, and how many stages wait for the first?",
-    "updates": "Which rank updates which weights?",
-    EXPOSED[
-        "tensor"
-    ]: "Each block waits for its tensor group in each microbatch: how many bytes are sent, and on which link?",
-    EXPOSED["context"]: "Which ranks are in one node, and do keys and values leave it?",
-    EXPOSED[
-        "data"
-    ]: "How often does this ZeRO stage exchange weights in a step, on which link, and during "
-    "which computation?",
-    EXPOSED["pipeline"]: "What do stages send, and how many of them share a NIC?",
+    "computing": say.computing,
+    "recomputation": say.recomputation,
+    "pipeline bubble": say.bubble,
+    "updates": say.updates,
+    EXPOSED["tensor"]: say.tensor_exchanges,
+    EXPOSED["context"]: say.context_exchanges,
+    EXPOSED["data"]: say.weight_exchanges,
+    EXPOSED["pipeline"]: say.stage_messages,
 }
 
 
@@ -106,7 +95,7 @@ def _term_finding(
             (task.model, one),
             first_stage(task, one)[term],
             list(_slips(task, one, term)),
-            STORED if term == "activations" else COUNTED,
+            say.count_stored if term == "activations" else say.count_weights,
         )
         for one in layouts
     ]
@@ -130,44 +119,33 @@ def _state_slips(
     yield from _stage_slips(task, one, term, right)
     model, kv = task.model, _kv(task)
     scale = _each(task, one, term) * one.blocks
-    yield (
-        "Llama's feed-forward has three matmuls: gate, up and down.",
-        right - scale * model.hidden * model.feed_forward,
-    )
-    yield (
-        "Keys and values have fewer heads than queries.",
-        right + 2 * scale * model.hidden * (model.hidden - kv),
-    )
-    words = "The projection after attention has hidden x hidden weights."
-    yield words, right - scale * model.hidden**2
+    yield say.two_matmuls, right - scale * model.hidden * model.feed_forward
+    yield say.all_heads, right + 2 * scale * model.hidden * (model.hidden - kv)
+    yield say.no_projection, right - scale * model.hidden**2
     if term == "optimizer state":
-        words = (
-            "The fp32 copy of the weights belongs to the optimizer: 4 B in addition to Adam's 8."
-        )
-        yield words, right * 8 / 12
-        yield "Weights and gradients are separate terms: 12 B are left.", right * 16 / 12
-        yield "Adam has two moments, in fp32, in addition to the fp32 weights.", right * 4 / 12
+        yield say.no_fp32_copy, right * 8 / 12
+        yield say.all_terms, right * 16 / 12
+        yield say.only_fp32_copy, right * 4 / 12
     else:
-        yield "Weights and gradients take 2 B each in bf16.", 2 * right
-        yield "Return bytes: a number in bf16 takes 2.", right / 2
+        yield say.in_fp32, 2 * right
+        yield say.elements, right / 2
 
 
 def _sharding_slips(one: Layout, term: str, right: float) -> Iterator[tuple[str, float]]:
     """Yield slips about who shards the weights of a stage."""
     shards = one.data * one.context
     if shards > 1 and _is_sharded(one, term):
-        yield "ZeRO shards this: which part of it does a rank store?", right * shards
+        yield say.not_sharded, right * shards
         if one.context > 1:
-            words = "Context ranks have the same weights, so ZeRO shards over them as well."
-            yield words, right * one.context
+            yield say.not_over_context, right * one.context
         if one.data > 1 and one.context > 1:
-            yield "Replicas have the same weights: ZeRO shards over them.", right * one.data
+            yield say.not_over_replicas, right * one.data
     elif shards > 1:
-        yield "ZeRO 1 shards only the optimizer state.", right / shards
+        yield say.sharded_by_zero_1, right / shards
     if one.context > 1:
-        yield "Context ranks share a sequence, not the weights.", right / one.context
+        yield say.sharded_by_context, right / one.context
     if one.tensor > 1:
-        yield "A tensor group shards every matmul.", right * one.tensor
+        yield say.no_tensor, right * one.tensor
 
 
 def _stage_slips(
@@ -177,16 +155,14 @@ def _stage_slips(
     each = _each(task, one, term)
     table = each * task.model.vocabulary * task.model.hidden
     if one.pipeline == 1:
-        words = "Embedding and head have weights as well, and are not tied."
-        yield words, right - 2 * table
-        yield "Embedding and head are not tied: each has its own table.", right - table
+        yield say.no_tables, right - 2 * table
+        yield say.tied_tables, right - table
         return
     others = each * (task.model.layers - one.blocks) * block_weights(task)
-    yield "A stage has some of the blocks.", right + others
-    yield "The head is on the last stage, the embedding on the first.", right + table
-    yield "The first stage has the embedding as well.", right - table
-    words = "Embedding and head are not divided among stages: each is on one stage."
-    yield words, right - table + 2 * table / one.pipeline
+    yield say.all_blocks, right + others
+    yield say.head_on_first, right + table
+    yield say.no_embedding, right - table
+    yield say.divided_tables, right - table + 2 * table / one.pipeline
 
 
 def _is_sharded(one: Layout, term: str) -> bool:
@@ -218,29 +194,22 @@ def _activation_slips(task: LayoutTask, one: Layout, right: float) -> Iterator[t
     yield from _block_slips(task, one, right, numbers * one.blocks)
     yield from _flight_slips(one, right, flying)
     if one.context > 1:
-        yield "Context ranks share the tokens of a sequence.", right * one.context
+        yield say.whole_sequence, right * one.context
     if one.tensor > 1:
-        yield (
-            "With sequence parallelism, a tensor group shards all activations.",
-            right * one.tensor,
-        )
+        yield say.no_sequence_parallelism, right * one.tensor
     last = numbers * (2 * model.vocabulary + 2 * model.hidden)
     if one.pipeline == 1:
-        words = (
-            "The last stage stores logits, of 4 B each, and the input and output of the last norm."
-        )
-        yield words, right - last
-        yield "Logits take 4 B each.", right - numbers * model.vocabulary
-        yield "The last norm stores its input and output.", right - 2 * numbers * model.hidden
+        yield say.no_head, right - last
+        yield say.logits_in_bf16, right - numbers * model.vocabulary
+        yield say.no_last_norm, right - 2 * numbers * model.hidden
         if one.microbatches > 1:
-            words = "Without a pipeline, only one microbatch is in flight: its backward pass follows at once."
-            yield words, (right - last) * one.microbatches + last
-        yield "A number in bf16 takes 2 B.", (right - last) / 2 + last
+            yield say.all_in_flight, (right - last) * one.microbatches + last
+        yield say.one_byte, (right - last) / 2 + last
     else:
-        yield "The head is on the last stage.", right + last
-        yield "The head is on the last stage.", right + last / flying
-        yield "Count the blocks of the first stage, not all.", right * model.layers / one.blocks
-    yield "A number in bf16 takes 2 B.", right / 2
+        yield say.head_counted, right + last
+        yield say.head_counted, right + last / flying
+        yield say.blocks_of_all, right * model.layers / one.blocks
+    yield say.one_byte, right / 2
 
 
 def _block_slips(
@@ -250,35 +219,27 @@ def _block_slips(
     model, kv = task.model, _kv(task)
     if one.recompute == "full":
         stored = 5 * model.hidden + 2 * kv + 3 * model.feed_forward
-        words = "Full recomputation stores only the input of a block."
-        yield words, right + numbers * stored
+        yield say.not_recomputed, right + numbers * stored
         return
-    words = "Up, gate and their product are stored: three times the feed-forward's width."
-    yield words, right - 2 * numbers * model.feed_forward
-    yield words, right - numbers * model.feed_forward
+    yield say.feed_forward, right - 2 * numbers * model.feed_forward
+    yield say.feed_forward, right - numbers * model.feed_forward
     scores = numbers * model.heads * model.sequence
-    yield "The attention scores are not stored: they are not in the list.", right + scores
-    yield "Keys and values are stored as well.", right - 2 * numbers * kv
-    words = "Keys and values have fewer heads than queries."
-    yield words, right + 2 * numbers * (model.hidden - kv)
-    yield "A block stores its input as well.", right - numbers * model.hidden
+    yield say.scores_stored, right + scores
+    yield say.no_keys, right - 2 * numbers * kv
+    yield say.all_heads, right + 2 * numbers * (model.hidden - kv)
+    yield say.no_input, right - numbers * model.hidden
 
 
 def _flight_slips(one: Layout, right: float, flying: int) -> Iterator[tuple[str, float]]:
     """Yield slips about the microbatches in flight on the first stage."""
     single = right / flying
     if flying > 1:
-        words = "How many microbatches are in flight on the first stage, before the first backward pass?"
-        yield words, single
-        words = "1F1B has as many microbatches in flight as there are stages, not all microbatches."
-        yield words, single * one.microbatches
-        words = "The first stage waits longest: count its microbatches in flight again."
-        yield words, single * (flying - 1)
-        words = "The first stage has as many microbatches in flight as there are stages."
-        yield words, single * (flying + 1)
+        yield say.one_in_flight, single
+        yield say.as_gpipe, single * one.microbatches
+        yield say.one_too_few, single * (flying - 1)
+        yield say.one_too_many, single * (flying + 1)
     elif one.microbatches > 1:
-        words = "Without a pipeline, only one microbatch is in flight: its backward pass follows at once."
-        yield words, right * one.microbatches
+        yield say.all_in_flight, right * one.microbatches
 
 
 def layout_findings(choose: Callable[..., Any], task: LayoutTask) -> list[Finding]:
@@ -286,7 +247,7 @@ def layout_findings(choose: Callable[..., Any], task: LayoutTask) -> list[Findin
     try:
         one = chosen(choose, task)
     except LabError as error:
-        return [broken(FITS, str(error)), later(QUICK, LATER)]
+        return [broken(FITS, str(error)), later(QUICK, say.checked_later)]
     experiment = task.experiment_of(one)
     moment, room = peak(experiment), float(experiment.machine.device.memory)
     both = f"{words_of(one)}: {show(moment.total, 'B')} of {show(room, 'B')} at the peak ({moment.when})"
@@ -294,7 +255,7 @@ def layout_findings(choose: Callable[..., Any], task: LayoutTask) -> list[Findin
         terms = sorted(moment.terms, key=lambda term: moment.terms[term], reverse=True)[:2]
         largest = " and ".join(f"{term} {show(moment.terms[term], 'B')}" for term in terms)
         words = f"{both}: {largest}. What does your memory() return for this layout, including the reserve?"
-        return [broken(FITS, words), later(QUICK, LATER)]
+        return [broken(FITS, words), later(QUICK, say.checked_later)]
     return [kept(FITS, f"{both}."), _quick_finding(predicted(task, one), task)]
 
 

@@ -15,7 +15,10 @@ from lib_dlhpc.labs.formula_cases import Case, compared, value_of
 from lib_dlhpc.labs.lay_out_a_language_model.layout_laws import EXPOSED, block_weights, words_of
 from lib_dlhpc.labs.lay_out_a_language_model.layouts import Layout, LayoutTask, predicted
 from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.labs.step_costs import step_costs
+
+say = sentences(__file__)
 
 COMPUTING, BUBBLE = "computing", "bubble"
 TENSOR, DATA = "tensor exchanges", "weights and gradients"
@@ -55,13 +58,10 @@ CASES = {  # tensor, context, pipeline, zero, recompute: the simple ones first
     ),
 }
 HINTS = {
-    COMPUTING: "Count the FLOP of a microbatch, the devices that share it, and the microbatches of a replica.",
-    BUBBLE: "For how many microbatches does a stage wait, and how long does one of them take?",
-    TENSOR: "Count exchanges per block, blocks per stage, bytes per exchange, and the link inside a node.",
-    DATA: (
-        "Count the bytes of a group, how often they are sent in a step, on which link, and which computation hides"
-        " them."
-    ),
+    COMPUTING: say.about_computing,
+    BUBBLE: say.about_bubble,
+    TENSOR: say.about_tensor,
+    DATA: (say.about_data),
 }
 
 
@@ -116,88 +116,68 @@ def _computing(_: LayoutTask, one: Layout) -> Slips:
     split = one.tensor * one.context * one.pipeline
     again = one.recompute == "full"
     if again:
-        yield "Full recomputation repeats the forward pass, a third of the arithmetic.", 3 / 4
-        yield "Full recomputation repeats forward, but not backward.", 3 / 2
+        yield say.not_recomputed, 3 / 4
+        yield say.backward_again, 3 / 2
     else:
-        yield "Nothing is recomputed here.", 4 / 3
-    yield "`model.flop` is for one sequence, and a replica computes several.", 1 / one.microbatches
-    words = "Tensor, context and pipeline ranks share the arithmetic of a microbatch."
+        yield say.recomputed, 4 / 3
+    yield say.one_sequence, 1 / one.microbatches
     for factor in {split, one.tensor, one.context, one.pipeline} - {1}:
-        yield words, factor
-    yield "The replicas are already in `microbatches`.", 1 / one.data
+        yield say.not_shared, factor
+    yield say.replicas_counted, 1 / one.data
     bubble = (one.microbatches + one.pipeline - 1) / one.microbatches
     if bubble > 1 + NEAR[COMPUTING]:
-        yield "The bubble is a separate term.", bubble
+        yield say.bubble_counted, bubble
 
 
 def _bubble(_: LayoutTask, one: Layout) -> Slips:
     p, m = one.pipeline, one.microbatches
     if one.recompute == "full":
-        yield "A waiting stage also waits for recomputation.", 3 / 4
-    yield "The last stage waits while the pipeline fills, the first while it drains.", 0.0
-    yield (
-        "The first stage starts at once: a stage waits for p - 1 microbatches, not p.",
-        p / (p - 1),
-    )
-    yield "A bubble lasts p - 1 microbatches, however many there are.", m
-    yield "(p - 1) / m is a fraction of the computing: multiply it by that.", 1 / m
-    yield "A stage waits for the microbatches of one stage, not of the whole network.", p
-    yield "A bubble is a wait for both forward and backward passes.", 1 / 3
-    yield (
-        "The bubble over the work is (p - 1) / m; the computing is a separate term.",
-        1 + m / (p - 1),
-    )
+        yield say.bubble_not_recomputed, 3 / 4
+    yield say.no_bubble, 0.0
+    yield say.one_too_many, p / (p - 1)
+    yield say.per_microbatch, m
+    yield say.fraction_alone, 1 / m
+    yield say.whole_network, p
+    yield say.forward_alone, 1 / 3
+    yield say.of_the_step, 1 + m / (p - 1)
 
 
 def _tensor(task: LayoutTask, one: Layout) -> Slips:
     t, full = one.tensor, one.recompute == "full"
-    yield "Every block waits for its tensor group.", 0.0
-    words = "Count the exchanges of a block: ten, and fourteen with full recomputation."
-    yield words, 10 / 14 if full else 14 / 10
-    yield words, 4 / (14 if full else 10)
-    yield words, 1 / (14 if full else 10)
-    shares = {
-        "Context ranks share the tokens, and hence the bytes.": one.context,
-        "A stage exchanges only in its own blocks.": one.pipeline,
-    }
+    yield say.no_exchange, 0.0
+    yield say.exchanges, 10 / 14 if full else 14 / 10
+    yield say.exchanges, 4 / (14 if full else 10)
+    yield say.exchanges, 1 / (14 if full else 10)
+    shares = {say.whole_tokens: one.context, say.all_blocks: one.pipeline}
     for factor in sorted({*shares.values()} - {1}):  # equal degrees are the same factor
         yield " ".join(said for said, degree in shares.items() if degree == factor), factor
-    yield "A rank already has 1/t of the tokens: (t - 1)/t of them are sent.", t / (t - 1)
-    yield "A number in bf16 takes 2 B.", 1 / 2
-    yield "Each of the replica's microbatches pays the exchanges.", 1 / one.microbatches
-    yield (
-        "A tensor group is inside a node: which link is that?",
-        task.machine.nvlink / task.machine.nic,
-    )
+    yield say.own_tokens_sent, t / (t - 1)
+    yield say.one_byte, 1 / 2
+    yield say.one_microbatch, 1 / one.microbatches
+    yield say.wrong_link, task.machine.nvlink / task.machine.nic
 
 
 def _data(task: LayoutTask, one: Layout) -> Slips:
     near, machine = _near(task, one), task.machine
     right = _exchanged(task, one)
-    yield "Replicas exchange weights and gradients in each step.", 0.0
-    together = "The ranks of a group in the same node use their NICs together."
-    yield together, _exchanged(task, one, rate=machine.nic)
+    yield say.no_sync, 0.0
+    yield say.one_nic, _exchanged(task, one, rate=machine.nic)
     rate = near * machine.nic
-    yield "Their NICs together are not faster than NVLink.", _exchanged(task, one, rate=rate)
-    yield "NVLink ends at the node.", _exchanged(task, one, rate=machine.nvlink)
-    yield "A tensor group shards the weights.", _exchanged(task, one, one.tensor)
-    yield "A stage has only the weights of its own blocks.", _exchanged(task, one, one.pipeline)
-    yield "A number in bf16 takes 2 B.", _exchanged(task, one, 0.5)
+    yield say.nics_alone, _exchanged(task, one, rate=rate)
+    yield say.nvlink_alone, _exchanged(task, one, rate=machine.nvlink)
+    yield say.no_tensor, _exchanged(task, one, one.tensor)
+    yield say.no_stages, _exchanged(task, one, one.pipeline)
+    yield say.one_byte, _exchanged(task, one, 0.5)
     once = _once(task, one)
     if one.zero == 3:
-        yield "ZeRO 3 gathers and reduces in each microbatch.", right / one.microbatches
-        yield "Computation hides part of the exchanges of ZeRO 3.", 3 * once * one.microbatches
+        yield say.once_per_step, right / one.microbatches
+        yield say.nothing_hidden, 3 * once * one.microbatches
         return
-    yield (
-        "ZeRO 1 reduces gradients during the last backward pass, which hides part of the exchange.",
-        2 * once,
-    )
-    words = "ZeRO 1 gathers the weights after the update, which nothing hides."
-    yield words, right - once
+    yield say.reduce_exposed, 2 * once
+    yield say.no_gather, right - once
     work = task.model.flop / (one.tensor * one.context * one.pipeline) / task.machine.rate
-    yield words, max(once / one.blocks, 2 * once - work)
-    words = "ZeRO 1 exchanges once per step, not in each microbatch."
-    yield words, right * one.microbatches
+    yield say.no_gather, max(once / one.blocks, 2 * once - work)
+    yield say.each_microbatch, right * one.microbatches
 
 
 def _near(task: LayoutTask, one: Layout) -> int:

@@ -21,9 +21,12 @@ from lib_dlhpc.labs.read_a_trace.answers import (
     seconds,
 )
 from lib_dlhpc.labs.read_a_trace.traces import Step, events_of, step_trace
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.timeline import Timeline, exposed, idle, span
 from lib_dlhpc.timeline.measure import WORK
 from lib_dlhpc.timeline.spans import covered, in_order, union
+
+say = sentences(__file__)
 
 COMPUTES = "Account: what each rank computes"
 EXPOSED = "Account: communication that no computation hides"
@@ -31,7 +34,6 @@ REST = "Account: the rest, until the last rank is done"
 LAWS = (COMPUTES, EXPOSED, REST)
 NAMES = ("computation", "exposed communication")
 SAID = "a row for each rank: seconds of computation, of exposed communication, and the rest"
-ALL = "That is the sum over the ranks. Each rank has its own row."
 
 
 def account_findings(account: Callable[..., Any], steps: Sequence[Step]) -> list[Finding]:
@@ -90,75 +92,53 @@ def _sums(trace: Timeline, rows: Any, lengths: Any = None) -> Floats:
 def _compute_slips(trace: Timeline) -> Slips:
     right = right_account(trace)
     own = trace.where("compute", *WORK)
-    still = "Rows of the stream `compute` in which a rank waits, such as `wait` and `bubble`, are not work."
-    yield still, _sums(trace, trace.where("compute"))
-    yield ALL, np.full(trace.ranks, right[:, 0].sum())
-    yield "Is the update not work?", _sums(trace, own & ~trace.where("", "update"))
-    yield (
-        "Which kinds are work? Forward, backward, update.",
-        _sums(trace, trace.where("compute", "forward")),
-    )
-    yield (
-        "Which kinds are work? Backward is one of them.",
-        right[:, 0] - _sums(trace, trace.where("", "backward")),
-    )
-    yield "Return seconds, not a share of the run.", right[:, 0] / span(trace)
+    yield say.waits_counted, _sums(trace, trace.where("compute"))
+    yield say.all_ranks, np.full(trace.ranks, right[:, 0].sum())
+    yield say.no_update, _sums(trace, own & ~trace.where("", "update"))
+    yield say.which_kinds, _sums(trace, trace.where("compute", "forward"))
+    yield say.no_backward, right[:, 0] - _sums(trace, trace.where("", "backward"))
+    yield say.share, right[:, 0] / span(trace)
 
 
 def _exposed_slips(trace: Timeline) -> Slips:
     trace = in_order(trace)
     right, talk = right_account(trace)[:, 1], trace.where("communication")
     buckets = talk & (trace.peer < 0)
-    hidden = "This counts communication that computation hides. A second counts only if the rank does not compute."
-    yield hidden, _sums(trace, talk)
-    yield hidden, _sums(trace, buckets)
-    yield hidden, covered(trace, talk)
-    yield ALL, np.full(trace.ranks, right.sum())
+    yield say.hidden_counted, _sums(trace, talk)
+    yield say.hidden_counted, _sums(trace, buckets)
+    yield say.hidden_counted, covered(trace, talk)
+    yield say.all_ranks, np.full(trace.ranks, right.sum())
     own = trace.where("compute", *WORK)
     work = union(trace, own)
     beside = work.before(trace.rank, trace.stop) - work.before(trace.rank, trace.start)
     alone = trace.stop - trace.start - beside
-    twice = (
-        "Rows of communication overlap each other, such as an exchange and its messages. Count each"
-        " second once."
-    )
-    yield twice, _sums(trace, talk, alone)
-    yield twice, _sums(trace, buckets, alone)
-    apart = (
-        "Rows with a `peer` are communication as well: messages between the stages of a pipeline are not part of an"
-        " exchange."
-    )
-    yield apart, covered(trace, own | buckets) - covered(trace, own)
-    idles = (
-        "That is all time in which the rank does not compute, whatever it waits for. Look only at the rows of the"
-        " stream `communication`."
-    )
-    yield idles, _sums(trace, trace.where("compute", "wait"))
-    yield idles, _sums(trace, trace.where("compute", "wait", "bubble"))
-    yield idles, idle(trace)
-    yield "Return seconds, not a share of the run.", right / span(trace)
+    yield say.counted_twice, _sums(trace, talk, alone)
+    yield say.counted_twice, _sums(trace, buckets, alone)
+    yield say.no_messages, covered(trace, own | buckets) - covered(trace, own)
+    yield say.all_idle, _sums(trace, trace.where("compute", "wait"))
+    yield say.all_idle, _sums(trace, trace.where("compute", "wait", "bubble"))
+    yield say.all_idle, idle(trace)
+    yield say.share, right / span(trace)
 
 
 def _rest_slips(trace: Timeline) -> Slips:
     trace = in_order(trace)
     computes, shown, rest = right_account(trace).T
     own = np.array([trace.stop[trace.rank == rank].max() for rank in range(trace.ranks)])
-    done = "A rank that is done waits until the last rank is done: the run ends with the last event of any rank."
-    yield done, own - trace.start.min() - computes - shown
-    yield "This contains exposed communication, which has its own column.", rest + shown
+    yield say.after_the_end, own - trace.start.min() - computes - shown
+    yield say.exposed_counted, rest + shown
     bubble = trace.where("compute", "bubble")
     if bubble.any():
-        yield "What is left of the whole run, for each rank?", _sums(trace, bubble)
-    yield ALL, np.full(trace.ranks, rest.sum())
-    hidden = "Communication hidden behind computation is subtracted twice: the three columns add up to the run."
-    yield hidden, span(trace) - computes - _sums(trace, trace.where("communication"))
-    yield hidden, span(trace) - computes - covered(trace, trace.where("communication"))
-    yield "Return seconds, not a share of the run.", rest / span(trace)
+        yield say.bubble_alone, _sums(trace, bubble)
+    yield say.all_ranks, np.full(trace.ranks, rest.sum())
+    yield say.hidden_twice, span(trace) - computes - _sums(trace, trace.where("communication"))
+    yield say.hidden_twice, span(trace) - computes - covered(trace, trace.where("communication"))
+    yield say.share, rest / span(trace)
 
 
 UNLIKE = (  # no known mistake
-    "Only rows of this rank count, and of those only forward, backward and update; a second counts once.",
-    "When does this rank communicate, and compute nothing? A second counts once.",
-    "The three columns add up to the run, from the first start of any rank to the last stop.",
+    say.about_work,
+    say.about_exposed,
+    say.about_rest,
 )
 SLIPS: tuple[Callable[[Timeline], Slips], ...] = (_compute_slips, _exposed_slips, _rest_slips)

@@ -24,11 +24,14 @@ from lib_dlhpc.labs.read_a_trace.answers import (
 )
 from lib_dlhpc.labs.read_a_trace.chain import RANKS, WORDS, chain, chain_off
 from lib_dlhpc.labs.read_a_trace.traces import SLOW, Run, events_of, run_trace
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.timeline import Timeline, span
 from lib_dlhpc.timeline.analysis.busy import busy
 from lib_dlhpc.timeline.analysis.calls import calls
 from lib_dlhpc.timeline.analysis.waits import AllWaits, Waits, waits
 from lib_dlhpc.timeline.spans import in_order
+
+say = sentences(__file__)
 
 SENDERS = "Waits: for late senders"
 COLLECTIVES = "Waits: at collectives"
@@ -37,8 +40,6 @@ COST = "Culprit: what it costs the run"
 NEAR = 0.1  # of the cost
 SAID = "a row for each rank that waits, with the seconds that it waits for each rank"
 PAIR = "a rank, and seconds"
-TURNED = "Rows and columns are swapped: the rank that waits is blamed for the one that is late."
-WALL = "That is how long the calls take. A call waits only until {}; from then on data moves."
 
 
 def wait_findings(
@@ -99,7 +100,7 @@ def _example(trace: Timeline, which: Waits, who: int, late: int) -> str:
     """Return the first wait of a rank for another in words, to look up in the trace."""
     pair = (trace.rank[which.row] == who) & (trace.rank[which.cause] == late) & (which.seconds > 0)
     if not pair.any():
-        return "It never waits for that rank: print what you add."
+        return say.never_waits
     row, cause = which.row[pair][0], which.cause[pair][0]
     begin, come = seconds(trace.start[row]), seconds(trace.start[cause])
     if trace.where("", "receive")[row]:
@@ -109,30 +110,28 @@ def _example(trace: Timeline, which: Waits, who: int, late: int) -> str:
 
 def _sender_slips(trace: Timeline, found: AllWaits) -> Slips:
     right, which = matrix(trace, found.late_sender), found.late_sender
-    yield TURNED, right.T
+    yield say.swapped, right.T
     begin, end = trace.start[which.row], trace.stop[which.row]
     sent = trace.start[which.cause]
     wall = _with(trace, which, end - begin)
-    until = WALL.format("its message is sent")
+    until = say.whole_calls.format("its message is sent")
     yield until, wall
     yield until, wall.T
-    early = "Where a message was sent before the receive began, nobody waits: no wait is negative."
-    yield early, _with(trace, which, sent - begin)
-    flight = "That is how long messages are in flight. Who waits, and from when until when?"
-    yield flight, _with(trace, which, end - sent)
+    yield say.negative, _with(trace, which, sent - begin)
+    yield say.in_flight, _with(trace, which, end - sent)
     both = right + matrix(trace, found.collective)
-    yield "Waits at collectives belong in their own function.", both
-    yield "That is only the longest wait: sum over all messages.", _most(trace, which)
-    yield "That is only the last wait: sum over all messages.", _last(trace, which)
+    yield say.collectives_counted, both
+    yield say.longest_message, _most(trace, which)
+    yield say.last_message, _last(trace, which)
     yield (
-        "A receive gets one of many messages from its peer: find the send with the same `match`.",
+        say.wrong_match,
         _with(trace, which, np.clip(np.minimum(_latest(trace, which), end) - begin, 0.0, None)),
     )
 
 
 def _group_slips(trace: Timeline, found: AllWaits) -> Slips:
     right, which = matrix(trace, found.collective), found.collective
-    yield TURNED, right.T
+    yield say.swapped, right.T
     every = trace.where("", "collective")
     joined = trace.start[every]
     group = np.unique(trace.match[every], return_inverse=True)[1]
@@ -145,27 +144,21 @@ def _group_slips(trace: Timeline, found: AllWaits) -> Slips:
     rank, length = trace.rank[every], (trace.stop - trace.start)[every]
     wall = np.zeros_like(right)
     np.add.at(wall, (rank, rank[last[group]]), length)
-    until = WALL.format("the last rank has joined")
+    until = say.whole_calls.format("the last rank has joined")
     yield until, wall
     yield until, np.where(np.eye(trace.ranks, dtype=bool), 0.0, wall)
     early = np.zeros_like(right)
     np.add.at(early, (rank, rank[first[group]]), joined[last[group]] - joined)
-    yield "The others wait for the last rank to join, not for the first.", early
+    yield say.first_to_join, early
     pairs = np.zeros_like(right)
     for number in range(len(last)):
         here = np.flatnonzero(group == number)
         later = np.clip(joined[here][None, :] - joined[here][:, None], 0.0, None)
         np.add.at(pairs, (rank[here][:, None], rank[here][None, :]), later)
-    yield (
-        "A rank waits once in a collective: for the last rank to join, not for each rank that joins later.",
-        pairs,
-    )
-    yield (
-        "Waits for messages belong in their own function.",
-        right + matrix(trace, found.late_sender),
-    )
-    yield "That is only the longest wait: sum over all collectives.", _most(trace, which)
-    yield "That is only the last wait: sum over all collectives.", _last(trace, which)
+    yield say.each_later_rank, pairs
+    yield say.messages_counted, right + matrix(trace, found.late_sender)
+    yield say.longest_collective, _most(trace, which)
+    yield say.last_collective, _last(trace, which)
 
 
 def _with(trace: Timeline, which: Waits, lengths: Any) -> Floats:
@@ -326,29 +319,16 @@ def _cost_slips(run: Run) -> Slips:
     own = doings(run)[:, :, run.rank]
     trace, found = waits_of(run)
     both = matrix(trace, found.late_sender) + matrix(trace, found.collective)
-    summed = (
-        "That is the sum over all ranks that wait. They wait at the same time, so the run is longer only by the"
-        " longest of their waits."
-    )
-    yield summed, own.sum()
-    yield summed, both[:, run.rank].sum()
-    yield summed, both.sum()
-    yield (
-        "That is the mean over the ranks: the run is longer by the longest wait.",
-        own.sum() / run.ranks,
-    )
-    yield (
-        "That is the mean over the others: the run is longer by the longest wait.",
-        own.sum() / (run.ranks - 1),
-    )
-    yield "That is only one step. Sum over the steps.", own.max()
-    yield (
-        "Its waits before the last allreduce do not count: all ranks synchronized there.",
-        cost_in(own_doings(trace, found, forgets=False), run.rank),
-    )
+    yield say.summed_waits, own.sum()
+    yield say.summed_waits, both[:, run.rank].sum()
+    yield say.summed_waits, both.sum()
+    yield say.mean_of_all, own.sum() / run.ranks
+    yield say.mean_of_others, own.sum() / (run.ranks - 1)
+    yield say.one_step, own.max()
+    yield say.before_allreduce, cost_in(own_doings(trace, found, forgets=False), run.rank)
     for which, other in ((found.late_sender, "the allreduce"), (found.collective, "receives")):
         yield (
             f"Waits in {other} count as well.",
             cost_in(own_doings(trace, found, [which]), run.rank),
         )
-    yield "That is how long it waits itself.", both[run.rank].sum()
+    yield say.own_waits, both[run.rank].sum()

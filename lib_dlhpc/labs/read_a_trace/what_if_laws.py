@@ -23,14 +23,16 @@ from lib_dlhpc.labs.read_a_trace.traces import (
     run_trace,
     share_of,
 )
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.timeline import span
 from lib_dlhpc.timeline.analysis import analyze
+
+say = sentences(__file__)
 
 SAME = "What if nothing changed: the run as it was"
 RANKS = "What if a rank were faster: a new simulation"
 LINK = "What if a link were faster: a new simulation"
 LAWS = (SAME, RANKS, LINK)
-TRACED = "Each call should begin and end as in the trace: print the first that does not."
 NEAR = 0.01  # of the new simulation
 
 
@@ -144,55 +146,35 @@ def _bounds(case: Case, found: float) -> str:
     if found < bound_of(case) * (1 - NEAR):
         return (
             "It is shorter than the critical path allows: everything on that path that was not made faster takes as"
-            f" long as before. {TRACED if same else ''}".rstrip()
+            f" long as before. {say.as_traced if same else ''}".rstrip()
         )
     if found > whole * (1 + NEAR):
-        return f"It is longer than the run was, although nothing became slower. {TRACED if same else ''}".strip()
+        return f"It is longer than the run was, although nothing became slower. {say.as_traced if same else ''}".strip()
     if set(case.work) != {1.0}:
-        return (
-            "Replay the calls of all ranks. `work` is the time from the end of one call to the start of the next,"
-            " reading included; before the first call, it counts from the start of the run."
-        )
-    return TRACED if same else "Replay the calls: when does each begin, and what does it wait for?"
+        return say.replay
+    return say.as_traced if same else say.when_and_why
 
 
 def _slips(case: Case) -> Slips:
     trace, run = run_trace(case.run), case.run
     whole, work = span(trace), np.array(case.work)
-    yield (
-        "That is the run as it was. Calls get shorter if what they wait for comes earlier: a receive ends when its"
-        " message arrives, not a fixed time after its start.",
-        whole,
-    )
+    yield say.unchanged, whole
     least = work.min()
     if least < 1:
-        yield (
-            "That scales the whole run. Messages and the other ranks are as slow as before.",
-            whole * least,
-        )
-        yield "That scales the whole run, by the mean over the ranks.", whole * work.mean()
+        yield say.scaled, whole * least
+        yield say.scaled_by_mean, whole * work.mean()
     found = analyze(trace)
     computes = found.compute + found.stalled  # all between calls
     if least == 1 and case.share == share_of(run):
-        free = "That is the run on a network without time in flight: a message takes `flight`."
-        yield free, found.efficiency.ideal_seconds
+        yield say.no_flight, found.efficiency.ideal_seconds
     saved = float(((1 - work) * computes).max())
-    another = (
-        "The run does not save all the time that the rank saves: as soon as the rank is early, another path is the"
-        " longest."
-    )
+    another = say.all_saved
     if work.min() == work.max():
-        another = "Messages take as long as before, and so do collectives."
+        another = say.shorter_messages
     yield another, whole - saved
     yield another, bound_of(case)
-    yield (
-        "That is the sum over the ranks. They compute at the same time.",
-        float((work * computes).sum()),
-    )
-    yield "That is computation alone. Who waits, and for whom?", float((work * computes).max())
+    yield say.summed_ranks, float((work * computes).sum())
+    yield say.no_waits, float((work * computes).max())
     cost = case.run.late * 5
     if run.problem != SLOW and work[run.rank] < 1:
-        yield (
-            "That is the run without any waits for the rank: has the rank become that fast?",
-            whole - cost,
-        )
+        yield say.ideal_rank, whole - cost

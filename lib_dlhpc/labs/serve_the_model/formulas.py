@@ -10,6 +10,7 @@ from typing import Any
 
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import Case, compared
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.labs.serve_the_model.tasks import (
     Task,
     allreduce_of,
@@ -21,6 +22,8 @@ from lib_dlhpc.labs.serve_the_model.tasks import (
 )
 from lib_dlhpc.serving import Chunk, Decoder
 from lib_dlhpc.spec.networks import build
+
+say = sentences(__file__)
 
 NEAR = 0.05  # of the library's price
 CACHE = "Cache: the bytes of keys and values, as the decoder holds them"
@@ -53,28 +56,24 @@ def cache_finding(cache: Callable[..., Any], task: Task) -> Finding:
     size = size_of(task)
     right = prices_of(task, 1).cached(1000)
     return compared(
-        CACHE,
-        cache,
-        [*cases, _cached(task.model, size, 1000, right)],
-        "The decoder's arrays have exactly these bytes.",
-        1e-9,
-        "B",
+        CACHE, cache, [*cases, _cached(task.model, size, 1000, right)], say.cache_done, 1e-9, "B"
     )
 
 
 def _cached(about: str, size: dict[str, int], tokens: int, right: float) -> Case:
     slips = [
-        ("Did you count both keys and values?", right / 2),
-        ("Which heads have their own keys and values?", right * size["heads"] / size["kv_heads"]),
-        ("Each layer has its own keys and values.", right / size["layers"]),
-        ("How many bytes does a number take here? It is in `size`.", right / size["bytes"]),
-        ("How many bytes does a number take here? It is in `size`.", right / size["bytes"] * 2),
-        ("A head has `head` numbers.", right / size["head"]),
-        ("A head has `head` numbers, not `hidden`.", right * size["heads"]),
-        ("Is that the cache of one token?", right / tokens),
+        (say.one_of_two, right / 2),
+        (say.all_heads, right * size["heads"] / size["kv_heads"]),
+        (say.one_layer, right / size["layers"]),
+        (say.elements, right / size["bytes"]),
+        (say.elements, right / size["bytes"] * 2),
+        (say.one_number, right / size["head"]),
+        (say.hidden_per_head, right * size["heads"]),
+        (say.one_token, right / tokens),
     ]
-    hint = "Is each of layers, heads with keys and values, numbers per head, bytes and tokens a factor?"
-    return Case(about, (size, tokens), right, [each for each in slips if each[1] != right], hint)
+    return Case(
+        about, (size, tokens), right, [each for each in slips if each[1] != right], say.about_cache
+    )
 
 
 def price(task: Task, devices: int, prompt: int, contexts: Sequence[int]) -> float:
@@ -153,7 +152,7 @@ def _case(task: Task, devices: int, prompt: int, contexts: list[int]) -> Case:
 def _tokens(one: _Terms) -> str:
     """Return what is in the products of a step."""
     if one.prompt and one.many:
-        return "The tokens of the prompt and one token of each sequence are in the same matmuls."
+        return say.one_matmul
     return (
         f"A {'batch' if one.many else 'prompt'} has many tokens, and each of them takes arithmetic."
     )
@@ -162,18 +161,13 @@ def _tokens(one: _Terms) -> str:
 def _products(one: _Terms) -> list[tuple[str, float]]:
     """Return what mistakes with the roofline give."""
     rest, arithmetic = one.cached + one.messages(), one.flop * one.tokens
-    overlap = "Arithmetic and memory overlap: the larger one counts."
-    both = (
-        "The weights are read for any number of tokens: a matmul takes the larger of the two times."
-    )
-    twice = "Each weight takes a multiplication and an addition, two FLOP, per token."
     return [
-        (both, arithmetic + rest),
+        (say.no_weights, arithmetic + rest),
         (f"Matmuls also take arithmetic, at the rate `flops`. {_tokens(one)}", one.read + rest),
-        (overlap, arithmetic + one.read + rest),
-        (twice, max(arithmetic / 2, one.read) + rest),
-        ("A number takes `bytes` bytes.", max(arithmetic, one.read / 2) + rest),
-        ("Weights are read once per step, not once per token.", one.read * one.tokens + rest),
+        (say.not_overlapped, arithmetic + one.read + rest),
+        (say.one_flop, max(arithmetic / 2, one.read) + rest),
+        (say.one_byte, max(arithmetic, one.read / 2) + rest),
+        (say.per_token, one.read * one.tokens + rest),
     ]
 
 
@@ -182,17 +176,13 @@ def _sequences(one: _Terms) -> list[tuple[str, float]]:
     rest = one.products(one.tokens) + one.messages()
     arithmetic = one.flop * one.tokens
     overlapped = max(arithmetic, one.read + one.cached) + one.messages()
-    on_top = (
-        "Attention follows the matmuls of its layer: the time to read the cache is added to theirs."
-    )
-    padded = "Each sequence reads a cache of its own length, not of the longest."
     return [
-        (on_top, overlapped),
-        ("What does attention read in each step?", rest),
-        ("Reading takes time as well: what does a step read?", arithmetic + one.messages()),
-        ("Each sequence has its own cache.", rest + one.cached / one.many),
-        (padded, rest + one.kv * one.many * one.longest),
-        ("Of which heads are keys and values read?", rest + one.cached * one.shared),
+        (say.cache_overlapped, overlapped),
+        (say.no_cache, rest),
+        (say.no_reading, arithmetic + one.messages()),
+        (say.one_cache, rest + one.cached / one.many),
+        (say.padded, rest + one.kv * one.many * one.longest),
+        (say.all_heads_read, rest + one.cached * one.shared),
     ]
 
 
@@ -200,8 +190,7 @@ def _together(one: _Terms) -> list[tuple[str, float]]:
     """Return what mistakes with a prompt beside sequences give."""
     rest = one.cached + one.messages()
     apart = one.products(one.prompt) + one.products(one.many)
-    once = "A step reads the weights once, for the prompt and all sequences together."
-    return [(once, apart + rest), (_tokens(one), one.products(one.many) + rest)]
+    return [(say.weights_twice, apart + rest), (_tokens(one), one.products(one.many) + rest)]
 
 
 def _shards(one: _Terms) -> list[tuple[str, float]]:
@@ -209,19 +198,15 @@ def _shards(one: _Terms) -> list[tuple[str, float]]:
     products, kv, exchanges = one.products(one.tokens), one.cached, one.messages()
     where = "after attention, and after the feed-forward layers"
     times, own = f"How many times per layer? Once {where}.", products + kv
-    bytes_ = "An allreduce takes bytes, not numbers."
-    whole = (
-        "Each device has a partial sum of the whole hidden size: the allreduce is not over a shard."
-    )
     return [
         (f"What do devices exchange {where}?", own),
         (times, own + one.messages(1)),
         (times, own + one.messages(4)),
-        ("The allreduce covers all tokens of the step.", own + one.messages(tokens=1)),
-        (bytes_, own + one.messages(wide=one.wide / 2)),
-        (whole, own + one.messages(wide=one.wide / one.devices)),
-        ("All layers exchange activations, one after the other.", own + exchanges / one.layers),
-        ("Each device has a shard of the weights.", one.devices * products + kv + exchanges),
-        ("Each device has a shard of the cache.", products + one.devices * kv + exchanges),
-        ("Weights and cache are sharded.", one.devices * own + exchanges),
+        (say.one_token_sent, own + one.messages(tokens=1)),
+        (say.sent_elements, own + one.messages(wide=one.wide / 2)),
+        (say.sent_shard, own + one.messages(wide=one.wide / one.devices)),
+        (say.one_layer_sends, own + exchanges / one.layers),
+        (say.weights_whole, one.devices * products + kv + exchanges),
+        (say.cache_whole, products + one.devices * kv + exchanges),
+        (say.nothing_sharded, one.devices * own + exchanges),
     ]

@@ -15,7 +15,10 @@ from lib_dlhpc.convergence.loss_law import SERVE, TRAIN, law_of
 from lib_dlhpc.labs.findings import Finding, once
 from lib_dlhpc.labs.formula_cases import Case, compared, value_of
 from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.spec.units import format_quantity as show
+
+say = sentences(__file__)
 
 TOKENS = "Tokens: how many to train on within the days, in addition to those served"
 FITS = "Choice: it is one of the sizes, and fits"
@@ -104,12 +107,12 @@ def _wrong(own: Sized) -> Iterator[tuple[str, float]]:
     fit = [place for place, each in enumerate(own.sizes) if each["bytes"] <= own.room]
     tokens = {place: own.sizes[place]["rate"] * own.days * DAY for place in fit}
     ratio = {place: tokens[place] / own.sizes[place]["weights"] for place in fit}
-    yield "That is the largest that fits.", right[fit[-1]]
-    yield "That is the size that sees the most tokens.", right[fit[0]]
+    yield say.largest, right[fit[-1]]
+    yield say.most_tokens, right[fit[0]]
     near = min(fit, key=lambda place: abs(np.log(ratio[place] / 20)))
-    yield "The rule of 20 tokens per parameter ignores the tokens served.", right[near]
+    yield say.twenty_tokens, right[near]
     unserved = losses(own._replace(served=0.0))
-    yield "Serving takes a part of the budget.", right[int(np.argmin(unserved))]
+    yield say.no_serving, right[int(np.argmin(unserved))]
 
 
 def best(own: Sized) -> int:
@@ -123,13 +126,9 @@ def size_findings(tokens: Choose, choose: Choose, tasks: Sequence[Sized]) -> lis
     fits = [(own.words, lambda own=own: _misfit(choose, own)) for own in tasks]
     lowest = [(own.words, lambda own=own: _worse(choose, own)) for own in tasks]
     return [
-        compared(TOKENS, tokens, cases, "A served token costs a third of a trained one.", 1e-6),
+        compared(TOKENS, tokens, cases, say.tokens_done, 1e-6),
         once(FITS, fits, "In every budget."),
-        once(
-            LOSS,
-            lowest,
-            "The best in every budget, even where memory rules out the best size overall.",
-        ),
+        once(LOSS, lowest, say.loss_done),
     ]
 
 
@@ -150,28 +149,23 @@ def _tokens(own: Sized, share: float) -> Case:
     full = rate * own.days * DAY
     served = share * full
     slips = [
-        ("A day has 86,400 seconds.", seconds * rate * own.days - served / 3)
+        (say.wrong_day, seconds * rate * own.days - served / 3)
         for seconds in (1, 24, 60, 1440, 3600)
     ]
     if served:
-        serving = "Serving is a forward pass: 2 FLOP per weight, of the 6 of training."
         slips += [
-            ("Serving takes a part of the budget.", full),
-            (serving, full - served),
-            (serving, full - served / 2),
-            (serving, full - 2 * served),
-            (serving, full - 3 * served),
-            ("Serving takes tokens away from the budget; it adds none.", full + served / 3),
+            (say.no_serving, full),
+            (say.serving_flop, full - served),
+            (say.serving_flop, full - served / 2),
+            (say.serving_flop, full - 2 * served),
+            (say.serving_flop, full - 3 * served),
+            (say.serving_added, full + served / 3),
         ]
     left = full - served / 3
     if left < 0:
-        slips = [("Serving takes more than the budget: return 0, not less.", left)]
+        slips = [(say.below_0, left)]
     about = f"{rate:,.0f} tokens/s for {own.days:g} days, {show(served, '')} served"
-    hint = (
-        "Multiply all seconds of the days by the rate, and subtract what serving costs, counted in tokens of"
-        " training."
-    )
-    return Case(about, (rate, own.days, served), max(left, 0.0), slips, hint)
+    return Case(about, (rate, own.days, served), max(left, 0.0), slips, say.about_tokens)
 
 
 def _chosen(choose: Choose, own: Sized) -> int:
@@ -213,4 +207,4 @@ def _swapped(own: Sized) -> tuple[str, float]:
         if np.isfinite(right[place]):
             seen = each["rate"] * own.days * DAY - own.served * SERVE / TRAIN
             least[place] = loss(seen, each["weights"])
-    return "`loss` takes weights, then tokens.", right[min(least, key=least.__getitem__)]
+    return say.swapped_loss, right[min(least, key=least.__getitem__)]

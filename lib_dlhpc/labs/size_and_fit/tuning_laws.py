@@ -13,8 +13,11 @@ import numpy as np
 
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import Case, compared
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.spec.adapters import ADAPTER
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
+
+say = sentences(__file__)
 
 ADAPTERS = "Adapters: the weights that LoRA trains"
 BITS = "Bits: of a frozen weight in NF4, with its scales"
@@ -100,15 +103,12 @@ def tuning_findings(
     adapters: Formula, bits: Formula, tuning: Formula, state: Formula, tasks: Sequence[Tuned]
 ) -> list[Finding]:
     """Return whether the four formulas give what the library counts, for all tasks."""
-    exact = "What the library counts."
     blocks = (16, 32, 64, 128, 256)
     return [
-        compared(ADAPTERS, adapters, map(_adapters, tasks), exact, NEAR),
-        compared(
-            BITS, bits, map(_bits, blocks), "Including the scales, and the scales of scales.", NEAR
-        ),
-        compared(TUNING, tuning, _tunings(tasks), exact, NEAR, "B"),
-        compared(STATE, state, _states(tasks), exact, NEAR, "B"),
+        compared(ADAPTERS, adapters, map(_adapters, tasks), say.done, NEAR),
+        compared(BITS, bits, map(_bits, blocks), say.bits_done, NEAR),
+        compared(TUNING, tuning, _tunings(tasks), say.done, NEAR, "B"),
+        compared(STATE, state, _states(tasks), say.done, NEAR, "B"),
     ]
 
 
@@ -126,26 +126,19 @@ def _adapters(own: Tuned) -> Case:
     block, blocks = shapes(own)
     rank, right = own.rank, float(trained(own))
     slips = [
-        ("That is one block. How many are there?", right / blocks),
-        (
-            "An adapter is a product of two matrices: A has rank x inputs, B has outputs x rank.",
-            float(blocks * sum(rank * i * o for i, o in block)),
-        ),
+        (say.one_block, right / blocks),
+        (say.product, float(blocks * sum(rank * i * o for i, o in block))),
         *_alone(blocks * rank * sum(i for i, _ in block), blocks * rank * sum(o for _, o in block)),
-        ("Those are the frozen matmuls.", float(blocks * sum(i * o for i, o in block))),
+        (say.frozen_counted, float(blocks * sum(i * o for i, o in block))),
     ]
-    hint = "For each matmul of each block, how many rows and columns do A and B have?"
-    return Case(own.words, (block, blocks, rank), right, slips, hint)
+    return Case(own.words, (block, blocks, rank), right, slips, say.about_adapters)
 
 
 def _alone(reads: int, writes: int) -> list[tuple[str, float]]:
     """Return the hints at a half of the adapters, which square matrices do not tell apart."""
     if reads == writes:
-        return [("That is A alone, or B alone.", float(reads))]
-    return [
-        ("That is A alone. What writes the output?", float(reads)),
-        ("That is B alone. What reads the input?", float(writes)),
-    ]
+        return [(say.one_half, float(reads))]
+    return [(say.only_a, float(reads)), (say.only_b, float(writes))]
 
 
 def nf4(block: int) -> float:
@@ -155,22 +148,15 @@ def nf4(block: int) -> float:
 
 def _bits(block: int) -> Case:
     slips = [
-        ("Where are the scales?", 4.0),
-        ("Scales take 8 bits, not 32: they are quantized, too.", 4 + 32 / block),
-        ("Where are the scales of scales?", 4 + 8 / block),
-        (
-            "The 32-bit scale of scales is shared by 256 scales, not by 256 weights.",
-            4 + 8 / block + 32 / 256,
-        ),
-        ("The 32 bits are shared by 256 scales, not added to each.", 4 + (8 + 32) / block),
-        ("Each scale is for a block of weights.", 4 + 8 + 32 / 256),
-        ("Return bits, not bytes.", nf4(block) / 8),
+        (say.no_scales, 4.0),
+        (say.wide_scales, 4 + 32 / block),
+        (say.no_second_scales, 4 + 8 / block),
+        (say.per_256_weights, 4 + 8 / block + 32 / 256),
+        (say.added_32, 4 + (8 + 32) / block),
+        (say.per_weight, 4 + 8 + 32 / 256),
+        (say.in_bytes, nf4(block) / 8),
     ]
-    hint = (
-        "There are three parts: the weight itself, its share of a scale, and its share of a scale of scales. Which"
-        " one is off?"
-    )
-    return Case(f"One scale per {block} weights", (block,), nf4(block), slips, hint)
+    return Case(f"One scale per {block} weights", (block,), nf4(block), slips, say.about_bits)
 
 
 def _tunings(tasks: Sequence[Tuned]) -> list[Case]:
@@ -181,25 +167,20 @@ def _tuning(own: Tuned, bits: float) -> Case:
     inside, some = matmuls(own), trained(own)
     others, frozen = whole(own) - inside, inside * bits / 8
     right = frozen + 2 * others + 16 * some
-    adam = "Adam has a copy and two moments in fp32: 12 bytes, in addition to weight and gradient."
     slips = [
-        ("Frozen weights have no gradients.", right + 2 * (inside + others)),
-        ("Frozen weights have neither gradients nor state.", right + 14 * (inside + others)),
-        ("Adapters have their own weights and gradients.", right - 2 * some),
-        ("Embeddings, norms and the output are frozen, too.", right + 14 * others),
-        (adam, right - 4 * some),
-        (adam, right - 12 * some),
-        ("A byte has eight bits.", 8 * frozen + 2 * others + 16 * some),
-        (
-            "Only the blocks' matmuls are stored in `bits`.",
-            (inside + others) * bits / 8 + 16 * some,
-        ),
-        ("Where are the weights that stay in 16 bits?", frozen + 16 * some),
+        (say.frozen_gradients, right + 2 * (inside + others)),
+        (say.frozen_state, right + 14 * (inside + others)),
+        (say.no_adapters, right - 2 * some),
+        (say.others_trained, right + 14 * others),
+        (say.short_adam, right - 4 * some),
+        (say.short_adam, right - 12 * some),
+        (say.bits_as_bytes, 8 * frozen + 2 * others + 16 * some),
+        (say.all_in_bits, (inside + others) * bits / 8 + 16 * some),
+        (say.no_others, frozen + 16 * some),
     ]
     about = f"{own.words.partition(';')[0]}, frozen in {bits:.4g} bits"
-    hint = "How many bytes does each kind of weight take: frozen in `bits`, frozen in 16 bits, trained?"
     kept = [each for each in slips if each[1] != right]
-    return Case(about, (inside, others, some, bits), right, kept, hint)
+    return Case(about, (inside, others, some, bits), right, kept, say.about_tuning)
 
 
 def shard(weights: int, devices: int, zero: int) -> float:
@@ -228,12 +209,9 @@ def _state(own: Tuned) -> Case:
     ]
     share = 12 / (own.devices if own.zero else 1)
     slips += [
-        (
-            "Adam has a copy of the weights in fp32, in addition to its moments.",
-            right - weights * share / 3,
-        ),
+        (say.no_copy, right - weights * share / 3),
         ("Gradients?", right - weights * 2 / (own.devices if own.zero > 1 else 1)),
-        ("Return the bytes per GPU, not of all GPUs together.", right * own.devices),
+        (say.all_gpus, right * own.devices),
     ]
     hint = (
         "How many bytes per weight are the weight, its gradient and its optimizer state, and which of the three does"

@@ -20,6 +20,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.formula_cases import CLOSE, Case, compared, value_of
 from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction.intervals import (
     best_interval,
     daly_first_order,
@@ -31,6 +32,8 @@ from lib_dlhpc.prediction.intervals import (
 from lib_dlhpc.simulation.failures import simulate_runs
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
+
+say = sentences(__file__)
 
 WAYS = ("synchronous", "asynchronous", "multilevel", "incremental")
 FIELDS = ("checkpoint", "checkpoint_interval")
@@ -184,11 +187,8 @@ def time_finding(expected_time: Callable[..., Any], own: SurviveTask) -> Finding
         slips = _time_slips(interval, price, float(node), mtbf)
         near = [(words, float(wrong)) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
         given = (interval, work, save, restart, float(node), nodes)
-        hint = "How long until an interval and its save complete without a failure, and how many are there?"
-        cases.append(Case(about, given, right, near, hint))
-    return compared(
-        TIME, expected_time, cases, "As in Daly's complete model, even with many failures."
-    )
+        cases.append(Case(about, given, right, near, say.about_seconds))
+    return compared(TIME, expected_time, cases, say.seconds_done)
 
 
 def _time_slips(
@@ -200,42 +200,17 @@ def _time_slips(
     plain, grows = interval + save, np.expm1((interval + save) / mtbf)
     half = plain * (1 + (plain / 2 + restart) / mtbf)
     return [
-        (
-            "A machine of many nodes fails when any of them does.",
-            50 * float(expected_cycle(interval, price, node_mtbf)),
-        ),
-        ("That is the time of a run in which nothing fails.", 50 * plain),
-        ("After a failure there is a restart.", 50 * mtbf * grows),
-        (
-            "A failure may also happen during a restart, which then starts over.",
-            50 * (mtbf + restart) * grows,
-        ),
-        (
-            "Only a failure is followed by a restart; an interval without a failure has none.",
-            50 * mtbf * np.expm1((plain + restart) / mtbf),
-        ),
-        (
-            "On average, half an interval is lost at each failure, but the repeated work may fail as well.",
-            50 * half,
-        ),
-        (
-            "A failure may also happen during a save.",
-            50 * (np.exp(restart / mtbf) * mtbf * np.expm1(interval / mtbf) + save),
-        ),
-        (
-            "Does the run not stall while it saves?",
-            50 * mtbf * np.exp(restart / mtbf) * np.expm1(interval / mtbf),
-        ),
-        ("The number of intervals depends on the length of the work.", right / 50),
-        (
-            "A failure costs the interval in which it happens, not the whole run: what was saved "
-            "is kept.",
-            mtbf * np.exp(restart / mtbf) * np.expm1(min(50 * plain / mtbf, 600.0)),
-        ),
-        (
-            "On average, half an interval is lost at each failure, but the repeated work may fail as well.",
-            50 * plain * (1 + (interval / 2 + restart) / mtbf),
-        ),
+        (say.one_node, 50 * float(expected_cycle(interval, price, node_mtbf))),
+        (say.no_failures, 50 * plain),
+        (say.no_restart, 50 * mtbf * grows),
+        (say.restart_fails, 50 * (mtbf + restart) * grows),
+        (say.restart_always, 50 * mtbf * np.expm1((plain + restart) / mtbf)),
+        (say.half_interval, 50 * half),
+        (say.save_fails, 50 * (np.exp(restart / mtbf) * mtbf * np.expm1(interval / mtbf) + save)),
+        (say.no_save, 50 * mtbf * np.exp(restart / mtbf) * np.expm1(interval / mtbf)),
+        (say.one_interval, right / 50),
+        (say.whole_run, mtbf * np.exp(restart / mtbf) * np.expm1(min(50 * plain / mtbf, 600.0))),
+        (say.half_interval, 50 * plain * (1 + (interval / 2 + restart) / mtbf)),
         ("Seconds, please.", right / HOUR),
     ]
 
@@ -253,36 +228,25 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
     for about, save, restart, node, nodes in table:
         save, mtbf = float(save), float(node) / nodes
         right = float(best_interval(Saving(0.0, 0.0, save, restart=restart), mtbf))
-        words = (
-            "Use the higher order, which is accurate enough, or the minimum of your own formula."
-        )
+        words = say.first_order
         slips = [
-            ("Which failures count: of one node, or of all?", float(young(save, float(node)))),
-            (
-                "Which failures count: of one node, or of all?",
-                float(best_interval(Saving(0.0, 0.0, save), float(node))),
-            ),
+            (say.node_mtbf, float(young(save, float(node)))),
+            (say.node_mtbf, float(best_interval(Saving(0.0, 0.0, save), float(node)))),
             (
                 f"That is Young's formula, for saves that take almost no time. {words}",
                 float(young(save, mtbf)),
             ),
-            (
-                "A restart takes the same time after each failure, however often you save.",
-                float(daly_first_order(save, mtbf, restart)),
-            ),
+            (say.restart_counted, float(daly_first_order(save, mtbf, restart))),
             (
                 f"That is the first order, for saves that take almost no time. {words}",
                 float(daly_first_order(save, mtbf)),
             ),
-            (
-                "On average, half an interval is lost, not all of it.",
-                float(young(save, mtbf) / np.sqrt(2)),
-            ),
-            ("An interval counts only training: the save comes after it.", right + save),
+            (say.whole_lost, float(young(save, mtbf) / np.sqrt(2))),
+            (say.save_counted, right + save),
         ]
         near = [(words, wrong) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
         cases.append(Case(about, (save, restart, float(node), nodes), right, near, words))
-    return compared(INTERVAL, interval, cases, "Where the expected time is lowest, to 1%.")
+    return compared(INTERVAL, interval, cases, say.interval_done)
 
 
 def simulated_finding(
@@ -338,16 +302,16 @@ def chosen(choice: Callable[[], str], own: SurviveTask) -> Experiment:
         ) from None
     given = tables.get("run", {})
     if not isinstance(given, dict):
-        raise LabError("choice() returns a [run] as TOML, a table.")
+        raise LabError(say.no_table)
     extra = sorted({*tables} - {"run"}) + sorted({*given} - {*FIELDS})
     if extra:
         raise LabError(f"{', '.join(extra)}: fixed by the task; you may set: {', '.join(FIELDS)}.")
     interval = given.get("checkpoint_interval", 0)
     if not isinstance(interval, int | float | str):
-        raise LabError('checkpoint_interval: one time, such as "20 min" or a number of seconds.')
+        raise LabError(say.no_time)
     experiment = experiment_of(own, given.get("checkpoint", "synchronous"), interval)
     if not 0 < experiment.run.checkpoint_interval <= DAYS * DAY:
-        raise LabError("checkpoint_interval: longer than 0, and no longer than the run.")
+        raise LabError(say.out_of_range)
     return experiment
 
 
