@@ -16,20 +16,18 @@ from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.data_parallel.buckets import WHEN, Overlap
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline
 
+say = sentences(__file__)
+
 RANKS, BUCKETS = (1, 2, 3, 4), (1e3, 8e3, 100e3)
 BATCH, EPOCHS = 240, 12
 SHOWN = 10  # the step on the chart: the first ones make connections and fill caches
 IN_WORDS = {early: words for words, early in WHEN.items()}
-WHY = (
-    "<b>Why they differ.</b> The prediction gives each rank its own core and leaves out the Python between"
-    " two messages. A step this short is mostly such work. Ranks that share a core also wait for it,"
-    " and the trace counts this as communication."
-)
 
 
 class Setting(NamedTuple):
@@ -108,7 +106,7 @@ def result_html(setting: Setting, measured: Mapping[str, float], rates: Rates) -
         cells = live_run.predicted_cells(experiment(each), known, rates[each])
         lines.append([*run, rate, *cells])
     ways = three_ways(live_run.with_rate(experiment(setting), known), measured)
-    return terms_html(ways) + table_html(lines) + verdict_html(WHY)
+    return terms_html(ways) + table_html(lines) + verdict_html(say.why)
 
 
 def times_as_fast(ranks: int) -> float:

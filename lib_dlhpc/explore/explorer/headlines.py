@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from html import escape
 
 from lib_dlhpc.costs import peak_rate
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.advice import endless, fits, held, run_time
 from lib_dlhpc.prediction.difference import SAME, time_words
@@ -11,15 +12,8 @@ from lib_dlhpc.prediction.replays import Replay
 from lib_dlhpc.spec.units import format_energy, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
-MEANING = {  # "{}": what is counted
-    "Time to train": "Steps times the time of a step, and the start; with failures, their expected losses.",
-    "One step": "One update of the weights: forward, backward, synchronization, and what is not hidden.",
-    "Throughput": "{} of all devices per second.",
-    "MFU": "Model FLOP utilization: FLOP of forward and backward passes over the peak of all devices."
-    " Recomputed FLOP do not count.",
-    "Memory": "The most that the fullest device holds at any time, out of the memory that it has.",
-    "Energy": "Devices and nodes at their modeled power, times PUE, over the whole run.",
-}
+say = sentences(__file__)
+
 MORE_IS_BETTER = ("Throughput", "MFU")
 SIGNS = {"good": "✓", "fair": "≈", "poor": "✗", "unknown": "?"}
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -27,7 +21,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 @dataclass(frozen=True)
 class Headline:
-    """A number of the first line. counted: what it counts, see MEANING. unfit: it is why the run cannot be."""
+    """A number of the first line. counted: what it counts, see say.meaning. unfit: it is why the run cannot be."""
 
     name: str
     value: float
@@ -104,7 +98,7 @@ def headline_html(
         text = escape(line.text if line.unfit else line.text.replace(" ", NO_BREAK))
         value = f"{text}{unit}{'' if number or line.unfit else poor}{by}"
         kind = "" if number else "first unfit" if line.unfit else f"first {level}"
-        meaning = MEANING[line.name].format(line.counted)
+        meaning = say.meaning[line.name].format(line.counted)
         tiles += _tile(kind, line.name, meaning, value, line.remark)
     meaning = "How far predictions of this kind are off from published results."
     tiles += _tile(f"trust {level}", "Trust", meaning, f"{SIGNS[level]} {escape(short)}", words)

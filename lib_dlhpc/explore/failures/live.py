@@ -10,22 +10,17 @@ from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.failures import machine
 from lib_dlhpc.explore.failures.charts import phases_state
 from lib_dlhpc.explore.failures.machine import Alone, Setting, Survived
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction.intervals import expected_cycle, young
 from lib_dlhpc.simulation import FailureRuns, Phase, simulate_runs
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
+say = sentences(__file__)
+
 # A laptop's undisturbed run, rounded: what the question before the first click is about.
 EXAMPLE = Alone(
     startup=1.0, seconds=3.0, ending=0.0, copying=0.002, steps=600, weights=b"", accuracy=0.0
-)
-WHY = (
-    "<b>Predicted</b>: the run simulated with these failures, from the start and the steps/s of the undisturbed one."
-    " <b>At its own speed</b>: from the start and the steps/s of the killed run; that error is the error of the"
-    " model, and the rest is this machine, whose cores other processes use as well."
-    "<br><b>Why they differ.</b> A real restart waits until mpiexec has ended the other ranks; a snapshot counts only"
-    " when it is published, some milliseconds after its copy; a failure that comes before the ranks have started waits"
-    " for them; and at a different speed, a failure hits a different step."
 )
 
 
@@ -198,7 +193,9 @@ def result_html(outcome: Outcome) -> str:
             error = f"{way[name] / seconds - 1:+z.0%}" if seconds > 0.005 else ""
             line += [show(way[name], "s"), error]
         lines.append([*line, show(seconds, "s")])
-    return table_html(lines) + verdict_html(f"{WHY}<br>{advice(outcome.setting, outcome.alone)}")
+    return table_html(lines) + verdict_html(
+        f"{say.why}<br>{advice(outcome.setting, outcome.alone)}"
+    )
 
 
 def advice(setting: Setting, alone: Alone) -> str:

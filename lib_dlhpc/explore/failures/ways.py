@@ -15,17 +15,13 @@ from lib_dlhpc.explore.failures.interval import (
     experiment,
 )
 from lib_dlhpc.explore.failures.interval import Setting as Run
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.resilience import Resilience
 from lib_dlhpc.spec.units import format_quantity as show
 
-WORDS = {
-    "synchronous": "training stalls until the shared file system has everything",
-    "asynchronous": "training stalls for a copy to host memory; it is written in the background",
-    "multilevel": "training stalls until the node-local drives have their shards; from there they go on to the"
-    " shared file system, from which nothing is read after failures that spare the drives",
-    "incremental": "training stalls while everything is hashed and the changed chunks are written",
-}
+say = sentences(__file__)
+
 MEMORIES = (0.25e9, 1e9, 2e9, 4e9, 16e9, 256e9, 2e12)  # B of a node's host, for copies
 CHANGED = (0.01, 0.05, 0.1, 0.3, 1.0)
 WRITERS = {"all nodes, a shard each": "all", "the first node": "first"}
@@ -95,7 +91,7 @@ def _cost(way: str, run: Resilience) -> dict[str, Any]:
         "safe": blocked + behind,
         "still": show(blocked, "s"),
         "written": show(blocked + behind, "s"),
-        "details": f"{way}: {WORDS[way]}",
+        "details": f"{way}: {say.words[way]}",
         "split": behind > 0,
     }
 

@@ -11,6 +11,7 @@ from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.io_bottleneck.charts import HOW
 from lib_dlhpc.explore.io_bottleneck.here import BATCH, FILES
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.simulation import clients
 from lib_dlhpc.spec.experiment import Experiment
@@ -18,6 +19,8 @@ from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
+
+say = sentences(__file__)
 
 SIZES = {f"{size >> 10} KiB": size for size in (4 << 10, 16 << 10, 64 << 10)}  # B
 STATES = {"in memory": WARM}
@@ -28,16 +31,6 @@ WAYS = {"files": "folder", "mounted": "store", "many": f"store, {BATCH} at once"
 TERMS = {name: name for name in ("metadata", "read latency", "transfer", "remote reads")}
 TERMS["decoding"] = "loader and store"
 SIMULATED = 4000  # samples
-WHY = (
-    "<b>Why they differ.</b> Metadata, latency and transfer were measured on files just before, by readers that do"
-    " nothing else; the loader's and the store's own work is the time that one rank alone took beyond that; a request"
-    " to another rank was measured while that rank was idle. In the run, ranks answer each other's requests"
-    " while they read, share the cores with all other processes, and the slowest of them counts. None of that is"
-    " predicted. So one request for each sample is slow on a busy machine, and requesting many"
-    " at once helps most where the latency is longest. From the disk the store reads its partitions sequentially"
-    " along with the first samples; that gain is not predicted either. FanStore competes not with the"
-    " memory of one computer but with a file system that hundreds of nodes use."
-)
 
 
 class Setting(NamedTuple):
@@ -129,7 +122,7 @@ def result_html(setting: Setting, outcome: Read) -> str:
     rows |= {"not predicted": left, "measured": whole}
     rows["once, to open and find all"] = [outcome.read["ready"][way] for way in WAYS]
     parts += [[name, *(show(seconds, "s") for seconds in row)] for name, row in rows.items()]
-    why = verdict_html(WHY + busy_words(outcome))
+    why = verdict_html(say.why + busy_words(outcome))
     return table_html(files) + table_html(parts) + why
 
 

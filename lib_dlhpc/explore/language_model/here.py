@@ -12,9 +12,12 @@ from lib_dlhpc.explore.blocks.live_run import Came, Ran, Train, on_ranks, one_st
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
+
+say = sentences(__file__)
 
 LAYOUTS: dict[str, dict[str, Any]] = {  # {}: a count of ranks
     "replicas (DDP)": {},
@@ -30,12 +33,6 @@ DECODER = {"layers": 4, "hidden": 64, "heads": 4, "kv_heads": 4, "feed_forward":
 NETWORK = {"family": "llama", **DECODER, "sequence": 16, "vocabulary": 32}
 SAMPLES, SHOWN = 512, 5  # the step on the chart: the first ones make connections and fill caches
 SAME = 1e-9  # relative difference of losses in float64 that only the order of sums can make
-WHY = (
-    "<b>Why they differ.</b> The prediction gives each rank a core of its own and knows the rate of whole batches."
-    " Arrays of a few kB take less time to compute than the Python code around each layer and message takes to run; a"
-    " layout with many messages, such as ZeRO 3 or tensor parallelism, runs much of it. Ranks that share a core wait"
-    " for it, which counts as communication."
-)
 
 
 class Setting(NamedTuple):
@@ -121,4 +118,4 @@ def result_html(
         if each == setting.alone:
             name, cells = "nothing", live_run.CALIBRATES
         lines.append([name, str(each.ranks), show(ran.rate, "samples/s"), *cells])
-    return terms_html(ways) + table_html(lines) + verdict_html(WHY)
+    return terms_html(ways) + table_html(lines) + verdict_html(say.why)

@@ -10,11 +10,14 @@ from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.panels import problem_html, table_html
 from lib_dlhpc.explore.blocks.roofline import ROOFLINE
 from lib_dlhpc.explore.memory_wall.charts import Way, ways_state
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.fit import Search
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import read_device
 from lib_dlhpc.spec.units import format_quantity as show
+
+say = sentences(__file__)
 
 PER_NODE = 8
 MODELS = {"GPT-2, 1.5 billion parameters": "gpt2-1.5b", "GPT, 22 billion parameters": "gpt-22b"}
@@ -28,21 +31,6 @@ NETWORKS = {
 }
 SEARCHED, LISTED = 150, 5  # predictions of a search, and ways that it lists
 PATIENCE = 5.0  # s after which a search ends: the page does not respond meanwhile
-WORDS = {
-    "as it is": "each GPU has all weights and state, and stores all activations of its samples",
-    "recompute scores": "attention scores are recomputed in backward",
-    "recompute all": "each block stores its input, and is recomputed in backward",
-    "accumulate": "one sample at a time, gradients accumulated",
-    "ZeRO 1": "the optimizer state is sharded",
-    "ZeRO 2": "and the gradients",
-    "ZeRO 3": "and the weights, all-gathered before use",
-    "tensor": "each layer is split over the GPUs of a node",
-    "pipeline": "each GPU has some of the layers",
-    "offload activations": "activations are offloaded to host memory",
-    "offload all": "weights and state as well",
-    "ZeRO 3 + recompute all": "state sharded, activations recomputed",
-    "pipeline + ZeRO 1": "some of the layers, their optimizer state sharded",
-}
 
 
 class Setting(NamedTuple):
@@ -91,7 +79,7 @@ def ways_view(setting: Setting) -> View:
     return View(
         f"<b>As it is: {show(plain.memory, 'B')} per GPU, {show(plain.seconds, 's')} per step.</b> {words}",
         ways_wall(setting),
-        {"memory_ways": ways_state(ways(setting), setting.memory, WORDS)},
+        {"memory_ways": ways_state(ways(setting), setting.memory, say.words)},
     )
 
 

@@ -13,10 +13,13 @@ from lib_dlhpc.explore.blocks.live_run import Came, Ran, Train, on_ranks, one_st
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
+
+say = sentences(__file__)
 
 WAYS = {
     "data": "samples (data)",
@@ -30,14 +33,6 @@ WIDTHS = [64, 384, 384, 384, 384, 384, 10]
 QUICKEST = ("one rank alone", *WAYS.values())
 BATCH, EPOCHS = 240, 6
 SHOWN = 10  # the step on the chart: the first ones make connections and fill caches
-WHY = (
-    "<b>Why they differ.</b> The prediction gives each rank its own core, uses the rate of whole"
-    " batches, and leaves out the Python around each layer and message. Shards and microbatches"
-    " shrink the arithmetic but not that overhead; ranks that share a core wait for it, which the trace"
-    " counts as communication or waiting. A pipeline's bubble is the idle time that its own passes would have"
-    " if messages were free; anything beyond that is communication. And a real run writes"
-    " a snapshot after each epoch."
-)
 
 
 class Setting(NamedTuple):
@@ -128,4 +123,4 @@ def result_html(setting: Setting, measured: Mapping[str, float], runs: Runs) -> 
         if each == ALONE:
             said, cells = ["nothing", "1", ""], live_run.CALIBRATES
         lines.append([*said, show(ran.rate, "samples/s"), *cells])
-    return terms_html(ways) + table_html(lines) + verdict_html(WHY)
+    return terms_html(ways) + table_html(lines) + verdict_html(say.why)

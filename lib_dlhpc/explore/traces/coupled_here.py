@@ -13,11 +13,14 @@ from lib_dlhpc.explore.traces import coupled
 from lib_dlhpc.explore.traces.charts import coupled_state
 from lib_dlhpc.explore.traces.live import ways_html
 from lib_dlhpc.explore.traces.process import scratch, through
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction.coupled import predict_coupled
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.spec.workflow import Workflow, dumps
+
+say = sentences(__file__)
 
 BATCHES = 20
 STARTS = {"one simulates": 1, "all, in turn": coupled.SHARED}
@@ -127,15 +130,8 @@ def result_html(outcome: Outcome) -> str:
     first, last = runs_of(outcome)[-1]["errors"]
     return "".join(parts) + verdict_html(
         f"The network really learns: on unseen fields its error fell from {first:.3g} to"
-        f" {last:.3g} of their change. {WHY}"
+        f" {last:.3g} of their change. {say.why}"
     )
-
-
-WHY = (
-    "<br><b>Why they differ.</b> Costs are measured in a few seconds before the run, but on a shared core they change"
-    " a moment later: then the compute time of a rank is mispredicted, and so are the waits of the other"
-    " side. Shared memory bandwidth and oversubscribed cores are not in the formula."
-)
 
 
 def waiting_share(setting: Setting) -> float:

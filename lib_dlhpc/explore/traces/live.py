@@ -13,8 +13,11 @@ from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.traces import here
 from lib_dlhpc.explore.traces.here import NOBODY, RANKS, Setting, Traced, Ways
 from lib_dlhpc.explore.traces.panel import TracePanel
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline.analysis import Analysis
+
+say = sentences(__file__)
 
 SHORT = 0.002  # s: no error is given for less
 FILES = {
@@ -36,7 +39,7 @@ def trace_here(
         runner.say(f"{RANKS} ranks at work, traced ...")
         outcome = traced(setting, runner.stop)
         analysis, table = panel.show(outcome.timeline), here.ways(setting, outcome)
-        result.value = ways_html(table) + verdict_html(WHY)
+        result.value = ways_html(table) + verdict_html(say.why)
         files = here.files(outcome.timeline).items()
         links = (here.download_html(name, content, FILES[name]) for name, content in files)
         saved.value = f"<p>{' &nbsp; '.join(links)}</p>"
@@ -102,12 +105,3 @@ def ways_html(table: Mapping[str, Mapping[str, float]]) -> str:
         cells = [(show(own[e], "s"), error(own, e)) for e in ("predicted", "simulated")]
         lines.append([name, *cells[0], *cells[1], show(own["measured"], "s")])
     return table_html(lines)
-
-
-WHY = (
-    "<b>Predicted</b> from what was asked for; <b>simulated</b> from what each rank really slept in each step; both"
-    " with a laptop's memory as the network.<br><b>Why they differ.</b> A sleep lasts longer than asked for when the"
-    " core is busy: that is an error of the prediction alone. Both have another: with more ranks than cores, a rank"
-    " whose message has arrived may still wait for a core, which counts as moving data, and its next message is late."
-    " No network model covers that."
-)

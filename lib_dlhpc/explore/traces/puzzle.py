@@ -10,7 +10,10 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, controls_of
 from lib_dlhpc.explore.blocks.workbench import verdict_html, workbench
 from lib_dlhpc.explore.traces.panel import TracePanel
 from lib_dlhpc.explore.traces.waits import KINDS, NOBODY, RANKS, WORK, Setting, analyzed, trace
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.timeline.analysis import Finding
+
+say = sentences(__file__)
 
 PUZZLES = tuple(range(1, 13))
 PROBLEMS = ("sends late", "computes longer", "slow link", "reads slowly")
@@ -19,28 +22,6 @@ SIZE, NETWORK = 2e6, 10e9  # B of a message; bit/s
 LINK = "Who moves data for longer than the others?"
 LOOK = "where a hatched bar ends: what happens on another rank at that moment ended the wait."
 # The misconception behind an answer, by what is planted.
-MISTAKES = {
-    "sends late": {
-        "computes longer": "Each rank has as much work as the others; look at when it sends.",
-        "slow link": "A message that has not been sent cannot be slow: the receive is hatched, so it waits.",
-        "reads slowly": "All read equally long; look at what this rank does before it sends.",
-    },
-    "computes longer": {
-        "sends late": "No rank waits for its messages: the others wait in the allreduce.",
-        "slow link": "Messages take equally long everywhere; one rank is late in the allreduce.",
-        "reads slowly": "All read equally long; look at the length of the work.",
-    },
-    "slow link": {
-        "sends late": "It sends in time: while the data is in flight, the receive is not hatched.",
-        "computes longer": f"All compute equally long. {LINK}",
-        "reads slowly": f"All read equally long. {LINK}",
-    },
-    "reads slowly": {
-        "slow link": "The wait for a message begins before it is sent. What does its sender do then?",
-        "computes longer": "It works no longer than the others: its work begins late.",
-        "sends late": "It does send late, but why? What came before its work?",
-    },
-}
 KIND = {"choose": "", **{name: name for name in PROBLEMS}}
 RANK = {f"rank {rank}": rank for rank in range(RANKS)}
 
@@ -102,7 +83,7 @@ def feedback(planted: Planted, problem: str, rank: int) -> str:
         found = the_finding(planted)
         return "✓ Yes. " + (found.sentence if found else "")
     if problem != planted.problem:
-        return "✗ Not that. " + MISTAKES[planted.problem][problem]
+        return "✗ Not that. " + say.mistakes[planted.problem][problem]
     if rank == int(np.argmax(sum(analyzed(planted.setting).waits.values()))):
         return "✗ The problem is right, but not the rank: this one waits longest. For whom does it wait?"
     return "✗ The problem is right, but not the rank. Follow the lines from where a rank waits to their other end."

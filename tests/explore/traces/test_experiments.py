@@ -12,13 +12,13 @@ from lib_dlhpc.explore.traces import waits as traces
 from lib_dlhpc.explore.traces.charts import LOOKS, bars_of, rank_parts, trace_state
 from lib_dlhpc.explore.traces.panel import TracePanel
 from lib_dlhpc.explore.traces.puzzle import (
-    MISTAKES,
     PROBLEMS,
     PUZZLES,
     feedback,
     find_it,
     is_right,
     puzzle,
+    say,
     the_finding,
 )
 from lib_dlhpc.explore.traces.questions import ask
@@ -139,11 +139,11 @@ def test_puzzles_are_all_troubles_equally_often_and_not_in_one_order():
 
 
 def test_every_wrong_trouble_has_its_own_answer():
-    assert set(MISTAKES) == set(PROBLEMS)
-    assert all(set(MISTAKES[each]) == set(PROBLEMS) - {each} for each in PROBLEMS)
+    assert set(say.mistakes) == set(PROBLEMS)
+    assert all(set(say.mistakes[each]) == set(PROBLEMS) - {each} for each in PROBLEMS)
     planted = puzzle(1)
     wrong = next(t for t in PROBLEMS if t != planted.problem)
-    assert MISTAKES[planted.problem][wrong] in feedback(planted, wrong, planted.rank)
+    assert say.mistakes[planted.problem][wrong] in feedback(planted, wrong, planted.rank)
 
 
 def test_who_names_the_rank_that_waits_longest_is_asked_for_whom_it_waits():
