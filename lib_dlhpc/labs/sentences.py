@@ -1,7 +1,7 @@
 """What a file says, in a TOML file beside it, so that it can be edited without Python.
 
-    say = sentences(__file__)                       formulas.toml beside formulas.py: one_head = "..."
-    slips = [(say.one_head, right / heads), ...]    what a lab says to known mistakes, which have numbers
+say = sentences(__file__)                       formulas.toml beside formulas.py: one_head = "..."
+slips = [(say.one_head, right / heads), ...]    what a lab says to known mistakes, which have numbers
 """
 
 import tomllib

@@ -18,11 +18,14 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.endless import limited
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.mistakes import Endless, LabError
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.labs.step_costs import step_costs
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
+
+say = sentences(__file__)
 
 GPUS = 8  # in a node
 BUDGET = 12  # predictions
@@ -40,26 +43,13 @@ REPLICAS, STAGES, TENSOR = (
 )
 EXPOSED = {"data": REPLICAS, "pipeline": STAGES, "tensor": TENSOR}
 HINTS = {  # at what a choice has more of than the quickest
-    "computing": (
-        "Which of your matmuls are too small to fill a GPU: those with few samples, or those of a narrow shard?"
-    ),
-    "recomputation": (
-        "Which time do you spend to save memory that you do not need, or that something else saves for less?"
-    ),
-    "pipeline bubble": "What makes the bubble shorter: fewer stages, or more microbatches?",
-    "updates": "Which rank updates which weights, and does ZeRO change that?",
-    REPLICAS: (
-        "What do replicas send in a step, only gradients or also weights, and how often? Would another split leave"
-        " less to send?"
-    ),
-    STAGES: (
-        "Besides activations, the first and the last stage exchange the gradient of the embedding that both store:"
-        " all of it or, where ZeRO shards gradients, one shard each. Each GPU of a tensor group sends a slice of the"
-        " activations. What would change with fewer stages, or with smaller microbatches, whose first message arrives"
-        " sooner?"
-    ),
-    TENSOR: "Each block waits for its messages, even inside a node. What would a smaller group "
-    "send?",
+    "computing": say.computing,
+    "recomputation": say.recomputation,
+    "pipeline bubble": say.bubble,
+    "updates": say.updates,
+    REPLICAS: say.replicas,
+    STAGES: say.stages,
+    TENSOR: say.tensor,
 }
 FIELDS = (
     *("batch", "data", "tensor", "pipeline", "microbatches"),
@@ -285,7 +275,7 @@ def _task_findings(choice: Callable[..., Any], own: Task) -> list[Finding]:
     need = f"{both} at the peak ({moment.when}): {largest}"
     if moment.total > device.memory:
         words = f"{need}. What makes {terms[0]} smaller, and what does it cost?"
-        return [legal, broken(FITS, words), later(QUICK, "Checked as soon as it fits.")]
+        return [legal, broken(FITS, words), later(QUICK, say.checked_later)]
     return [legal, kept(FITS, f"{need}."), _quick_finding(predict(experiment), own)]
 
 

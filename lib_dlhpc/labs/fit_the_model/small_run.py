@@ -16,8 +16,11 @@ from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available, capped
 from lib_dlhpc.labs.fit_the_model.formulas import PLAIN
 from lib_dlhpc.labs.formula_cases import Case, compared
 from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.experiment import Experiment
+
+say = sentences(__file__)
 
 NEAR = 0.1  # of the ledger
 SHARE = 0.62  # of what the run takes, as its cap
@@ -26,12 +29,7 @@ CAP = "The small run: under its cap, for real"
 CHEAP = "The small run: the cheapest way that fits"
 # The ways to reduce memory, the cheapest first, with the value that turns each off.
 WAYS: dict[str, Any] = {"microbatches": 1, "recompute": "none", "offload": "none"}
-COSTS = {
-    "microbatches": "Each microbatch reads all weights, which are on the disk when everything is "
-    "offloaded.",
-    "recompute": "What do you gain from one more forward pass here?",
-    "offload": "What do you gain from the traffic to the disk here?",
-}
+COSTS = {"microbatches": say.microbatches, "recompute": say.recompute, "offload": say.offload}
 MOST = 64  # microbatches; each computes with all weights anew
 STRONGEST: dict[str, Any] = {"microbatches": 8, "recompute": "full", "offload": "all"}
 
@@ -119,38 +117,30 @@ def predicted_peak(small_peak: Callable[..., Any], own: SmallTask) -> Finding:
     fixed = sum(PLAIN) * weights
     for batch, many in ((own.batch, 1), (own.batch, 4), (2 * own.batch, 2)):
         right = ledger(small_experiment(own._replace(batch=batch), microbatches=many))
-        with_weights = "Gradients and momentum are as large as the weights."
         slips = [
-            (
-                "Did you count gradients, momentum, and what each layer stores for every sample?",
-                fixed / 3,
-            ),
-            ("Activations are not small: each layer stores its output for every sample.", fixed),
-            (with_weights, right - 2 / 3 * fixed),
-            (with_weights, right - 1 / 3 * fixed),
-            ("Only one microbatch is in flight at a time.", fixed + (right - fixed) * many),
-            (
-                "Only the samples of one microbatch are in memory at a time.",
-                fixed + 4 * batch * sum(own.widths),
-            ),
+            (say.no_gradients, fixed / 3),
+            (say.no_activations, fixed),
+            (say.weights_alone, right - 2 / 3 * fixed),
+            (say.weights_alone, right - 1 / 3 * fixed),
+            (say.all_in_flight, fixed + (right - fixed) * many),
+            (say.whole_batch, fixed + 4 * batch * sum(own.widths)),
         ]
         about = f"Batch {batch} in {many} microbatch{'es' * (many > 1)}"
-        hint = "Add weights, gradients and momentum to what the layers store for one microbatch."
-        cases.append(Case(about, (weights, own.widths, batch, many), right, slips, hint))
+        cases.append(Case(about, (weights, own.widths, batch, many), right, slips, say.about_bytes))
     return compared(SMALL, small_peak, cases, f"Within {NEAR:.0%} of the library's.", NEAR)
 
 
 def _under(own: SmallTask, experiment: Experiment, found: CappedRun, plain: CappedRun) -> Finding:
     ledger_bytes = ledger(experiment)
     if found.refused:
-        need = "Which term is the largest, and does your choice shrink that one?"
+        need = say.largest
         if ledger_bytes <= own.cap:
-            need = "A process needs a few MB more than its arrays: leave some room."
+            need = say.no_room
         words = f"Refused by the system: {found.refused}. The ledger predicts {_mb(ledger_bytes)}, the cap is"
         return broken(CAP, f"{words} {_mb(own.cap)}. {need}")
     same = found.weights == plain.weights
     if not same and int(experiment.strategy.microbatches) == 1:
-        return broken(CAP, "The weights differ from those of the run without a cap.")
+        return broken(CAP, say.other_weights)
     bits = "bit for bit those" if same else "up to the order of summation those"
     return kept(
         CAP,
@@ -171,14 +161,10 @@ def _cheap(ways: Mapping[str, Any], own: SmallTask) -> Finding:
     order = list(WAYS)
     used = [way for way in order if ways.get(way, WAYS[way]) != WAYS[way]]
     if not used:
-        return later(CHEAP, "This is checked once the run stays under its cap.")
+        return later(CHEAP, say.checked_later)
     dearest = used[-1]
     if order.index(dearest) > order.index(cheapest(own)):
-        return broken(
-            CHEAP,
-            "It fits, but a cheaper choice would fit as well. What is the largest term in your ledger, and what"
-            " shrinks it without computing or moving anything twice?",
-        )
+        return broken(CHEAP, say.cheaper)
     for way in reversed(used):
         less = {**ways, way: WAYS[way]}
         if ledger(small_experiment(own, **less)) <= (1 - NEAR) * own.cap:

@@ -15,7 +15,10 @@ from lib_dlhpc.labs.findings import Finding, broken, in_turn, kept, once, waitin
 from lib_dlhpc.labs.formula_cases import value_of
 from lib_dlhpc.labs.fuse_attention.chip import Chip
 from lib_dlhpc.labs.fuse_attention.runs import Kernel, last_parts, off, run
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.layers.base.saved import Array
+
+say = sentences(__file__)
 
 MATMUL = "Matmul: right, whatever the shape"
 COUNTED = "Matmul: your count is the chip's"
@@ -127,8 +130,7 @@ def _matmul_off(a: Array, b: Array, found: Array) -> str:
             f"C contains the products of only the last {last} column{'s' * (last > 1)} of A. A tile of C starts from"
             " zeros once, and sums over all columns of A."
         )
-    hint = "The last tile of a row or column may be smaller than the others."
-    return off("c", found, right, hint=hint)
+    return off("c", found, right, hint=say.last_tile)
 
 
 def count_off(found: float, chip: Chip, size: int, hint: str = "") -> str:
@@ -155,16 +157,13 @@ def _why_moved(task: Matmul, chip: Chip) -> str:
     """Return what costs a matmul its traffic."""
     n, k, m = task.n, task.k, task.m
     if chip.stored > n * m:
-        return "C is stored more than once: a tile of C stays on the chip until it is complete."
+        return say.stored_twice
     equal = isqrt(task.room // 3)
     loads = k * (n * ceil(m / equal) + m * ceil(n / equal))
     if chip.loaded > 1.15 * loads:
-        return "How often is each number of A loaded, and how often is it used while it is on the chip?"
+        return say.loaded_often
     if chip.loaded > 0.85 * loads:
-        return (
-            "That is about what three tiles of equal size move. A is loaded once for each column of tiles of C, B"
-            " once for each row of them: which of the three tiles deserves the most room?"
-        )
+        return say.equal_tiles
     return ""
 
 
@@ -251,35 +250,23 @@ def _softmax_off(task: Softmax, x: Array, found: Array) -> str:
     with np.errstate(all="ignore"):
         raw = np.exp(x)
         slips = [
-            ("That is exp alone: the numbers of a row have to sum to 1.", raw),
-            (
-                "That is exp of the number minus the maximum: divide it by the sum.",
-                right / right.max(axis=1, keepdims=True),
-            ),
-            (
-                "That is one maximum for all rows: each row has its own.",
-                softmax_of(x.reshape(1, -1)).reshape(x.shape),
-            ),
+            (say.exp_alone, raw),
+            (say.not_divided, right / right.max(axis=1, keepdims=True)),
+            (say.one_maximum, softmax_of(x.reshape(1, -1)).reshape(x.shape)),
         ]
         proportional = found / right
     words = off("y", found, right, slips)
     if not words or words in dict(slips):
         return words
     if not np.isfinite(found).all() and task.low:
-        return (
-            "some numbers are nan or infinite. exp(-750) is 0: with a running maximum that begins at 0, each of these"
-            " rows sums up to 0. Which start is below any number?"
-        )
+        return say.start_at_0
     if not np.isfinite(found).all() and task.large == 1:
         return (
             f"{words} No exp overflows here except that of an infinite number: in the first part, exp(old maximum -"
             " new maximum) = exp(-inf) = 0, and the second pass uses the maximum of the whole row."
         )
     if task.large > 1 and not np.isfinite(found).all():
-        return (
-            "some numbers are nan. exp(710) overflows: subtract the largest number of the row, or the largest so far,"
-            " before exp."
-        )
+        return say.overflow
     if not np.all(np.ptp(proportional, axis=1) <= 1e-6 * np.abs(proportional[:, 0])):
         return words
     if task.rising:

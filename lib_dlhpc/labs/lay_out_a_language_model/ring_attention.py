@@ -13,7 +13,10 @@ import numpy as np
 
 from lib_dlhpc.labs.emulated.ranks import emulate
 from lib_dlhpc.labs.mistakes import LabError, bytes_of
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.layers.base.saved import Array
+
+say = sentences(__file__)
 
 Attention: TypeAlias = Callable[..., Any]
 NEAR = 1e-10  # relative, in float64
@@ -154,11 +157,7 @@ def outputs_off(task: RingTask, places: Sequence[Array], outs: Sequence[Array]) 
 def _why(task: RingTask, places: Sequence[Array], outs: Sequence[Array]) -> str:
     """Return the mistake behind wrong outputs; empty if unknown."""
     if not all(np.isfinite(out).all() for out in outs):
-        return (
-            "Some are NaN. There are three possible causes: exp of a large score (subtract the largest score so far);"
-            " a block in which a token sees nothing, so that the largest score is minus infinity; or a token that"
-            " does not see itself."
-        )
+        return say.nan
     for words, wrong in _known(task, places):
         size = max(float(np.max(np.abs(each))) for each in wrong)
         if all(
@@ -183,36 +182,19 @@ def _known(task: RingTask, places: Sequence[Array]) -> Iterator[tuple[str, list[
     def without(r: int, other: int) -> Array:
         return past(r) & ~np.isin(every, places[other % task.ranks])
 
-    yield (
-        "Every token also attends to the tokens after it: where is the mask?",
-        outputs(lambda r: past(r) | True),
-    )
-    yield (
-        "Each rank sees only its own tokens: what about the keys and values of the others?",
-        outputs(lambda r: past(r) & np.isin(every, places[r])),
-    )
-    yield (
-        "The mask compares places within a block. In zigzag order, which position in the sequence does the token at"
-        " such a place have?",
-        outputs(lambda r: _by_place(task, places, r)),
-    )
-    last = "One block is missing: each block makes as many hops as there are other ranks."
+    yield say.no_mask, outputs(lambda r: past(r) | True)
+    yield say.own_tokens, outputs(lambda r: past(r) & np.isin(every, places[r]))
+    yield say.mask_in_block, outputs(lambda r: _by_place(task, places, r))
     for step in (1, -1):
-        yield last, [attention(q[:, places[r]], k, v, without(r, r + step)) for r in ranks]
+        yield (
+            say.one_missing,
+            [attention(q[:, places[r]], k, v, without(r, r + step)) for r in ranks],
+        )
     root = float(np.sqrt(task.width))
-    yield "The scores are not divided by the square root of a head's width.", outputs(past, root)
-    yield (
-        "The scores are divided by a head's width, not by its square root.",
-        outputs(past, 1 / root),
-    )
-    words = (
-        "The scores are divided by the square root of the number of heads, not of a head's width."
-    )
-    yield words, outputs(past, root / float(np.sqrt(task.heads)))
-    yield (
-        "The mask has the positions of a different block: which rank's keys and values arrive after each hop?",
-        outputs(lambda r: _turned(task, places, r)),
-    )
+    yield say.unscaled, outputs(past, root)
+    yield say.by_width, outputs(past, 1 / root)
+    yield say.by_heads, outputs(past, root / float(np.sqrt(task.heads)))
+    yield say.mask_of_other, outputs(lambda r: _turned(task, places, r))
     yield from _known_sums(task, places)
 
 
@@ -236,40 +218,22 @@ def _turned(task: RingTask, places: Sequence[Array], r: int) -> Array:
 def _known_sums(task: RingTask, places: Sequence[Array]) -> Iterator[tuple[str, list[Array]]]:
     """Yield the same of wrong sums over blocks."""
     found = [_blocks(task, places, r) for r in range(task.ranks)]
-    yield (
-        "Each block was normalized by itself, and the results were summed. Over which keys does a softmax normalize?",
-        [_normalized(own) for own in found],
-    )
-    yield (
-        "Each block was normalized by itself, and the results were averaged. Over which keys does a softmax normalize?",
-        [_normalized(own) / task.ranks for own in found],
-    )
-    yield (
-        "The blocks subtract different largest scores: the earlier sums have to be rescaled to the new largest score.",
-        [_unscaled(own)[0] / _unscaled(own)[1] for own in found],
-    )
-    yield (
-        "The outputs are not divided by the sum of the weights.",
-        [_sums(own)[0] for own in found],
-    )
-    yield (
-        "The sum of the weights was rescaled to the new largest score, but the outputs summed so far were not.",
-        [_unscaled(own)[0] / _sums(own)[1] for own in found],
-    )
+    yield say.normalized_summed, [_normalized(own) for own in found]
+    yield say.normalized_averaged, [_normalized(own) / task.ranks for own in found]
+    yield say.not_rescaled, [_unscaled(own)[0] / _unscaled(own)[1] for own in found]
+    yield say.not_divided, [_sums(own)[0] for own in found]
+    yield say.sum_rescaled, [_unscaled(own)[0] / _sums(own)[1] for own in found]
     for order in (1, -1):  # blocks come from one neighbor, or from the other
         running = [_running([own[0], *own[1:][::order]]) for own in found]
         yield (
-            "The sum of the weights was rescaled to the new largest score, but the outputs summed so far were not.",
+            say.sum_rescaled,
             [top / _sums(own)[1] for (top, _), own in zip(running, found, strict=True)],
         )
         yield (
-            "The outputs summed so far were rescaled to the new largest score, but the sum of the weights was not.",
+            say.outputs_rescaled,
             [_sums(own)[0] / low for (_, low), own in zip(running, found, strict=True)],
         )
-        yield (
-            "When the largest score grows, the earlier sums have to be rescaled to the new one.",
-            [top / low for top, low in running],
-        )
+        yield say.rescale, [top / low for top, low in running]
 
 
 def _blocks(task: RingTask, places: Sequence[Array], r: int) -> list[tuple[Array, Array, Array]]:

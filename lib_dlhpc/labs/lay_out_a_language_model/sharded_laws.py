@@ -11,9 +11,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lib_dlhpc.labs.lay_out_a_language_model.sharded_units import RankRun, ShardedTask
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
+
+say = sentences(__file__)
 
 NEAR = 1e-10  # relative, in float64
 ALIKE = 1e-8  # of a known mistake
@@ -60,11 +63,11 @@ def losses_off(task: ShardedTask, runs: Sequence[RankRun]) -> str:
 def _why_loss(runs: Sequence[RankRun], step: int, value: float, right: float) -> str:
     """Return the mistake behind a wrong loss; empty if unknown."""
     if abs(value * len(runs) / right - 1) <= ALIKE:
-        return "It was divided by the number of ranks twice: `loss` already divides by the number of all sequences."
+        return say.divided_twice
     values = [run.losses[step] for run in runs]
     known = all(isinstance(each, int | float | np.floating) for each in values)
     if known and abs(sum(values) / right - 1) <= ALIKE:
-        return "Each rank returned its own part: what is the sum of all parts?"
+        return say.own_part
     return ""
 
 
@@ -105,7 +108,7 @@ def _too_many(waiting: int, held: set[int], what: str, number: int) -> str:
         return (
             f"gathers weights while it still holds {_units(held)}: when can those weights be freed?"
         )
-    return "gathers weights before it has used and freed those that it gathered last: which unit needs weights now?"
+    return say.gathered_early
 
 
 def moved_off(task: ShardedTask, runs: Sequence[RankRun]) -> float:
@@ -135,9 +138,9 @@ def _why(task: ShardedTask, runs: Sequence[RankRun], step: int, unit: int) -> st
         ]
     )
     if not np.isfinite(moved).all():
-        return "It is no longer a number: was freed memory used, or an array that nothing was received into?"
+        return say.no_number
     if not moved.any():
-        return "It did not change at all."
+        return say.unchanged
     for words, wrong in _known(task, step, unit):
         if np.max(np.abs(moved - wrong)) <= ALIKE * np.max(np.abs(wrong)):
             return words
@@ -166,7 +169,7 @@ def _wrongly_held(task: ShardedTask, runs: Sequence[RankRun], step: int) -> str:
 
 def _held_words(task: ShardedTask, step: int, seen: Array, number: int) -> str:
     if step and not _differs(seen, task.weights[number]):
-        return "they are from before the update. Gather them in each step."
+        return say.stale
     shard = len(task.shard_of(task.weights[number], 0))
     return (
         f"shards of {shard} numbers follow each other in the order of the ranks, and the last shard is padded with"
@@ -180,7 +183,6 @@ def _known(task: ShardedTask, step: int, unit: int) -> Iterator[tuple[str, Array
     g = task.rate * _gradients(task, step, unit)  # of each rank's part of the mean
     total = g.sum(axis=0)
     right = _sharded(task, [total] * ranks)
-    alone = "Each rank updates its shard with only its own gradient: what about the sequences of the others?"
     yield (
         f"The update is {ranks} times too large: a sum of the ranks' means. Of how many sequences is the loss a mean?",
         ranks * right,
@@ -190,19 +192,15 @@ def _known(task: ShardedTask, step: int, unit: int) -> Iterator[tuple[str, Array
         " What does the loss already divide by?",
         right / ranks,
     )
-    yield alone, _sharded(task, list(g))
-    yield alone, ranks * _sharded(task, list(g))
-    first = "All ranks have the block of rank 0: which block of the summed gradient belongs to this rank?"
-    yield first, np.array([right[0]] * ranks)
-    yield "The update goes uphill: its sign is wrong.", -right
-    yield "The blocks are in the reverse order of the ranks.", right[::-1]
-    yield (
-        "The learning rate is missing: plain gradient descent subtracts rate times gradient.",
-        right / task.rate,
-    )
-    yield "It was updated twice in one step.", 2 * right
+    yield say.own_gradient, _sharded(task, list(g))
+    yield say.own_gradient, ranks * _sharded(task, list(g))
+    yield say.block_of_0, np.array([right[0]] * ranks)
+    yield say.uphill, -right
+    yield say.reversed_blocks, right[::-1]
+    yield say.no_rate, right / task.rate
+    yield say.updated_twice, 2 * right
     if each > 1:
-        yield "The loss is a sum over a rank's sequences, but has to be a mean.", each * right
+        yield say.summed_loss, each * right
 
 
 def _sharded(task: ShardedTask, vectors: list[Array]) -> Array:

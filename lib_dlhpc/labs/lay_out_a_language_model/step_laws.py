@@ -61,7 +61,7 @@ HINTS = {
     COMPUTING: say.about_computing,
     BUBBLE: say.about_bubble,
     TENSOR: say.about_tensor,
-    DATA: (say.about_data),
+    DATA: say.about_data,
 }
 
 
