@@ -218,7 +218,6 @@ def test_a_term_has_its_definition_under_the_focus_inside_the_window(page, event
 COVERED = """() => [...document.querySelectorAll("#rendered_cells :is(input, select, button, summary)")]
   .filter(each => {
     each.scrollIntoView();
-    each.scrollIntoView(); // the first may have moved a column that sticks
     const { top, height } = each.getBoundingClientRect(), header = document.querySelector(".dlhpc-top");
     return height > 0 && top < header.getBoundingClientRect().bottom;
   }).map(each => each.outerHTML)"""

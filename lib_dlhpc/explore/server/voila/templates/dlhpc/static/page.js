@@ -34,11 +34,10 @@ function rows() {
       figures.append(cell);
       row.classList.add("with-figure");
       text = place("dlhpc-text after");
-      stays(figures);
-      stays(text);
     } else text.append(cell);
   }
   for (const after of document.querySelectorAll(".dlhpc-text.after:empty")) after.parentElement.firstElementChild.classList.add("alone");
+  document.querySelectorAll(".dlhpc-row.with-figure").forEach(stays);
   for (const each of document.querySelectorAll(".dlhpc-row:not(.with-figure)")) {
     laid(each);
     new MutationObserver(() => laid(each)).observe(each, { childList: true, subtree: true });
@@ -53,11 +52,19 @@ function rows() {
   }
 }
 
-// A column that is taller than the window stays with its end in view, not with its start.
-function stays(column) {
-  new ResizeObserver(() => {
-    column.style.top = `${Math.min(64, innerHeight - column.offsetHeight - 16)}px`;
-  }).observe(column);
+// A column stays in view while the other one scrolls by. Figures that are taller than the window scroll by themselves
+// meanwhile: a place in a column that stayed with its end in view was under the header when it was scrolled to.
+function stays(row) {
+  const [figures, ...texts] = [".dlhpc-figures", ".dlhpc-text:not(.after)", ".dlhpc-text.after"].map((each) => row.querySelector(`:scope > ${each}`)).filter(Boolean);
+  const fit = () => {
+    const room = innerHeight - 80, beside = texts.reduce((sum, { offsetHeight }) => sum + offsetHeight, 0);
+    const least = figures.scrollHeight + (figures.classList.contains("scrolls") ? 0 : 100); // its scroll bar may wrap a line
+    figures.classList.toggle("scrolls", figures.scrollHeight > room && beside > least);
+    for (const text of texts) text.classList.toggle("tall", text.offsetHeight > room);
+  };
+  const sizes = new ResizeObserver(fit);
+  for (const column of row.children) sizes.observe(column);
+  addEventListener("resize", fit);
 }
 
 // What a section without a column of figures shows is in classes: with :has() in their place, each change of a widget
