@@ -5,6 +5,7 @@ from html import escape
 
 from lib_dlhpc.prediction.explain import Explanation
 
+SHORT = 10  # characters; a shorter cell, such as a number and its unit, takes one line
 FITTING = 4  # columns of a table that a phone has room for; rows of a wider one become cards there
 
 
@@ -41,11 +42,12 @@ def table_html(lines: Sequence[Iterable[str]]) -> str:
     """Return lines of text as a table, the first of them its head."""
     names, *rows = [[escape(cell) for cell in line] for line in lines]
     place = 'style="text-align: left; padding-right: 2em"'
+    whole = 'style="text-align: left; padding-right: 2em; white-space: nowrap"'
     head = "".join(f"<th {place}>{name}</th>" for name in names)
     body = "".join(
         "<tr>"
         + "".join(
-            f'<td data-column="{name}" {place}>{cell}</td>'  # in a card each says its column
+            f'<td data-column="{name}" {whole if len(cell) < SHORT else place}>{cell}</td>'  # a card names columns
             for name, cell in zip(names, row, strict=True)
         )
         + "</tr>"
