@@ -56,8 +56,8 @@ def teach_page(base: str, notes: dict[str, str], in_class: bool) -> bytes:
 <h2>Modules: guess first, or all open</h2>
 <p>A figure is covered until its question is answered or skipped. In a class, <code>?gates=on</code> takes <i>Skip</i>
 away; in a workshop, <code>?gates=off</code> opens everything.</p>
-<div class="scroll"><table><thead><tr><th scope="col">module</th><th scope="col">minutes</th><th scope="col">class</th>
-<th scope="col">workshop</th></tr></thead><tbody>{rows}</tbody></table></div>
+<div class="scroll"><table class="ways"><thead><tr><th scope="col">module</th><th scope="col">minutes</th>
+<th scope="col">class</th><th scope="col">workshop</th></tr></thead><tbody>{rows}</tbody></table></div>
 <h2>A board for a class</h2>{board if in_class else ""}<p>{SERVE}</p>
 <h2>On paper, and slides</h2><p>{PAPER}</p>
 <h2>Instructor notes</h2>{shown or f"<p>{NO_NOTES}</p>"}
