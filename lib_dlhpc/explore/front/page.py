@@ -26,6 +26,10 @@ MADE_FROM = (".py", ".toml", ".csv")  # beside what is in this folder
 RENDER = "voila/render/"
 ARXIV = re.compile(r"arXiv:? ?(\d{4}\.\d{4,5})")
 LICENSE = "BSD-3-Clause"
+LEAD = (
+    "See where every millisecond of a training step goes: predicted, simulated, and run for real on your laptop."
+    " No GPU needed."
+)
 TITLE = "lib_dlhpc: describe a deep-learning training run once, then predict, simulate and run it"
 
 
@@ -57,6 +61,7 @@ def written() -> str:
     }
     known = results.published()
     parts = {
+        "lead": LEAD,
         "theme": THEME.read_text(encoding="utf-8"),
         "style": static("front.css"),
         "script": static("front.js") + SWITCH.read_text(encoding="utf-8"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,14 @@ from lib_dlhpc.explore.board.report import report_page
 from lib_dlhpc.explore.front.page import front_page
 from lib_dlhpc.explore.front.teach import teach_page
 from lib_dlhpc.explore.server import classroom
-from lib_dlhpc.explore.server.door import NAMES, TemplateFiles, behind_door, is_local, own_names
+from lib_dlhpc.explore.server.door import (
+    NAMES,
+    TemplateFiles,
+    behind_door,
+    is_https,
+    is_local,
+    own_names,
+)
 from lib_dlhpc.explore.server.forked import end_all
 from lib_dlhpc.explore.server.markdown import ADDRESS, Markdown, notes_of
 from lib_dlhpc.explore.server.pages import Executor, Page
@@ -47,7 +55,11 @@ class FrontDoor(JupyterHandler):
         self.more = more
 
     def get(self) -> None:
-        self.finish(_front().replace(b"</body>", self.more + b"</body>"))
+        """Send the page. What shows links to others fetches their picture by its whole address only."""
+        scheme = "https" if is_https(self.request) else "http"
+        home = escape(f"{scheme}://{self.request.host}{self.base_url}").encode()
+        page = _front().replace(b'content="voila/', b'content="' + home + b"voila/")
+        self.finish(page.replace(b"</body>", self.more + b"</body>"))
 
 
 @cache

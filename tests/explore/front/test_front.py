@@ -9,7 +9,7 @@ from published_rows import scored
 
 from lib_dlhpc import predict
 from lib_dlhpc.explore import course
-from lib_dlhpc.explore.front import page, results, thumbnails
+from lib_dlhpc.explore.front import page, results, share, thumbnails
 from lib_dlhpc.explore.server.serve import in_course
 from lib_dlhpc.prediction.validate import standings
 
@@ -130,3 +130,22 @@ def test_every_published_row_is_in_the_page():
     for identity, *_ in rows:
         assert f'<tr id="{identity}">' in text
     assert not re.search(r'src="https?:|<link[^>]*href="https?:', text)  # a link is not a request
+
+
+def test_a_link_to_the_front_door_is_shown_with_a_picture_of_the_size_that_it_names():
+    text = page.front_page().read_text(encoding="utf-8")
+    named = dict(re.findall(r'property="og:([\w:]+)" content="([^"]*)"', text))
+    head = share.PICTURE.read_bytes()[:24]  # its command: python -m lib_dlhpc.explore.front.share
+    assert named["image"].endswith(f"/{share.PICTURE.name}") and head.startswith(b"\x89PNG")
+    size = [str(int.from_bytes(head[at : at + 4], "big")) for at in (16, 20)]
+    assert size == [named["image:width"], named["image:height"]]
+    assert tuple(re.split(r"(?<=\.) ", named["title"])) == share.TITLE
+
+
+def test_the_picture_of_a_link_shows_each_rank_from_the_beginning_to_the_end_of_the_step():
+    step = {"gpus": 8, "slowest": 9.0, "end": 10.0}
+    step["ranks"] = [{"forward": 2.0, "backward": done} for done in (8.0, 9.0)]
+    widths = [
+        float(each) for each in re.findall(r'width="([\d.]+)" height="24"', share.picture(step))
+    ]
+    assert sum(widths) == pytest.approx(2 * (share.WIDTH - 2 * share.LEFT), abs=0.5)
