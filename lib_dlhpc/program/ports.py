@@ -11,8 +11,10 @@ Where messages take less than any pass between them they do not meet, and each o
 Source of fair shares: Bertsekas & Gallager, "Data Networks" (1992), section 6.5.2.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
+from operator import add
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -88,61 +90,55 @@ class Ports:
         self.meets, self.one = meets, one
         self.later: Any = max if one else np.maximum
         self.sooner: Any = min if one else np.minimum
-        self.sent: list[list[_Sent]] = [[] for _ in meets.links]
-        self.ahead: list[list[Any]] = [[0.0] * many for many in meets.links]
+        self.sent = [deque[_Sent](maxlen=KEPT if many else 1) for many in meets.links]
+        self.until: list[Any] = [0.0] * len(meets.links)  # no message of a line ends later
+        self.ahead: dict[int, list[Any]] = {}  # s by which the next message is late, by link
 
     def send(self, line: int, ready: Any, busy: Any) -> tuple[Any, Any]:
         """Return when a message begins that is ready, and by how much it is late."""
-        before, links = self.sent[line], self.meets.links[line]
+        before, one = self.sent[line], self.one
         begin = self.later(ready, before[0].end) if before else ready
-        new = _Sent(begin, begin + busy, links)
+        new = _Sent(begin, begin + busy, self.meets.links[line])
         for other, shared in self.meets.others[line]:
+            if one and self.until[other] <= begin:
+                continue
             for each in self.sent[other]:
                 met = self.sooner(new.alone, each.end) - self.later(begin, each.begin)
-                if self.one:
-                    if met <= 0:
-                        continue
-                elif not (met > 0).any():
-                    continue
-                else:
-                    met = np.maximum(met, 0.0)
-                self._meet(new, each, other, met, shared)
-        if not links:
-            self.sent[line] = [new]
-            return begin, 0.0
-        new.end = new.alone + reduce(self.later, new.late)
-        late = reduce(self.later, map(_sum, new.late, self.ahead[line]))
-        self.ahead[line] = [0.0] * links
-        self.sent[line] = [new, *before[: KEPT - 1]]
-        return begin, late
+                if met > 0 if one else (met > 0).any():
+                    self._meet(new, each, other, self.later(met, 0.0), shared)
+        before.appendleft(new)
+        self.until[line] = self.later(self.until[line], new.end)
+        late: Iterable[Any] = new.late
+        if line in self.ahead:
+            late = map(add, late, self.ahead.pop(line))
+        return begin, reduce(self.later, late, 0.0)
 
     def _meet(self, new: _Sent, old: _Sent, line: int, met: Any, shared: Sequence[Link]) -> None:
-        ahead = self.ahead[line]
+        ahead = self.ahead.setdefault(line, [0.0] * len(old.late))
         for mine, its, part in shared:
             more = met * part
             new.late[mine] = new.late[mine] + more
             old.late[its] = old.late[its] + more
             ahead[its] = ahead[its] + more
-        old.end = old.alone + reduce(self.later, old.late)
+        for each in (new, old):
+            each.end = each.alone + reduce(self.later, each.late)
+        self.until[line] = self.later(self.until[line], old.end)
 
     def state(self, clock: Sequence[float]) -> Iterator[float]:
         """Yield what later messages depend on, as times: of messages that are through, the first clock."""
         now, zero = min(clock), clock[0]
-        for sent, ahead in zip(self.sent, self.ahead, strict=True):
+        for line, (sent, many) in enumerate(zip(self.sent, self.meets.links, strict=True)):
             for number in range(KEPT):
                 each = sent[number] if number < len(sent) else None
                 if each is None or each.end <= now:
-                    yield from [zero] * (2 + len(ahead))
+                    yield from [zero] * (2 + many)
                 else:
                     yield from (each.begin, each.alone, *(zero + late for late in each.late))
-            yield from (zero + late for late in ahead)
+            yield from (zero + late for late in self.ahead.get(line, [0.0] * many))
 
     def shift(self, by: float) -> None:
         """Add a constant to all times."""
         for sent in self.sent:
             for each in sent:
                 each.begin, each.alone, each.end = each.begin + by, each.alone + by, each.end + by
-
-
-def _sum(one: Any, other: Any) -> Any:
-    return one + other
+        self.until = [end + by for end in self.until]

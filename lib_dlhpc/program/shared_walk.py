@@ -21,22 +21,11 @@ class SharedWalk(Walk):
         super().__init__(*how)
         self.ports, self.chunks = Ports(meets), len(self.busy) // len(self.clock)
 
-    def _round(self, rows: Rows) -> None:
-        clock, arrives, seconds, ranks = self.clock, self.arrives, self.seconds, len(self.clock)
-        for place, made, back, boundary in rows:
-            now = clock[place]
-            if back and arrives[-back] > now:
-                now = arrives[-back]
-            if made >= 0:
-                now += seconds[made]
-            else:
-                now = self.only(-2 - made, now + self._base) - self._base
-            clock[place] = now
-            if boundary >= 0:
-                line = line_of(place, boundary // self.chunks, ranks)
-                begin, late = self.ports.send(line, now, self.busy[boundary])
-                now = begin + self.takes[boundary] + late
-            arrives.append(now)
+    def _send(self, place: int, boundary: int, ready: float) -> float:
+        line = line_of(place, boundary // self.chunks, len(self.clock))
+        begin, late = self.ports.send(line, ready, self.busy[boundary])
+        arrives: float = begin + self.takes[boundary] + late
+        return arrives
 
     def _repeat(self, rows: Rows, times: int) -> None:
         self._shift(-min(self.clock), len(rows))

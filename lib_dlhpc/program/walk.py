@@ -25,12 +25,14 @@ ROUNDING = (
 
 
 class Walk:
-    """The clocks of ranks through calls.
+    """The clocks of ranks through calls; `_send`: when a message arrives, where those of several ranks share links.
 
     seconds: of each pass. only: when a first forward pass, or one that completes gradients, ends, by its number and
     when it begins. busy, takes: s for which a message occupies each boundary, and until it arrives. clock: s at which
     each rank begins.
     """
+
+    _send: Callable[[int, int, float], float] | None = None
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class Walk:
 
     def _round(self, rows: Rows) -> None:
         clock, port, arrives, seconds = self.clock, self.port, self.arrives, self.seconds
-        busy, takes = self.busy, self.takes
+        busy, takes, send = self.busy, self.takes, self._send
         for place, made, back, boundary in rows:
             now = clock[place]
             if back and arrives[-back] > now:
@@ -66,10 +68,13 @@ class Walk:
                 now = self.only(-2 - made, now + self._base) - self._base
             clock[place] = now
             if boundary >= 0:
-                if port[place] > now:
-                    now = port[place]
-                port[place] = now + busy[boundary]
-                now += takes[boundary]
+                if send is not None:
+                    now = send(place, boundary, now)
+                else:
+                    if port[place] > now:
+                        now = port[place]
+                    port[place] = now + busy[boundary]
+                    now += takes[boundary]
             arrives.append(now)
 
     def _repeat(self, rows: Rows, times: int) -> None:
