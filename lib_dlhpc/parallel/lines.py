@@ -45,7 +45,7 @@ def _meets(key: Keyed[Experiment], one_way: bool) -> Meets | None:
     places = range(many if int(s.chunks) > 1 else many - 1)
     pairs = [(place, (place + 1) % many) for place in places]
     used = {
-        line_of(source, behind, many): _load(on, source * apart, target * apart, apart)
+        line_of(source, behind): _load(on, source * apart, target * apart, apart)
         for behind, after in pairs
         for source, target in ((behind, after), (after, behind))
     }

@@ -226,7 +226,7 @@ class Path:
             self._port[call.place] = leaves + crossed.sends.bandwidth
             arrives = leaves + crossed.sends.total
         else:
-            line = line_of(call.place, before, self.program.schedule.ranks)
+            line = line_of(call.place, before)
             leaves, late = self._ports.send(line, start, crossed.sends.bandwidth)
             arrives = leaves + crossed.sends.total + late
         if self.record is not None:

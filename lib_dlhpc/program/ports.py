@@ -12,7 +12,7 @@ Source of fair shares: Bertsekas & Gallager, "Data Networks" (1992), section 6.5
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple, TypeAlias
@@ -52,9 +52,9 @@ class Lines(NamedTuple):
         return self.found(schedule == "gpipe")
 
 
-def line_of(place: int, boundary: int, ranks: int) -> int:
-    """Return the line of a message that a place sends across the boundary behind a place."""
-    return 2 * place + (boundary != place and ranks > 2)
+def line_of(place: int, boundary: int) -> int:
+    """Return the line of a message that one of three places or more sends across the boundary behind a place."""
+    return 2 * place + (boundary != place)
 
 
 def are_long(busy: Floats, forward: Floats, backward: Floats, far: bool) -> Any:
@@ -75,12 +75,14 @@ def in_turn(pipe: Pipeline) -> Iterator[int]:
 
 
 class _Sent:
-    """A message: when it begins, ends if it meets none, and ends; s by which it is late, by link."""
+    """A message of a line: when it begins, ends if it meets none, and ends; s by which it is late, by link, or none."""
 
-    __slots__ = ("alone", "begin", "end", "late")
+    __slots__ = ("alone", "begin", "end", "late", "line")
 
-    def __init__(self, begin: Any, alone: Any, links: int) -> None:
-        self.begin, self.alone, self.end, self.late = begin, alone, alone, [0.0 * begin] * links
+    def __init__(self, line: int) -> None:
+        self.line, self.late = line, list[Any]()
+        self.begin: Any = -np.inf
+        self.alone, self.end = self.begin, self.begin
 
 
 class Ports:
@@ -90,31 +92,43 @@ class Ports:
         self.meets, self.one = meets, one
         self.later: Any = max if one else np.maximum
         self.sooner: Any = min if one else np.minimum
-        self.sent = [deque[_Sent](maxlen=KEPT if many else 1) for many in meets.links]
-        self.until: list[Any] = [0.0] * len(meets.links)  # no message of a line ends later
+        # The last messages of each line, newest first; the next takes the place of the oldest.
+        self.sent = [
+            deque(_Sent(line) for _ in range(KEPT if many else 1))
+            for line, many in enumerate(meets.links)
+        ]
+        self.until: list[Any] = [-np.inf] * len(meets.links)  # no message of a line ends later
         self.ahead: dict[int, list[Any]] = {}  # s by which the next message is late, by link
 
     def send(self, line: int, ready: Any, busy: Any) -> tuple[Any, Any]:
         """Return when a message begins that is ready, and by how much it is late."""
-        before, one = self.sent[line], self.one
-        begin = self.later(ready, before[0].end) if before else ready
-        new = _Sent(begin, begin + busy, self.meets.links[line])
+        sent, one = self.sent[line], self.one
+        begin = self.later(ready, sent[0].end)
+        sent.rotate()
+        new = sent[0]
+        new.begin, new.late = begin, []
+        new.alone = new.end = begin + busy
         for other, shared in self.meets.others[line]:
             if one and self.until[other] <= begin:
                 continue
             for each in self.sent[other]:
                 met = self.sooner(new.alone, each.end) - self.later(begin, each.begin)
                 if met > 0 if one else (met > 0).any():
-                    self._meet(new, each, other, self.later(met, 0.0), shared)
-        before.appendleft(new)
+                    self._meet(new, each, self.later(met, 0.0), shared)
         self.until[line] = self.later(self.until[line], new.end)
-        late: Iterable[Any] = new.late
-        if line in self.ahead:
-            late = map(add, late, self.ahead.pop(line))
-        return begin, reduce(self.later, late, 0.0)
+        ahead = self.ahead.pop(line, None)
+        if not (new.late or ahead):
+            return begin, 0.0
+        late = map(add, *(each or self._none(line) for each in (new.late, ahead)))
+        return begin, reduce(self.later, late)
 
-    def _meet(self, new: _Sent, old: _Sent, line: int, met: Any, shared: Sequence[Link]) -> None:
-        ahead = self.ahead.setdefault(line, [0.0] * len(old.late))
+    def _none(self, line: int) -> list[Any]:
+        return [0.0] * self.meets.links[line]
+
+    def _meet(self, new: _Sent, old: _Sent, met: Any, shared: Sequence[Link]) -> None:
+        ahead = self.ahead.setdefault(old.line, self._none(old.line))
+        for each in (new, old):
+            each.late = each.late or self._none(each.line)
         for mine, its, part in shared:
             more = met * part
             new.late[mine] = new.late[mine] + more
@@ -122,19 +136,23 @@ class Ports:
             ahead[its] = ahead[its] + more
         for each in (new, old):
             each.end = each.alone + reduce(self.later, each.late)
-        self.until[line] = self.later(self.until[line], old.end)
+            self.until[each.line] = self.later(self.until[each.line], each.end)
 
     def state(self, clock: Sequence[float]) -> Iterator[float]:
         """Yield what later messages depend on, as times: of messages that are through, the first clock."""
         now, zero = min(clock), clock[0]
-        for line, (sent, many) in enumerate(zip(self.sent, self.meets.links, strict=True)):
-            for number in range(KEPT):
-                each = sent[number] if number < len(sent) else None
-                if each is None or each.end <= now:
-                    yield from [zero] * (2 + many)
+        for line, sent in enumerate(self.sent):
+            none = self._none(line)
+            for each in sent:
+                if each.end <= now:
+                    yield from (zero, zero, *(zero for _ in none))
                 else:
-                    yield from (each.begin, each.alone, *(zero + late for late in each.late))
-            yield from (zero + late for late in self.ahead.get(line, [0.0] * many))
+                    yield from (
+                        each.begin,
+                        each.alone,
+                        *(zero + late for late in each.late or none),
+                    )
+            yield from (zero + late for late in self.ahead.get(line, none))
 
     def shift(self, by: float) -> None:
         """Add a constant to all times."""

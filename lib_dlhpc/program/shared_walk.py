@@ -22,7 +22,7 @@ class SharedWalk(Walk):
         self.ports, self.chunks = Ports(meets), len(self.busy) // len(self.clock)
 
     def _send(self, place: int, boundary: int, ready: float) -> float:
-        line = line_of(place, boundary // self.chunks, len(self.clock))
+        line = line_of(place, boundary // self.chunks)
         begin, late = self.ports.send(line, ready, self.busy[boundary])
         arrives: float = begin + self.takes[boundary] + late
         return arrives
