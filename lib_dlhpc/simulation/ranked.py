@@ -1,4 +1,8 @@
-"""Collectives that ranks leave one by one, in rounds: when each rank finishes, from when each one joins."""
+"""Collectives that ranks leave one by one, in rounds: when each rank finishes, from when each one joins.
+
+Rounds of one group know nothing of links between switches, which other groups load as well. Where these slow the
+collective down, every rank leaves later by what the price exceeds the rounds of ranks that join together.
+"""
 
 from typing import Any
 
@@ -11,6 +15,7 @@ from lib_dlhpc.schedules.choice import chosen, plan
 from lib_dlhpc.simulation import rounds
 
 Floats = NDArray[np.float64]
+SWITCHES = 2  # of the kinds of links that a collective keeps busy
 
 
 class Plans:
@@ -45,7 +50,7 @@ def ranked_exchange(step: Program, speed: ArrayLike = 1.0) -> RankedExchange:
     speed: of each rank, for what it combines; 1 is normal.
     """
     plans, programs = Plans(step), dict[int, rounds.Program]()
-    priced = step.stages[0][0].last.prices[0].priced
+    prices, later = step.stages[0][0].last.prices[0], dict[tuple[Any, ...], float]()
     stages, each = step.schedule.ranks, int(np.prod(step.shape))
     even = bool(np.all(np.equal(speed, 1.0)))
     combines = np.broadcast_to(np.asarray(speed, np.float64), stages * each).reshape(stages, each)
@@ -55,19 +60,26 @@ def ranked_exchange(step: Program, speed: ArrayLike = 1.0) -> RankedExchange:
         if group.size == 1:
             return joined
         if group.network.uneven is not None:  # all leave together: see costs/uneven.py
-            seconds = priced(what).seconds
+            seconds = prices.priced(what).seconds
             return np.asarray(np.broadcast_to(group.latest(joined), joined.shape) + seconds)
         schedule, element = plans.of(what)
         if id(schedule) not in programs:
             programs[id(schedule)] = rounds.program(schedule)
         known = programs[id(schedule)], group.network, element
+        key = id(schedule), element
+        if key not in later:
+            later[key] = 0.0
+            if prices.busy(what, 0)[SWITCHES]:
+                alone = float(rounds.finish_times(*known).max())
+                later[key] = max(0.0, prices.priced(what).seconds - alone)
         if group.size == joined.size:  # one group: no need to sort ranks by group
             combine = 1.0 if even else combines[place]
-            return rounds.finish_times(*known, joined.ravel(), speed=combine).reshape(joined.shape)
+            ends = rounds.finish_times(*known, joined.ravel(), speed=combine) + later[key]
+            return ends.reshape(joined.shape)
         combine = 1.0 if even else combines[place][group.rows]
         through = np.empty(joined.size)
         by_group = joined.ravel()[group.rows]
-        through[group.rows] = rounds.finish_times(*known, by_group, speed=combine)
+        through[group.rows] = rounds.finish_times(*known, by_group, speed=combine) + later[key]
         return through.reshape(joined.shape)
 
     return exchange

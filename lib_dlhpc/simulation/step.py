@@ -64,8 +64,8 @@ def simulate(
 
     With local updates they are rounded up so that the last one ends with an average; with asynchronous
     ones every rank takes that many, and pushes and pulls are rows (see staleness.py).
-    fidelity: "rounds" simulates the exchange round by round without contention beyond the NICs; "events"
-    lets its messages share the links of the machine. seed: of the jitter; by default run.seed. The
+    fidelity: "rounds" simulates the exchange round by round, slowed down by links between switches as predicted;
+    "events" lets its messages share the links of the machine. seed: of the jitter; by default run.seed. The
     same seed gives the same bytes.
     speed: of each rank, (ranks,) or one for all: 1 is normal, 0.5 takes twice as long to compute.
     background: others' traffic on the links; messages: how many messages to record, a row each, the

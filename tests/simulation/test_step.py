@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from split_runs import EQUAL, split
 
 from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs.network import network_of
@@ -114,6 +115,16 @@ def test_any_number_of_ranks_is_as_predicted(allreduce, nodes, here):
         "machine.topology": "single-switch",
     }
     assert_equals_prediction(SMALL.set(changes), steps=3)
+
+
+@pytest.mark.parametrize("topology", ["fat-tree", "rails", "rails-pxn", "dragonfly", "torus"])
+def test_links_between_switches_slow_the_exchange_down_as_predicted(topology):
+    """With one group of replicas, and with two beside each other."""
+    machine = {"topology": topology, "nodes_per_switch": 2, "oversubscription": 4.0}
+    one, two = split(EQUAL, data=8), split(EQUAL, data=4, tensor=2, zero=1, allreduce="ring")
+    for run in (one, two):
+        on = run.set({f"machine.{name}": value for name, value in machine.items()})
+        assert simulate_terms(on).step_time == pytest.approx(predict(on).step_time, rel=1e-9)
 
 
 @pytest.mark.parametrize("rate", ["1 kop/s", "10 Mop/s"])
