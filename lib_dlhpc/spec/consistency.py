@@ -1,6 +1,7 @@
 """Fields of an experiment that contradict each other."""
 
-from typing import TYPE_CHECKING
+from math import isqrt
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -111,9 +112,13 @@ def _check_domain(experiment: "Experiment") -> None:
     s, machine = experiment.strategy, experiment.machine
     parted = np.greater(s.nodes, machine.domain) & (np.mod(s.nodes, machine.domain) != 0)
     if np.any(parted):
+        nodes, domain = (
+            int(np.max(np.where(parted, each, 0))) for each in (s.nodes, machine.domain)
+        )
+        part = max(each for each in _divisors(nodes) if each <= domain)
         raise SpecError(
-            f"strategy.nodes = {np.max(np.where(parted, s.nodes, 0))}: machine.domain = {machine.domain} nodes are"
-            f" joined to one; legal: 1 to {machine.domain}, or a multiple of it.",
+            f"strategy.nodes = {nodes}: machine.domain = {domain} nodes are joined to one; legal: 1 to {domain}, or a"
+            f" multiple of it. To use {part} nodes of each domain: machine.domain = {part}.",
             parted,
         )
     if np.any(np.greater(machine.domain, 1)) and s.update == "asynchronous":
@@ -177,9 +182,30 @@ def _check_devices(experiment: "Experiment") -> None:
         raise SpecError(
             f"strategy: data x tensor x pipeline x spatial x context = {s.data if np.all(s.data) else 'any'} x"
             f" {s.tensor} x {s.pipeline} x {s.spatial} x {s.context} does not make the {devices} devices:"
-            f" strategy.nodes = {s.nodes} times {experiment.devices_per_node} per node.",
+            f" strategy.nodes = {s.nodes} times {experiment.devices_per_node} per node.{_degrees(s, devices)}",
             wrong,
         )
+
+
+def _degrees(s: Strategy, devices: Any) -> str:
+    """Return which values are legal for a degree beside the others, in a sentence; "" for fields that are arrays."""
+    names = ("tensor", "pipeline", "spatial", "context", "data")
+    degrees = {name: getattr(s, name) for name in names}
+    if any(map(np.ndim, (devices, *degrees.values()))):
+        return ""
+    product = max(s.data, 1) * s.replica
+    for name, value in degrees.items():
+        left, over = divmod(int(devices), product // max(value, 1))
+        if not over and (value > 1 or name == "data"):
+            legal = (left,) if s.data else _divisors(left)
+            return f" Legal beside the others: strategy.{name} = {', '.join(map(str, legal))}."
+    return f" Legal: tensor x pipeline x spatial x context that divide {devices}."
+
+
+def _divisors(number: int) -> tuple[int, ...]:
+    """Return all divisors of a number, from 1 on."""
+    small = [each for each in range(1, isqrt(number) + 1) if number % each == 0]
+    return tuple(sorted({*small, *(number // each for each in small)}))
 
 
 def _check_local(experiment: "Experiment") -> None:

@@ -15,7 +15,7 @@ from lib_dlhpc.spec.adapters import as_trained
 from lib_dlhpc.spec.calibration import Calibration as Calibration
 from lib_dlhpc.spec.calibration import after_change, moved
 from lib_dlhpc.spec.consistency import check_consistency
-from lib_dlhpc.spec.dataset import SIZES, Dataset, cut, read_dataset, usual_dataset
+from lib_dlhpc.spec.dataset import SIZES, Dataset, read_dataset, usual_dataset
 from lib_dlhpc.spec.files import machine_named, parsed, text_of
 from lib_dlhpc.spec.machine import DEFAULT_HOST_LINK, Machine, read_device, read_link, read_machine
 from lib_dlhpc.spec.model import Model
@@ -35,7 +35,7 @@ from lib_dlhpc.spec.schema import (
 )
 from lib_dlhpc.spec.storage import Storage
 from lib_dlhpc.spec.strategy import AUTO, Strategy
-from lib_dlhpc.spec.tokens import TOKENS, over_tokens, parted
+from lib_dlhpc.spec.tokens import TOKENS, cut_anew, over_tokens, parted
 from lib_dlhpc.spec.training import Training
 
 
@@ -193,9 +193,8 @@ class Experiment:
             by_section.setdefault(section, {})[rest] = value
         nouns = {name: _changed(self, name, inner) for name, inner in by_section.items()}
         experiment = dataclasses.replace(self, **nouns)
-        data, shape = by_section.get("dataset", {}), self.model.input_shape
-        if not SIZES & data.keys() and ("name" in data or self.dataset.sample_shape == shape):
-            fitted = cut(experiment.dataset, experiment.model.input_shape)
+        if not SIZES & (data := by_section.get("dataset", {})).keys():
+            fitted = cut_anew(self, experiment, "name" in data)
             experiment = dataclasses.replace(experiment, dataset=fitted)
         if TOKENS in given:
             experiment = dataclasses.replace(

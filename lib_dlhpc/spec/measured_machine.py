@@ -25,6 +25,7 @@ STAND_IN = "laptop"  # the catalog machine that a calibrated one replaces
 OLD = 30  # days after which a calibration is stale
 LARGEST_FILE = 100_000  # bytes; a real one is a few kilobytes
 ROUNDED = 1e-3  # relative; files store four digits of numbers and interval ends
+WIDE = ("fp64", "fp32")  # formats in which processor cores compute with numpy
 # Plausible ranges: a number beyond is a mistake, not a measurement.
 LIMITS = {
     "device.slowdown": (0.01, 100.0),
@@ -130,11 +131,18 @@ def measured_on(machine: Machine, measured: Machine) -> Machine:
     """Return `machine` with the measured parameters of `measured`, and no others.
 
     These are parameters with an interval, layer rates, and asynchronous progress; all, if `measured` is complete.
+    Cores that were measured in WIDE formats alone have no rate in others, such as the fp8 of a GPU.
     """
     if measured.measured is None:
         raise SpecError("The machine has no measured numbers.")
     if measured.measured.complete:
         return measured
+    rates = {key for key in measured.measured.intervals if key.startswith("device.peak.")}
+    if rates and rates <= {f"device.peak.{each}" for each in WIDE}:
+        device = machine.device  # named as measured: the name of a GPU would bring its rates back from the catalog
+        peak = {key: rate for key, rate in device.peak.items() if key in WIDE}
+        device = replace(device, peak=peak, name=measured.device.name)
+        machine = replace(machine, device=device)
     for key in measured.measured.intervals:
         machine = _with(machine, measured, key.split("."))
     device = replace(machine.device, layers=measured.device.layers)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec.dataset import Dataset, cut
 from lib_dlhpc.spec.schema import check_value, number
 
 if TYPE_CHECKING:
@@ -39,6 +40,21 @@ def over_tokens(experiment: "Experiment", tokens: Any, stated: Collection[str]) 
         "dataset": replace(data, sample_shape=(sequence,), **sizes),
         "run": replace(experiment.run, epochs=1.0),
     }
+
+
+def cut_anew(before: "Experiment", after: "Experiment", other: bool) -> Dataset:
+    """Return the data set of a changed experiment, a text cut into samples of its model's sequence.
+
+    The tokens of a run stay what they were: before, each sample had the sequence of the model of then. other: the data
+    set was changed for another.
+    """
+    data, was, sequence = after.dataset, before.model.input_shape, after.model.input_shape
+    if other:
+        return cut(data, sequence)
+    both = before.model.reads_tokens and after.model.reads_tokens and len(data.sample_shape) <= 1
+    if was == sequence or not (both or data.sample_shape == was):
+        return data
+    return cut(replace(data, sample_shape=was), sequence)
 
 
 def parted(run: Any, dataset: Any) -> tuple[Any, Any, set[str]]:

@@ -6,7 +6,7 @@ import pytest
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.dataset import read_dataset
-from lib_dlhpc.spec.experiment import Experiment, dumps, loads
+from lib_dlhpc.spec.experiment import Experiment, dumps, load, loads
 
 
 @pytest.mark.parametrize("name", catalog.names("datasets"))
@@ -62,6 +62,17 @@ def test_a_text_stays_cut_where_the_model_or_the_text_changes():
     assert books == Experiment(model="llama3-8b", machine="summit", dataset="wikipedia-books")
     own = llama.set({"dataset.name": "wikipedia-books", "dataset.samples": 7})
     assert own.dataset.samples == 7
+
+
+def test_a_run_over_stated_samples_keeps_its_tokens_under_another_model():
+    """Published runs state samples of their model's sequence, on texts whose own samples are shorter."""
+    run = load("deepseek-v3-2048-h800")
+    for changes in ({"model.name": "deepseek-v3.2"}, {"model.sequence": 32768}):
+        other = run.set(changes)
+        tokens = [each.dataset.samples * each.model.input_shape[0] for each in (run, other)]
+        assert run.model.input_shape != other.model.input_shape
+        assert tokens[1] == pytest.approx(tokens[0], rel=1e-6)
+    assert run.set({"model.name": "deepseek-v3.2", "dataset.samples": 7}).dataset.samples == 7
 
 
 @pytest.mark.parametrize("name", [each for each in catalog.names("models") if each != "frnn"])

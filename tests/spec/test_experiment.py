@@ -626,3 +626,25 @@ def test_a_measured_rate_goes_with_the_device_and_stays_with_more_of_them():
     assert goyal.set({"machine.devices_per_node": 16}).calibration == goyal.calibration
     assert goyal.set({"machine.device.memory": 1e12}).calibration == goyal.calibration
     assert goyal.set({"machine.device.name": "v100-sxm2-16gb"}).calibration.rate == 0
+
+
+@pytest.mark.parametrize(
+    ("run", "changes"),
+    [
+        ("gb200-nvl72", {"strategy.nodes": 64}),
+        ("gb200-nvl72", {"strategy.nodes": 38}),
+        ("h100-pod", {"strategy.pipeline": 6}),
+        ("h100-pod", {"strategy.nodes": 6, "strategy.tensor": 8, "strategy.pipeline": 4}),
+        ("h100-pod", {"strategy.data": 3, "strategy.tensor": 2}),
+    ],
+)
+def test_nodes_that_fit_no_domain_or_split_are_refused_with_values_that_are_legal(run, changes):
+    run = load(f"llama3-8b@{run}").set({"strategy.batch": 64})
+    with pytest.raises(SpecError) as error:
+        run.set(changes)
+    field, _, values = str(error.value).removesuffix(".").rpartition(": ")[2].rpartition(" = ")
+    field = field.rpartition(" ")[2]
+    for value in map(int, values.split(", ")):
+        run.set(changes | {field: value})
+    with pytest.raises(SpecError):
+        run.set(changes | {field: value + 1})

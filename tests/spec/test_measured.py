@@ -102,6 +102,17 @@ def test_only_what_was_measured_is_laid_over_a_machine(tmp_path):
         measured_on(own, load_machine("summit"))
 
 
+def test_processor_cores_have_no_rate_in_the_narrow_formats_of_a_gpu(tmp_path):
+    cores = load_measured(written(tmp_path, table()))
+    run = load("llama3-8b@h100-pod")
+    run = replace(run, machine=measured_on(run.machine, cores))
+    assert run.machine.device.peak.keys() == {"fp64", "fp32"} and loads(dumps(run)) == run
+    both = {"device.peak.fp32": [9e10, 1e11], "device.peak.bf16": [8e10, 2e11]}
+    gpu = table(intervals=both) | {"device": {"peak": {"fp32": 9.5e10, "bf16": 1e11}}}
+    gpu = measured_on(load_machine("h100-pod"), load_measured(written(tmp_path, gpu))).device
+    assert gpu.peak["bf16"] == 1e11 and "fp8" in gpu.peak
+
+
 def test_a_measured_tier_has_its_numbers(tmp_path):
     tier = {"bandwidth": 1e9, "scope": "node", "read_latency": 1e-4}
     ends = {"storage.disk.bandwidth": [1e9, 2e9], "storage.ssd.read_latency": [1e-4, 2e-4]}
