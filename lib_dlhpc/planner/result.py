@@ -15,7 +15,7 @@ from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import OBJECTIVES
 from lib_dlhpc.spec.strategy import Strategy
-from lib_dlhpc.spec.units import count, format_energy
+from lib_dlhpc.spec.units import count, format_energy, format_times
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -61,6 +61,13 @@ def in_words(amount: float, objective: str) -> str:
     if objective == "energy":
         return format_energy(amount)
     return show(amount, QUANTITIES[objective][1])
+
+
+def _column(amounts: list[float], objective: str) -> list[str]:
+    """Return amounts of an objective in words, times all in one unit."""
+    if objective == "time":
+        return format_times(amounts)
+    return [in_words(each, objective) for each in amounts]
 
 
 @dataclass(frozen=True)
@@ -193,14 +200,12 @@ class Plan(Result):
         what, where = e.model.name or "a model", e.machine.name or "a machine"
         title = f"plan of {what} on {where}, {count(e.devices, 'device')}"
         names = self.objectives if several else ("time", "energy", "cost")
-        rows = [
-            (
-                choice.words,
-                *(in_words(choice.values[n], n) for n in names),
-                show(choice.values["memory"], "B"),
-            )
-            for choice in shown
+        columns = [
+            [choice.words for choice in shown],
+            *(_column([choice.values[name] for choice in shown], name) for name in names),
+            [show(choice.values["memory"], "B") for choice in shown],
         ]
+        rows = list(zip(*columns, strict=True))
         return Summary(
             title,
             facts,

@@ -36,6 +36,7 @@ Columns = dict[str, NDArray[Any]]
 MOST = 10**10  # combinations, legal or not
 KINDS = 2**20  # that are looked up in a table
 SAME = "same as another"
+LONG, PART = 32_768, 8192  # tokens of a sequence that is split, and of its part on a rank, at least
 NOUNS = (  # which a prediction reads
     *("model", "dataset", "machine", "strategy"),
     *("storage", "calibration", "run", "training"),
@@ -234,7 +235,7 @@ def _defaults(experiment: Experiment, nodes: Any) -> dict[str, list[Any]]:
         "tensor": sorted({*near, int(now.tensor)}),
         "pipeline": [p for p in sorted(devices) if p < len(cut_points(model, 1))],
         "spatial": [1] if flat else sorted(near),
-        "context": [int(now.context)],
+        "context": _contexts(experiment, devices),
         "sequence_parallel": sorted({False, positions, bool(now.sequence_parallel)}),
         "microbatches": divisors(samples(experiment)),
         "schedule": list(dict.fromkeys((*RUN_SCHEDULES, now.schedule))),
@@ -247,6 +248,14 @@ def _defaults(experiment: Experiment, nodes: Any) -> dict[str, list[Any]]:
         ),
     }
     return axes | ({"experts": sorted({*sharded, int(now.experts)})} if counts else {})
+
+
+def _contexts(experiment: Experiment, devices: set[int]) -> list[int]:
+    """Return the context degrees that are tried: of a long sequence those that leave a rank PART tokens or more."""
+    model, now = experiment.model, int(experiment.strategy.context)
+    sequence = model.input_shape[0] if model.reads_tokens else 1
+    several = [each for each in devices if each & (each - 1) == 0 and each * PART <= sequence]
+    return sorted({1, now, *several} if sequence >= LONG else {now})
 
 
 def _within(name: str, values: list[int], bounds: Bounds) -> list[int]:

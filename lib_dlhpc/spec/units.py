@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
@@ -149,6 +150,14 @@ def count(number: Any, noun: str) -> str:
 
 def _format_time(value: float, digits: int) -> str:
     magnitude = abs(float(f"{value:.{digits}g}"))
+    if magnitude < NO_TIME:
+        return "0 s"
+    scale, symbol = _time_unit(magnitude)
+    return f"{_plain(value / scale, digits)} {symbol}"
+
+
+def _time_unit(magnitude: float) -> tuple[float, str]:
+    """Return the s of the unit in which a time is written, and its symbol."""
     steps = [
         (63115200.0, 31557600.0, "years"),
         (172800.0, 86400.0, "days"),
@@ -157,10 +166,17 @@ def _format_time(value: float, digits: int) -> str:
         (1.0, 1.0, "s"),
     ]
     steps += [(1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns")]
-    if magnitude < NO_TIME:
-        return "0 s"
-    _, scale, symbol = next(step for step in steps if magnitude >= step[0])
-    return f"{_plain(value / scale, digits)} {symbol}"
+    return next((scale, symbol) for least, scale, symbol in steps if magnitude >= least)
+
+
+def format_times(seconds: Sequence[float]) -> list[str]:
+    """Return times of a column in one unit, that of the shortest: 23.5 h, 1,040 h; infinite ones as "unlimited s"."""
+    finite = [each for each in seconds if math.isfinite(each) and each >= NO_TIME]
+    scale, symbol = _time_unit(float(f"{min(finite, default=1.0):.3g}"))
+    return [
+        f"{format_plain(each / scale)} {symbol}" if each in finite else format_quantity(each, "s")
+        for each in seconds
+    ]
 
 
 def _plain(number: float, digits: int) -> str:

@@ -223,3 +223,10 @@ def test_light_recomputation_is_tried_where_it_is_asked_for():
 
 
 LIGHT = {"strategy.recompute": "light"}
+
+
+@pytest.mark.parametrize(("sequence", "degrees"), [(8192, [1]), (2**17, [1, 2, 4, 8, 16])])
+def test_the_context_degree_varies_where_a_sequence_is_long(sequence, degrees):
+    run = load("llama3-8b@h100-pod").set({"strategy.nodes": 6, "model.sequence": sequence})
+    assert axes_of(run)["context"] == degrees
+    assert axes_of(run, {"context": [2]})["context"] == [2]

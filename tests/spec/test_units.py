@@ -13,6 +13,7 @@ from lib_dlhpc.spec.units import (
     count,
     format_energy,
     format_quantity,
+    format_times,
     parse_quantity,
 )
 
@@ -165,3 +166,12 @@ def test_one_thing_is_not_several():
 )
 def test_energy_is_in_watt_hours_from_one_on(joules, words):
     assert format_energy(joules) == words
+
+
+@pytest.mark.parametrize("shortest", [2e-7, 0.3, 90.0, 8e4, 4e8])
+def test_a_column_of_times_has_the_unit_of_the_shortest(shortest):
+    times = [shortest, 30 * shortest, 2000 * shortest, 0.0, math.inf]
+    first, *longer, none, endless = format_times(times)
+    assert first == format_quantity(shortest, "s")
+    assert {each.split()[-1] for each in longer} == {first.split()[-1]}
+    assert (none, endless) == ("0 s", "unlimited s")
