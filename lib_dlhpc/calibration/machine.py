@@ -75,11 +75,17 @@ class Calibrated(Result):
         return intervals(self.to_columns(), "parameter", self.summary().title)
 
 
-def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
-    """Return the raw measurements on `ranks` ranks in about `seconds`.
+def measure_machine(
+    ranks: int,
+    seconds: float,
+    run: Run,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> dict[str, Any]:
+    """Return the raw measurements on `ranks` ranks, in about `seconds` where a core of each rank is idle.
 
-    run(ranks, *arguments, patience=s): starts a Python program on ranks and waits for its end. Raises CalibrationError
-    for less than 2 s or one rank, and if a program fails.
+    run(ranks, *arguments, patience=s): starts a Python program on ranks and waits for its end. progress: is called with
+    how many programs have ended, and of how many. Raises CalibrationError for less than 2 s or one rank, and if a
+    program fails.
     """
     if ranks < 1:
         raise CalibrationError(f"ranks = {ranks}: expected a whole number, at least 1.")
@@ -90,9 +96,10 @@ def measure_machine(ranks: int, seconds: float, run: Run) -> dict[str, Any]:
     if seconds >= LONG:
         order = [STEPS, *(each for module in order for each in (module, STEPS))]
     results: dict[str, list[dict[str, Any]]] = {module: [] for module in SHARES}
-    for module in order:
+    for done, module in enumerate(order, 1):
         share = SHARES[module] / order.count(module)
         results[module].append(_ended(module, ranks, share * seconds, run))
+        progress(done, len(order))
     return {PROBE: merged(results[PROBE]), WORKER: merged(results[WORKER]), STEPS: results[STEPS]}
 
 

@@ -5,8 +5,10 @@
 
 import argparse
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from lib_dlhpc.commands.calibrate_device import calibrate_device
@@ -62,7 +64,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 def _add_machine_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `dlhpc calibrate machine`, which are the same as those of `dlhpc calibrate`."""
     parser.add_argument("-n", "--ranks", type=int, help="MPI ranks (default: 2, or 1 on one core)")
-    parser.add_argument("--seconds", default=SECONDS, help=f"rough duration (default: {SECONDS})")
+    parser.add_argument(
+        "--seconds", default=SECONDS, help=f"rough duration on idle cores (default: {SECONDS})"
+    )
     parser.add_argument(
         "--device",
         metavar="KIND",
@@ -105,14 +109,14 @@ def _machine(options: argparse.Namespace) -> int:
     if options.io and not Path(options.io).is_dir():
         raise SpecError(f"--io {options.io}: no such folder.")
     mpiexec()
-    print_note(f"Measuring on {count(ranks, 'rank')} for about {seconds:g} s ...")
+    print_note(f"Measuring on {count(ranks, 'rank')}, on idle cores for about {seconds:g} s ...")
     if ranks > cores():
         print_note(
             f"{count(ranks, 'rank')} share {count(cores(), 'core')}: their times do not apply to ranks"
             " with one core each."
         )
     tier = _tier(Path(options.io)) if options.io else None
-    found = fit_machine(measure_machine(ranks, seconds, run_to_end), tier)
+    found = fit_machine(measure_machine(ranks, seconds, run_to_end, _progress()), tier)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_text(out, as_toml(found))
@@ -122,6 +126,20 @@ def _machine(options: argparse.Namespace) -> int:
     ways = f"`dlhpc compare FILE` and `dlhpc predict FILE --machine {out}`"
     print_note(f"{out}: this machine, for {ways}.")
     return 0
+
+
+def _progress() -> Callable[[int, int], None]:
+    """Return what prints how many of the parts are measured, and how long the others take at that rate."""
+    from lib_dlhpc.scale_out import Progress
+
+    start = monotonic()
+
+    def report(done: int, of: int) -> None:
+        left = (monotonic() - start) * (of - done) / done
+        if done < of:
+            print_note(f"{done} of {of} parts measured; about {left:.0f} s left ...")
+
+    return Progress(report)
 
 
 def _tier(folder: Path) -> Any:

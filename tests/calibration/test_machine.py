@@ -250,8 +250,9 @@ def answering(asked=None, **changes):
 
 
 def test_all_programs_run_on_all_ranks_and_full_steps_at_separate_times():
-    asked = []
-    raw = measure_machine(2, 10.0, answering(asked))
+    asked, ended = [], []
+    raw = measure_machine(2, 10.0, answering(asked), lambda *done: ended.append(done))
+    assert ended == [(done, 5) for done in range(1, 6)]
     assert asked == [STEPS, PROBE, STEPS, WORKER, STEPS] and len(raw[STEPS]) == 3
     assert fit_machine(raw).machine.measured.ranks == 2
     asked.clear()
