@@ -1,7 +1,7 @@
 """How far predictions of runs like one were off: the errors of published rows, by kind of network and layout.
 
-catalog/published/errors.csv holds them; `python -m lib_dlhpc.prediction.trust` writes it anew from all rows. Rows
-count in which the time of a step was published; of a kind with fewer than LEAST of them nothing is said.
+catalog/published/errors.csv holds them; `python -m lib_dlhpc.prediction.trust` writes it from all rows, in the package
+itself. Rows count in which the time of a step was published; of a kind with fewer than LEAST nothing is said.
 """
 
 import csv
@@ -18,6 +18,7 @@ from lib_dlhpc.spec.calibration import Calibration
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.measured_machine import STAND_IN
 from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def trust_words(experiment: Experiment, step: float) -> str:
     low, high = (show(step * factor, "s") for factor in (found.low, found.high))
     return (
         f"{start}: of {like}, 90% took {found.low:.2f} to {found.high:.2f} times as long as predicted without one,"
-        f" here {low} to {high}; calibrated they are {found.median:.0%} off in the median. {caveat}"
+        f" here {low} to {high} per step; calibrated they are {found.median:.0%} off in the median. {caveat}"
     ).rstrip()
 
 
@@ -189,13 +190,16 @@ def _summary(kind: str, found: np.ndarray) -> Errors:
 
 
 def main() -> None:
-    """Predict all published rows and store their errors."""
+    """Predict all published rows, store their errors, and print where."""
     from lib_dlhpc.prediction.validate import validate
 
+    found = tabulate(validate())
     with TABLE.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(field.name for field in fields(Errors))
-        out.writerows(astuple(each) for each in tabulate(validate()))
+        out.writerows(astuple(each) for each in found)
+    rows = sum(each.rows for each in found)
+    print(f"{TABLE}: errors of {count(rows, 'published row')}, in {count(len(found), 'kind')}.")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 from published_rows import scored
 
 from lib_dlhpc import load, loads
-from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction import predict, trust
 from lib_dlhpc.prediction.report import as_dict, as_text
 from lib_dlhpc.prediction.trust import (
     FEW_WORDS,
@@ -190,3 +190,14 @@ def test_errors_of_published_runs_do_not_hold_for_a_device_that_reaches_its_peak
     assert min(rates) > 0.35 and max(rates) <= 0.9  # as the sentence says
     measured = ideal.set({"calibration.compute_scale": 1.2})
     assert errors_of(measured) and "Calibrated" in trust_words(measured, 1.0)
+
+
+def test_what_the_module_writes_is_printed(tmp_path, monkeypatch, capsys):
+    row = next(iter(stored().values()))
+    monkeypatch.setattr(trust, "TABLE", tmp_path / "errors.csv")
+    monkeypatch.setattr(trust, "tabulate", lambda rows: [row])
+    monkeypatch.setattr("lib_dlhpc.prediction.validate.validate", list)
+    trust.main()
+    rows = f"errors of {row.rows} published rows, in 1 kind."
+    assert capsys.readouterr().out == f"{tmp_path / 'errors.csv'}: {rows}\n"
+    assert row.kind in (tmp_path / "errors.csv").read_text()
