@@ -117,9 +117,9 @@ def _term(of: "Comparison", name: str, off: float) -> str:
     ways = of.terms[name]
     measured, predicted = ways.get(MEASURED, 0.0), ways.get("predicted", 0.0)
     share = f"{abs(off) / of.step[MEASURED]:.0%} of the step"
-    factor = f", {_times(measured / predicted)} times" if predicted > 0 and measured > 0 else ""
-    predicted_words = f"{show(predicted, 's')} predicted ({share})"
-    text = f"Largest error: {name}, {show(measured, 's')} measured{factor} for {predicted_words}"
+    both = predicted > 0 and measured > 0
+    factor = f"{_times(measured / predicted)} times the predicted" if both else "predicted"
+    text = f"Largest error: {name}, {show(measured, 's')} measured, {factor} {show(predicted, 's')} ({share})"
     why = (MORE if off > 0 else LESS).get(name)
     if unknown := unpriced(of.placed.experiment):
         why = f"the prediction does not model {', '.join(unknown)}"

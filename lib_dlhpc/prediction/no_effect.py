@@ -6,6 +6,8 @@ from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.units import by_block
 from lib_dlhpc.costs.wire_format import is_cast
+from lib_dlhpc.spec.catalog import names
+from lib_dlhpc.spec.dataset import read_dataset
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.fusion import FUSED_KINDS
 from lib_dlhpc.spec.loss import is_logits
@@ -66,7 +68,20 @@ def without_effect(experiment: Experiment) -> list[str]:
         )
     if s.offload == "none" and s.offload_to != "host":
         found.append(f"strategy.offload_to = '{s.offload_to}': nothing is offloaded.")
-    return [*found, *_of_experts(experiment)]
+    return [*found, *_of_experts(experiment), *_of_samples(experiment)]
+
+
+def _of_samples(experiment: Experiment) -> list[str]:
+    """Return a sentence if a text is described in samples of another length than the model's, other than by the
+    catalog."""
+    data, model = experiment.dataset, experiment.model
+    known = data.name in names("datasets") and read_dataset(data.name).sample_shape
+    if not model.reads_tokens or data.sample_shape in ((), known, model.input_shape):
+        return []
+    return [
+        f"dataset.sample_shape = {list(data.sample_shape)}: each sample has the {model.input_shape[0]:,} tokens of the"
+        " model's sequence; set model.sequence for others."
+    ]
 
 
 def _of_experts(experiment: Experiment) -> list[str]:

@@ -117,6 +117,8 @@ class Service:
 
     def set(self, **changes: Any) -> "Service":
         """Return a service with changed fields of [service], [requests] and [draft]; raises SpecError."""
+        nouns = (Serving, Requests, Drafting)
+        check_keys(changes, tuple(name for noun in nouns for name in noun.__annotations__), "set")
         ours = {key: changes.pop(key) for key in list(changes) if key in Serving.__annotations__}
         drafts = {key: changes.pop(key) for key in list(changes) if key in Drafting.__annotations__}
         serving = read_table(Serving, {**vars(self.service), **ours}, "service")

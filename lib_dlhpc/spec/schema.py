@@ -193,6 +193,10 @@ def _check_number(meta: Mapping[str, Any], value: Any, path: str) -> Any:
         array = value
     elif isinstance(value, np.generic):
         return _check_number(meta, value.item(), path)
+    elif isinstance(value, list | tuple):
+        raise FieldError(
+            f"{path} = {value!r}: expected one number; for several: np.array({value!r})."
+        )
     else:
         number = parse_quantity(value, unit, path)
         if SMALLEST <= number <= GREATEST and least <= number <= most:  # nearly all numbers

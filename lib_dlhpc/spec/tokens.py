@@ -54,7 +54,9 @@ def cut_anew(before: "Experiment", after: "Experiment", other: bool) -> Dataset:
     both = before.model.reads_tokens and after.model.reads_tokens and len(data.sample_shape) <= 1
     if was == sequence or not (both or data.sample_shape == was):
         return data
-    return cut(replace(data, sample_shape=was), sequence)
+    stated = replace(data, sample_shape=was)
+    fitted = cut(stated, sequence)
+    return data if fitted is stated else fitted
 
 
 def parted(run: Any, dataset: Any) -> tuple[Any, Any, set[str]]:

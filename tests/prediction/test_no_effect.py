@@ -85,6 +85,12 @@ def test_what_has_no_effect_is_reported_and_changes_nothing(base, change, words)
         assert numbers(run) == numbers(without)
 
 
+def test_samples_of_another_length_than_the_models_are_reported():
+    (note,) = without_effect(run := RUN.set({"dataset.sample_shape": [48]}))
+    assert "sample_shape = [48]: each sample has the 64 tokens of the model's sequence" in note
+    assert predict(run).step_time == predict(RUN).step_time
+
+
 @pytest.mark.parametrize(("base", "change"), REAL)
 def test_what_has_an_effect_is_not_said_to_have_none(base, change):
     run, without = RUN.set({**base, **change}), RUN.set(base)

@@ -95,3 +95,8 @@ def test_paths_of_services_may_have_an_at_in_them(tmp_path, monkeypatch):
         read_service("user@host/missing.toml")
     with pytest.raises(SpecError, match="cannot be read"):
         read_service("x" * 300 + "@h100-pod")
+
+
+def test_a_misspelled_field_of_any_table_has_a_hint():
+    with pytest.raises(SpecError, match=r"set\.btch: unknown key\. Did you mean 'batch'\?"):
+        read_service("llama3-8b@h100-pod").set(btch=3)

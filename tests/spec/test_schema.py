@@ -10,7 +10,15 @@ from nouns import TABLES, reach
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
-from lib_dlhpc.spec.schema import ELSEWHERE, difference, merge, readable, to_table
+from lib_dlhpc.spec.schema import (
+    ELSEWHERE,
+    check_value,
+    difference,
+    merge,
+    number,
+    readable,
+    to_table,
+)
 from lib_dlhpc.spec.units import parse_quantity
 
 BASE = Experiment(
@@ -199,3 +207,9 @@ def test_words_of_other_tools_name_fields_that_there_are():
         assert name in known or field == "run.tokens", word
         with pytest.raises(SpecError, match=f"Did you mean '{field}'"):
             run.set({word: 1})
+
+
+def test_a_list_for_a_field_that_may_be_an_array_is_refused_with_the_array():
+    words = r"a.n = \[1, 2\]: expected one number; for several: np.array\(\[1, 2\]\)"
+    with pytest.raises(SpecError, match=words):
+        check_value(number(default=0.0).metadata, [1, 2], "a.n")
