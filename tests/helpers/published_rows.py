@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.prediction import validate as module
 from lib_dlhpc.prediction.validate import Row, Validation, validate
 from lib_dlhpc.spec import catalog
@@ -22,6 +23,15 @@ def scored() -> Validation:
 def scored_of(family: str) -> tuple[Row, ...]:
     """Return those of a family."""
     return tuple(validate([family]))
+
+
+def shown_in(lesson: Lesson, name: str = "published") -> dict[str, Row]:
+    """Return the rows of a lesson's table of published results, by id."""
+    table = lesson.tables[name].keywords
+    names = [each for each, *_ in table["rows"]]
+    found = {row.id: row for row in validate(table["families"], names)}
+    assert set(found) == set(names)
+    return found
 
 
 def validate_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from published_rows import shown_in
 
 from lib_dlhpc import Experiment
 from lib_dlhpc.explore.memory_wall import adapters
 from lib_dlhpc.explore.memory_wall.ledger import (
-    PUBLISHED,
     Setting,
     capacity,
     experiment,
@@ -19,11 +19,12 @@ from lib_dlhpc.explore.memory_wall.live import experiment as live
 from lib_dlhpc.explore.memory_wall.live import ledger
 from lib_dlhpc.explore.memory_wall.outside import LINKS, crossing, forward_share, needed, seconds
 from lib_dlhpc.explore.memory_wall.outside import Setting as Away
+from lib_dlhpc.explore.memory_wall.questions import lesson
 from lib_dlhpc.explore.memory_wall.ways import Setting as Step
 from lib_dlhpc.explore.memory_wall.ways import fastest, fitting, sent, way
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.offload import PAGE_FAULT
-from lib_dlhpc.prediction.validate import results, validate
+from lib_dlhpc.prediction.validate import results
 
 FAST = "eight 200 Gb/s InfiniBand"
 KNOWN = ("recompute all", "ZeRO 3 + recompute all", "pipeline + ZeRO 1", "offload activations")
@@ -33,8 +34,7 @@ def test_the_published_figures_are_those_of_the_text_and_predicted_within_3_perc
     assert float(results()["zero20-mem-stage0"]["value"]) == 120
     assert float(results()["zero20-mem-stage3"]["value"]) < 2
     assert float(results()["kort22-mem-gpt3-save"]["value"]) == pytest.approx(0.7)
-    rows = {row.id: row for row in validate(["definitions", "korthikanti", "gpipe"])}
-    assert all(abs(rows[name].error) < 0.03 for name in PUBLISHED)
+    assert all(abs(row.error) < 0.03 for row in shown_in(lesson).values())
     baseline, selective = (
         float(results()[f"kort22-layer-{n}"]["value"]) for n in ("baseline", "selective")
     )

@@ -6,12 +6,12 @@ from math import sqrt
 
 import numpy as np
 import pytest
+from published_rows import shown_in
 
 from lib_dlhpc.costs.checkpoints import Checks, Saving
 from lib_dlhpc.explore.failures.interval import (
     DAY,
     LLAMA_MTBF,
-    PUBLISHED,
     Setting,
     experiment,
     found,
@@ -40,7 +40,7 @@ from lib_dlhpc.explore.failures.ways import found as saved
 from lib_dlhpc.prediction.intervals import daly, exact, goodput, young
 from lib_dlhpc.prediction.silent import best_check
 from lib_dlhpc.prediction.spares import in_repair, waiting
-from lib_dlhpc.prediction.validate import results, validate
+from lib_dlhpc.prediction.validate import results
 
 
 def good(**changes) -> float:
@@ -60,7 +60,7 @@ def test_the_published_figures_are_those_of_the_text_and_predicted_within_3_perc
     assert float(rows["llama3-effective-time"]["value"]) == 90
     assert float(rows["checkfreq21"]["value"]) == 0.035
     assert float(rows["datastates24"]["value"]) == 48
-    assert all(abs(row.error) < 0.03 for row in validate(["definitions"], PUBLISHED))
+    assert all(abs(row.error) < 0.03 for row in shown_in(lesson).values())
 
 
 def test_sixteen_thousand_gpus_fail_every_three_hours_and_one_once_in_six_years():

@@ -26,6 +26,10 @@ What a module asks is in a file beside its package's questions.py, lesson.toml, 
     [earlier]
     recall = ["one_step.launch"]                                                             # a check of another module
 
+    [published]
+    rows = [["goyal17-r50-1h", "90 epochs on 256 GPUs", "{:.3g} min"]]                       # a result, beside ours
+    families = ["goyal17"]                                                                   # and heading = "..."
+
     ask = Lesson.read(__file__, outcomes={"exposed": (result, one_step)}, numbers={...}).ask
     ask("exposed")         and ask("problems"), ask("surprises")
 
@@ -36,6 +40,7 @@ import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from pathlib import Path
 from string import Formatter
@@ -49,6 +54,7 @@ from lib_dlhpc.explore.blocks.numeric import Drawn, Numeric, factor_between, num
 from lib_dlhpc.explore.blocks.panels import wide_html
 from lib_dlhpc.explore.blocks.plain_text import Column, Line, text_of
 from lib_dlhpc.explore.blocks.practice import Practice
+from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.blocks.question import Card, Judge, Place, Question, verdict
 from lib_dlhpc.labs import attempts
 from lib_dlhpc.teaching.questions import shuffled
@@ -94,7 +100,10 @@ class Lesson:
         """Return the lesson of the lesson.toml beside a file."""
         path = Path(file).with_name("lesson.toml")
         parts["module"] = path.parent.name
-        return cls(tomllib.loads(path.read_text(encoding="utf-8")), **parts)
+        texts = tomllib.loads(path.read_text(encoding="utf-8"))
+        rows = {name: texts.pop(name) for name in list(texts) if "rows" in texts[name]}
+        tables = {name: partial(published_table, **text) for name, text in rows.items()}
+        return cls(texts, **{**parts, "tables": tables | parts.get("tables", {})})
 
     @property
     def names(self) -> list[str]:

@@ -6,7 +6,6 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
-from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.data_parallel import here, live, race, scaling, sites, updates, waiting
 from lib_dlhpc.explore.data_parallel.buckets import ALLREDUCES, bucket_count, one_step, step_of
 from lib_dlhpc.explore.data_parallel.race import Race
@@ -132,8 +131,5 @@ lesson = Lesson.read(
         "taken": lambda: 1 / scaling.strong_gain(256, 512),
     },
     draws={"efficiency": efficiency},
-    tables={
-        "published": lambda: published_table(["goyal17"], scaling.PUBLISHED, "Goyal et al. 2017")
-    },
 )
 ask = lesson.ask

@@ -19,10 +19,6 @@ from lib_dlhpc.spec.units import format_plain, format_quantity
 GPUS = tuple(2**k for k in range(3, 15))
 BATCHES = (256, 1024, 2048, 4096, 8192, 16384, 32768)
 FLOOR = 0.5  # share of a step that is not computing, from which more GPUs are a waste
-PUBLISHED = {  # name and format of results of this run
-    "goyal17-r50-1h": ("90 epochs on 256 GPUs", "{:.3g} min"),
-    "goyal17-r50-eff": ("256 GPUs over 32 times one node of 8", "{:.1%}"),
-}
 
 
 class Scaling(NamedTuple):

@@ -8,7 +8,6 @@ from lib_dlhpc.convergence import LAWS, verdict
 from lib_dlhpc.costs import clock, peak_rate
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
-from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.energy_planning import (
     best_size,
     budget,
@@ -34,11 +33,6 @@ from lib_dlhpc.prediction.validate import validate
 from lib_dlhpc.spec.units import format_quantity as show
 
 FAST = "eight 200 Gb/s InfiniBand"
-PUBLISHED = {
-    "goyal17-r50-1h": ("ResNet-50, 90 epochs on 256 P100", "{:.3g} {}"),
-    "llama1-7b-mwh": ("LLaMA 7B: GPU-hours × 400 W × 1.1", "{:.3g} {}"),
-    "llama1-65b-mwh": ("LLaMA 65B: the same", "{:.3g} {}"),
-}
 
 
 def named(name: str) -> Run:
@@ -242,6 +236,5 @@ lesson = Lesson.read(
         "other": Here().other,
     },
     draws={"own_limit": own_limit},
-    tables={"published": lambda: published_table(["goyal17", "definitions"], PUBLISHED)},
 )
 ask = lesson.ask

@@ -51,13 +51,6 @@ SPLIT |= {"precision": "bf16", "optimizer": "adam"}
 EPOCHS = 10_000  # so long that beginning and end do not count
 SPELL = 54 * DAY  # of Llama 3's count
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the best interval, at which runs are simulated
-PUBLISHED = {
-    "llama3-effective-time": ("Llama 3, 54 days: time that became training (at least)", "{:.3g}%"),
-    "daly06-opt-24h": ("Daly: saving takes 5 min, a failure a day: best interval", "{:.3g} min"),
-    "daly06-opt-15min": ("Daly: the same, a failure in 15 min", "{:.3g} min"),
-    "bloom-ckpt-size": ("BLOOM, a checkpoint of 176 billion parameters", "{:.3g} TiB"),
-    "bloom-ckpt-overhead": ("BLOOM, 720 checkpoints of 40 s in 90 days", "{:.3g} h"),
-}
 NETWORK = Dropdown("Network", "14 B of state for each weight", tuple(MODELS))
 RATES = (1e9, 10e9, 40e9, 95e9, 400e9, 2e12)  # B/s
 FILES = Slider("File system", "The shared file system, all writers together", RATES, amount("B/s"))

@@ -6,7 +6,6 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
-from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.failures import interval, silent, spares, ways
 from lib_dlhpc.explore.failures.charts import WAYS
 from lib_dlhpc.explore.failures.interval import DAY, HOUR, INTERVALS, MINUTE, found
@@ -229,6 +228,5 @@ lesson = Lesson.read(
         "between": lambda: mtbf_of(Failing(), EXAMPLE),
     },
     draws={"own_interval": own_interval, "slow_gpu": slow_gpu, "time_limit": time_limit},
-    tables={"published": lambda: published_table(["definitions"], interval.PUBLISHED)},
 )
 ask = lesson.ask

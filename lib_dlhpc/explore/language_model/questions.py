@@ -7,7 +7,6 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
-from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.language_model import bubbles, experts, here, layout, rollouts, sequences
 from lib_dlhpc.explore.language_model.bubbles import ALL, ONE, SCHEDULES, TWO, bubble, fullest
 from lib_dlhpc.explore.language_model.bubbles import Setting as Pipe
@@ -20,10 +19,6 @@ from lib_dlhpc.spec.experiment import load
 from lib_dlhpc.spec.strategy import FP8
 from lib_dlhpc.spec.units import format_quantity as show
 
-PUBLISHED = {
-    "llama3-405b-16384-8192": ("8,192 tokens a sequence, 16,384 H100", "{:.0f} {}"),
-    "llama3-405b-16384-131072": ("131,072 tokens, 16 context ranks", "{:.0f} {}"),
-}
 ZB = SCHEDULES[-1]
 FAR = sequences.Setting(context=32, nics=1)
 FULL = Learned(spread=0.0, samples=32)
@@ -316,6 +311,5 @@ lesson = Lesson.read(
     },
     numbers={**LAID, **PIPED, **LONG, **MIXED, **TAILS},
     draws={"own_bubble": own_bubble, "own_mfu": own_mfu},
-    tables={"published_rates": lambda: published_table(["llama3"], PUBLISHED, "Llama 3 405B")},
 )
 ask = lesson.ask

@@ -36,18 +36,6 @@ OPTIMIZERS = {
     "Adam: two numbers": "adam",
 }
 STATE = ("weights", "master weights", "gradients", "optimizer state")
-PUBLISHED = {
-    "zero20-mem-stage0": ("7.5 billion parameters, Adam, on each of 64 GPUs", "{:.4g} GB"),
-    "zero20-mem-stage1": ("the same, ZeRO 1", "{:.4g} GB"),
-    "zero20-mem-stage3": ("the same, ZeRO 3", "{:.3g} GB"),
-    "kort22-mem-gpt3-save": ("GPT-3: activations saved by selective recomputation", "{:.0%}"),
-    "kort22-layer-fullrecompute": (
-        "GPT 22 G, a layer, full recomputation (19.6 ms without)",
-        "{:.3g} ms",
-    ),
-    "kort22-layer-selective": ("the same, selective recomputation", "{:.3g} ms"),
-    "gpipe19-memtr-pipeline-128": ("GPipe, weights and state on 128 stages", "{:.4g} GB"),
-}
 
 
 class Setting(NamedTuple):

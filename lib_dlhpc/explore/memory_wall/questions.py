@@ -6,7 +6,6 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
-from lib_dlhpc.explore.blocks.published import published_table
 from lib_dlhpc.explore.memory_wall import adapters, ledger, live, outside, ways
 from lib_dlhpc.explore.memory_wall.charts import Way
 from lib_dlhpc.explore.memory_wall.outside import Setting as Away
@@ -20,7 +19,6 @@ COMPARED = {
     "cosmoflow": ledger.Setting("cosmoflow-512", 1),
     "gpt3": ledger.Setting("gpt3-175b", 1),
 }
-SOURCES = ("definitions", "korthikanti", "gpipe")
 KNOWN = ("recompute all", "ZeRO 3 + recompute all", "pipeline + ZeRO 1", "offload activations")
 
 
@@ -149,6 +147,5 @@ lesson = Lesson.read(
         "times": lambda: ways.sent(3, 4) / ways.sent(0, 4),
     },
     draws={"own_bandwidth": bandwidth},
-    tables={"published": lambda: published_table(SOURCES, ledger.PUBLISHED)},
 )
 ask = lesson.ask
