@@ -48,6 +48,25 @@ def value_of(function: Callable[..., Any], *arguments: Any) -> float:
     return number
 
 
+def one_term(
+    name: str, function: Callable[..., Any], term: str, terms: Iterable[str], what: str
+) -> Callable[..., Any]:
+    """Return what gives one of a learner's terms, where their function gives {term: what} with all of them.
+
+    name: of the learner's function. Calls raise LabError where it gives no such dict.
+    """
+
+    def own(*given: Any) -> Any:
+        found = function(*given)
+        if not isinstance(found, dict) or term not in found:
+            legal = ", ".join(map(repr, terms))
+            raise LabError(f"{name} returns {{term: {what}}} with the terms {legal}.")
+        return found[term]
+
+    own.__name__ = name
+    return own
+
+
 def called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
     """Return a call as text; a record, such as a storage tier, by its class alone, a function by its name."""
     return f"{function.__name__}({', '.join(map(_argument, arguments))})"

@@ -19,7 +19,7 @@ from lib_dlhpc.labs.endless import limited
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.mistakes import Endless, LabError
 from lib_dlhpc.labs.sentences import sentences
-from lib_dlhpc.labs.step_costs import step_costs
+from lib_dlhpc.labs.step_costs import most_above, step_costs
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.experiment import Experiment
@@ -283,12 +283,8 @@ def _quick_finding(found: Breakdown, own: Task) -> Finding:
     step, goal, costs = float(found.step_time), best(own)[0], step_costs(found, EXPOSED)
     words = f"A step takes {show(step, 's')}; the fastest found is {show(goal, 's')}."
     if step > (1 + MARGIN) * goal:
-        more = {
-            each: costs[each] - least for each, least in step_costs(quickest(own), EXPOSED).items()
-        }
-        most = max(more, key=lambda each: more[each])
-        words += f" The largest difference: {most}, {show(more[most], 's')} more. {HINTS[most]}"
-        return broken(QUICK, words)
+        most, difference = most_above(costs, step_costs(quickest(own), EXPOSED))
+        return broken(QUICK, f"{words} {difference} {HINTS[most]}")
     most = max((each for each in costs if each != "computing"), key=lambda each: costs[each])
     largest = f"The largest part besides computation is {most}, {show(costs[most], 's')}."
     return kept(QUICK, f"{words} {largest}")

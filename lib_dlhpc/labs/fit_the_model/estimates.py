@@ -12,8 +12,7 @@ from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.fit_the_model.choice import EXPOSED, Task, experiment_of, known
 from lib_dlhpc.labs.fit_the_model.formulas import block_bytes
-from lib_dlhpc.labs.formula_cases import Case, compared, value_of
-from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.formula_cases import Case, compared, one_term
 from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.labs.step_costs import step_costs
 from lib_dlhpc.prediction import predict
@@ -66,14 +65,7 @@ def estimate_findings(estimate: Callable[..., Any], own: Task) -> list[Finding]:
 
 
 def _term_finding(estimate: Callable[..., Any], own: Task, term: str) -> Finding:
-    def value(*given: Any) -> float:
-        found = estimate(*given)
-        if not isinstance(found, dict) or term not in found:
-            legal = ", ".join(map(repr, TERMS))
-            raise LabError(f"estimate returns a dict with the terms {legal}.")
-        return value_of(lambda: found[term])
-
-    value.__name__ = "estimate"
+    value = one_term("estimate", estimate, term, TERMS, "bytes or seconds")
     cases = []
     for way in CASES[term]:
         fields = fields_of(way, own)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
-from lib_dlhpc.labs.formula_cases import Case, compared
+from lib_dlhpc.labs.formula_cases import Case, compared, one_term
 from lib_dlhpc.labs.lay_out_a_language_model.layouts import (
     TERMS,
     Layout,
@@ -20,7 +20,7 @@ from lib_dlhpc.labs.lay_out_a_language_model.layouts import (
 )
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.sentences import sentences
-from lib_dlhpc.labs.step_costs import step_costs
+from lib_dlhpc.labs.step_costs import most_above, step_costs
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.ledger import peak
 from lib_dlhpc.spec.units import format_quantity as show
@@ -81,14 +81,7 @@ def memory_findings(memory: Callable[..., Any], task: LayoutTask) -> list[Findin
 def _term_finding(
     memory: Callable[..., Any], task: LayoutTask, layouts: Sequence[Layout], term: str
 ) -> Finding:
-    def own(model: Any, layout: Any) -> Any:
-        found = memory(model, layout)
-        if not isinstance(found, dict) or term not in found:
-            legal = ", ".join(map(repr, TERMS))
-            raise LabError(f"memory returns {{term: bytes}} with the terms {legal}.")
-        return found[term]
-
-    own.__name__ = "memory"
+    own = one_term("memory", memory, term, TERMS, "bytes")
     cases = [
         Case(
             words_of(one),
@@ -266,9 +259,7 @@ def _quick_finding(found: Breakdown, task: LayoutTask) -> Finding:
     if step <= (1 + MARGIN) * least:
         return kept(QUICK, words)
     goal = step_costs(predicted(task, best), EXPOSED)
-    more = {each: cost - goal[each] for each, cost in step_costs(found, EXPOSED).items()}
-    most = max(more, key=lambda each: more[each])
-    difference = f"The largest difference: {most}, {show(more[most], 's')} more."
+    most, difference = most_above(step_costs(found, EXPOSED), goal)
     return broken(QUICK, f"{words} {difference} {HINTS[most]}")
 
 

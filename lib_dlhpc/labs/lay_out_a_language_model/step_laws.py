@@ -11,10 +11,9 @@ from functools import cache
 from typing import Any
 
 from lib_dlhpc.labs.findings import Finding
-from lib_dlhpc.labs.formula_cases import Case, compared, value_of
+from lib_dlhpc.labs.formula_cases import Case, compared, one_term
 from lib_dlhpc.labs.lay_out_a_language_model.layout_laws import EXPOSED, block_weights, words_of
 from lib_dlhpc.labs.lay_out_a_language_model.layouts import Layout, LayoutTask, predicted
-from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.labs.step_costs import step_costs
 
@@ -78,14 +77,7 @@ def seconds_findings(seconds: Callable[..., Any], task: LayoutTask) -> list[Find
 def _term_finding(
     seconds: Callable[..., Any], task: LayoutTask, layouts: list[Layout], term: str
 ) -> Finding:
-    def own(model: Any, machine: Any, layout: Any) -> float:
-        found = seconds(model, machine, layout)
-        if not isinstance(found, dict) or term not in found:
-            legal = ", ".join(map(repr, NEAR))
-            raise LabError(f"seconds returns {{term: seconds}} with the terms {legal}.")
-        return value_of(lambda: found[term])
-
-    own.__name__ = "seconds"
+    own = one_term("seconds", seconds, term, NEAR, "seconds")
     cases = []
     for one in layouts:
         costs, step = _costs(task, one)
