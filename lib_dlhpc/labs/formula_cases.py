@@ -6,7 +6,7 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from lib_dlhpc.labs.findings import Finding, broken, kept
-from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.mistakes import LabError, explained
 from lib_dlhpc.spec.units import format_quantity as show
 
 CLOSE = 0.01  # relative tolerance of a formula
@@ -30,12 +30,8 @@ class Case(NamedTuple):
 def value_of(function: Callable[..., Any], *arguments: Any) -> float:
     """Return the number that a learner's formula gives. Raises LabError where it gives none."""
     words = called(function, arguments)
-    try:
+    with explained(words):
         value = function(*arguments)
-    except LabError:
-        raise  # it says what is wrong
-    except Exception as error:
-        raise LabError(f"{words} stopped with {type(error).__name__}: {error}") from None
     if value is None:
         raise LabError(f"{words} returns nothing. Is a `return` missing?")
     try:

@@ -1,5 +1,7 @@
 """Errors of parallel programs with explanations, and the meaning of mpi4py buffer arguments."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,17 @@ class Mismatch(LabError):
 
 class Endless(LabError):
     """Ranks still compute at the timeout."""
+
+
+@contextmanager
+def explained(name: str, *known: type[Exception]) -> Iterator[None]:
+    """Raise LabError, with the name of what was called, for errors of a learner's code; those that are known pass."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (LabError, *known)):
+            raise  # it says what is wrong
+        raise LabError(f"{name} stopped with {type(error).__name__}: {error}") from None
 
 
 def is_in_place(send: Any) -> bool:

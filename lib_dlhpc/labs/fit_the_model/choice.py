@@ -17,7 +17,7 @@ import numpy as np
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.endless import limited
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
-from lib_dlhpc.labs.mistakes import Endless, LabError
+from lib_dlhpc.labs.mistakes import LabError, explained
 from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.labs.step_costs import most_above, step_costs
 from lib_dlhpc.prediction import Breakdown, predict
@@ -233,14 +233,10 @@ def attempt(choice: Callable[..., Any], own: Task) -> Experiment:
         return f"{words} Which loop never ends?"
 
     model, machine = (dict(each) for each in known(own))
-    try:
+    with explained(CALL, SpecError):
         text = limited(
             lambda: choice(model, machine, own.batch, measure, BUDGET), PATIENCE, endless
         )
-    except (SpecError, LabError, Endless):
-        raise
-    except Exception as error:
-        raise LabError(f"{CALL} stopped with {type(error).__name__}: {error}") from None
     return read_choice(text, own)
 
 

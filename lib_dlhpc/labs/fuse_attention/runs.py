@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.labs.fuse_attention.chip import Chip, Matrix
-from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.mistakes import explained
 from lib_dlhpc.layers.base.saved import Array
 
 NEAR = 1e-12  # of the largest number, in float64: sums of the same numbers in another order
@@ -30,13 +30,8 @@ def run(
     chip = Chip(room)
     given = [Matrix(name, numbers.copy(), constant=True) for name, numbers in inputs.items()]
     made = {name: Matrix(name, np.full(shape, EMPTY)) for name, shape in outputs.items()}
-    try:
+    with explained(kernel.__name__):
         kernel(chip, *given, *made.values(), *more)
-    except LabError:
-        raise  # it says what is wrong
-    except Exception as error:
-        words = f"{kernel.__name__} stopped with {type(error).__name__}: {error}"
-        raise LabError(words) from None
     return chip, {name: each.numbers for name, each in made.items()}
 
 

@@ -18,7 +18,7 @@ from lib_dlhpc.labs.lay_out_a_language_model.layouts import (
     first_stage,
     predicted,
 )
-from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.mistakes import LabError, explained
 from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.labs.step_costs import most_above, step_costs
 from lib_dlhpc.prediction import Breakdown
@@ -265,10 +265,8 @@ def _quick_finding(found: Breakdown, task: LayoutTask) -> Finding:
 
 def chosen(choose: Callable[..., Any], task: LayoutTask) -> Layout:
     """Return a learner's layout. Raises LabError where it is none of the legal ones."""
-    try:
+    with explained("choose"):
         found = choose(task.model, task.machine, list(task.layouts))
-    except Exception as error:
-        raise LabError(f"choose stopped with {type(error).__name__}: {error}") from None
     known = {tuple(one): one for one in task.layouts}
     try:
         return known[tuple(found)]

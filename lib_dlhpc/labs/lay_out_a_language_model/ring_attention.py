@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lib_dlhpc.labs.emulated.ranks import emulate
-from lib_dlhpc.labs.mistakes import LabError, bytes_of
+from lib_dlhpc.labs.mistakes import LabError, bytes_of, explained
 from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.layers.base.saved import Array
 
@@ -82,16 +82,11 @@ def positions_of(zigzag: Callable[..., Any], tokens: int, ranks: int) -> list[Ar
     """Return the positions of each rank's tokens, by a learner's function. Raises LabError where they are none."""
     found = []
     for rank in range(ranks):
-        try:
+        call = f"zigzag({tokens}, {ranks}, {rank})"
+        with explained(call):
             own = np.asarray(zigzag(tokens, ranks, rank))
-        except Exception as error:
-            words = (
-                f"zigzag({tokens}, {ranks}, {rank}) stopped with {type(error).__name__}: {error}"
-            )
-            raise LabError(words) from None
         if own.ndim != 1 or own.dtype.kind not in "iu":
-            words = f"zigzag({tokens}, {ranks}, {rank}) returns an array of integers, not {own!r}."
-            raise LabError(words)
+            raise LabError(f"{call} returns an array of integers, not {own!r}.")
         found.append(own)
     return found
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.endless import limited
-from lib_dlhpc.labs.mistakes import Endless, LabError
+from lib_dlhpc.labs.mistakes import Endless, LabError, explained
 from lib_dlhpc.labs.race_the_planner.tracks import Layout, Outcome, Track
 from lib_dlhpc.planner import plan
 
@@ -85,16 +85,13 @@ def attempt(planner: Planner, track: Track, budget: int = BUDGET, order: int = 0
         rows = np.random.default_rng(order).permutation(rows)
     layouts = tuple(dict(track.layouts[row]) for row in rows)
     try:
-        found = limited(
-            lambda: planner(track.experiment, layouts, predict, budget), PATIENCE, endless
-        )
-        row = track.row_of(found)
-    except (LabError, SpecError):
-        raise
+        with explained("It", SpecError, KeyError):
+            found = limited(
+                lambda: planner(track.experiment, layouts, predict, budget), PATIENCE, endless
+            )
+            row = track.row_of(found)
     except KeyError as error:
         raise LabError(f"It stopped with KeyError: a dict has no key {error}.") from None
-    except Exception as error:
-        raise LabError(f"It stopped with {type(error).__name__}: {error}") from None
     return Attempt(track, tuple(asked), row)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from lib_dlhpc.comparison.steady import WARM_UP, step_ends
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import Finding, broken, kept
-from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.mistakes import LabError, explained
 from lib_dlhpc.labs.race_the_planner.race import Planner, attempt
 from lib_dlhpc.labs.race_the_planner.tracks import Track
 from lib_dlhpc.spec.experiment import read_experiment
@@ -61,10 +61,8 @@ def here(ranks: int) -> Track:
 
 def picks(planner: Planner, bet: Any, track: Track) -> tuple[int, int]:
     """Return the planner's pick and the learner's bet; fields that the bet leaves out are plain. Raises LabError."""
-    try:
+    with explained("bet()"):
         given = bet()
-    except Exception as error:
-        raise LabError(f"bet() stopped with {type(error).__name__}: {error}") from None
     if not isinstance(given, dict):
         raise LabError("bet() returns a dict of fields.")
     extra = sorted({*given} - {*PLAIN})

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.labs.mistakes import LabError
+from lib_dlhpc.labs.mistakes import LabError, explained
 from lib_dlhpc.spec.units import format_quantity
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -26,7 +26,7 @@ def answer(function: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a learner's function returns, a list of what it yields. Raises LabError where it stops, or
     returns nothing, or yields without end.
     """
-    try:
+    with explained(function.__name__):
         found = function(*arguments)
         if isinstance(found, Iterator):
             found = list(islice(found, MOST + 1))
@@ -34,12 +34,6 @@ def answer(function: Callable[..., Any], *arguments: Any) -> Any:
                 raise LabError(
                     f"{function.__name__} yields more than {MOST} values: does it ever end?"
                 )
-    except LabError:
-        raise  # it says what is wrong
-    except Exception as error:
-        raise LabError(
-            f"{function.__name__} stopped with {type(error).__name__}: {error}"
-        ) from None
     if found is None:
         raise LabError(f"{function.__name__} returns nothing. Is a `return` missing?")
     return found

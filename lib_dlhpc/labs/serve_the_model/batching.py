@@ -14,7 +14,7 @@ import numpy as np
 
 from lib_dlhpc.labs.endless import limited
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
-from lib_dlhpc.labs.mistakes import Endless, LabError
+from lib_dlhpc.labs.mistakes import Endless, LabError, explained
 from lib_dlhpc.labs.serve_the_model.tasks import counted
 
 FITS = "The cache: no step needs more than there is"
@@ -147,10 +147,8 @@ def _called(
     """Return the batch and the refused. Raises LabError for anything else."""
     known = {each.number: each for each in (*queue, *running)}
     seen = [[each.seen for each in jobs] for jobs in (queue, running)]
-    try:
+    with explained("schedule"):
         found = schedule(*seen, load.room, load.most)
-    except Exception as error:
-        raise LabError(f"schedule stopped with {type(error).__name__}: {error}") from None
     try:
         batch, refused = ([int(each) for each in numbers] for numbers in found)
     except (TypeError, ValueError, OverflowError):  # the last for infinity

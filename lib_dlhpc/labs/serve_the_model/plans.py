@@ -12,7 +12,7 @@ from typing import Any
 
 from lib_dlhpc.labs.endless import limited
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
-from lib_dlhpc.labs.mistakes import Endless, LabError
+from lib_dlhpc.labs.mistakes import LabError, explained
 from lib_dlhpc.labs.serve_the_model import tasks
 from lib_dlhpc.labs.serve_the_model.formulas import price
 from lib_dlhpc.spec.units import format_quantity as show
@@ -163,16 +163,12 @@ def attempt(choose: Callable[..., Any], task: tasks.Task) -> Attempt:
 
     plans = [dict(each) for each in tasks.PLANS]
     given = tasks.size_of(task), tasks.gpu_of(task), tasks.load_of(task), task.limit
-    try:
+    with explained("It"):
         found = limited(
             lambda: choose(*given, plans, measure, BUDGET, tasks.allreduce_of(task)),
             PATIENCE,
             endless,
         )
-    except (LabError, Endless):
-        raise
-    except Exception as error:
-        raise LabError(f"It stopped with {type(error).__name__}: {error}") from None
     return Attempt(task, tuple(asked), tasks.plan_of(found))
 
 
