@@ -72,7 +72,7 @@ def sequences_fit(setting: Setting) -> View:
             f" {show(bytes_read(own.prices.shard), 'B')} a GPU, for {tokens}."
         )
     charts = {"serving_memory": memory_state(setting), "serving_batches": batches_state(setting)}
-    return View(words, wall, charts, f"{own.fitting} sequences share each read of the weights.")
+    return View(words, wall, charts, f"{own.fitting:,} sequences share each read of the weights.")
 
 
 def heads_of(setting: Setting) -> int:

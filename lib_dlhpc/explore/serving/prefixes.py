@@ -57,7 +57,8 @@ def begin_alike(setting: Setting) -> View:
             " beside the weights. Most blocks are evicted before their prefix comes again."
         )
     charts = {"serving_first": first_state(setting), "serving_hits": hits_state(setting)}
-    fine = f"All prefixes take {show(wanted(setting), 'B')} of the {show(room(setting), 'B')} beside the weights."
+    needed, left = show(wanted(setting), "B"), show(room(setting), "B")
+    fine = f"All prefixes would take {needed}; {left} are left beside the weights."
     return View(words, wall, charts, fine)
 
 
