@@ -44,15 +44,15 @@ function step(now, animate) {
     const y = top + i * row;
     names[i].setAttribute("x", left - 8);
     names[i].setAttribute("y", y + 14);
-    const bar = (from, to, fill, more = {}) => to > from && draw(bars, "rect", { x: x(from), y, width: x(to) - x(from), height: 18, fill, ...more });
-    bar(0, one.forward, "var(--dl-forward)");
-    bar(one.forward, one.backward, "var(--dl-backward)");
-    if (now.slowest - one.backward > 0.2) bar(one.backward, now.slowest, idle);
+    const bar = (from, to, fill, part) => to > from && draw(bars, "rect", { x: x(from), y, width: x(to) - x(from), height: 18, fill, class: `part ${part}` });
+    bar(0, one.forward, "var(--dl-forward)", "forward");
+    bar(one.forward, one.backward, "var(--dl-backward)", "backward");
+    if (now.slowest - one.backward > 0.2) bar(one.backward, now.slowest, idle, "waits");
     for (const [from, to] of one.sent) {
       const seen = Math.max(from, one.backward < to && from >= one.backward - 0.01 ? now.slowest : from);
-      if (to > seen) draw(bars, "rect", { x: x(seen), y: y + 20, width: x(to) - x(seen), height: 4, fill: "var(--dl-gradient)" });
+      if (to > seen) draw(bars, "rect", { x: x(seen), y: y + 20, width: x(to) - x(seen), height: 4, fill: "var(--dl-gradient)", class: "part sent" });
     }
-    bar(now.slowest, now.end, "var(--dl-gradient)");
+    bar(now.slowest, now.end, "var(--dl-gradient)", "sent");
   });
   const veil = draw(svg, "rect", { y: 16, height: height - 46, fill: "var(--dl-card)", opacity: 0.86 });
   const line = x(now.slowest);
@@ -121,9 +121,9 @@ function grid(now) {
   const waits = Math.round(256 * now.waiting), exposed = Math.round(256 * now.exposed);
   for (let i = 0; i < 256; i += 1) {
     const place = { x: (i % 16) * 10 + 0.5, y: Math.floor(i / 16) * 10 + 0.5, width: 8, height: 8, rx: 1.5 };
-    if (i < 256 - waits - exposed) draw(svg, "rect", { ...place, fill: "var(--dl-backward)" });
-    else if (i < 256 - exposed) draw(svg, "rect", { ...place, fill: idle });
-    else draw(svg, "rect", { ...place, fill: "var(--dl-gradient)" });
+    const [fill, part] = i < 256 - waits - exposed ? ["var(--dl-backward)", "forward backward"]
+      : i < 256 - exposed ? [idle, "waits"] : ["var(--dl-gradient)", "sent"];
+    draw(svg, "rect", { ...place, fill, class: `part ${part}` });
   }
 }
 
@@ -142,7 +142,7 @@ function show(animate) {
   at("efficiency").textContent = percent(now.efficiency);
   at("minutes").textContent = now.minutes > 120 ? `${(now.minutes / 60).toFixed(1)} h` : `${now.minutes.toFixed(1)} min`;
   at("finding").textContent = `Every step loses the work of ${number(lost)} of ${number(now.gpus)} GPUs`;
-  at("step-words").textContent = `${percent(now.waiting)} of the step waits for the slowest rank, ${percent(now.exposed)} is allreduce that backward does not hide.`
+  at("step-words").innerHTML = `<span data-part="waits">${percent(now.waiting)} of the step waits for the slowest rank</span>, <span data-part="sent">${percent(now.exposed)} is allreduce that backward does not hide</span>.`
     + ` Shown: ${step(now, animate && !matchMedia("(prefers-reduced-motion: reduce)").matches)} of ${number(now.gpus)} ranks in one simulated step of ${now.end.toFixed(0)} ms; the mean is ${now.mean.toFixed(0)} ms.`;
   grid(now);
 }
