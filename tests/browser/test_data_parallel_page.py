@@ -229,5 +229,20 @@ def test_a_control_that_is_scrolled_to_is_not_under_the_header(page, eventually,
     eventually(lambda: page.evaluate(COVERED) == [], what=lambda: str(page.evaluate(COVERED)))
 
 
+# Charts that paper would cut off.
+CUT_OFF = """() => [...document.querySelectorAll(".dlhpc-plot > svg")].filter(svg => svg.clientWidth
+  > svg.parentElement.clientWidth + 1).length"""
+
+
+def test_paper_is_light_and_has_whole_charts_without_header_and_buttons(page, eventually):
+    page.set_viewport_size({"width": 718, "height": 1016})  # A4 without its margins, in px
+    page.emulate_media(media="print", color_scheme="dark")
+    has(page.locator(".dlhpc-top:visible, .dlhpc-question button:not(.option):visible"), 0)
+    scheme = "getComputedStyle(document.documentElement).colorScheme"
+    eventually(lambda: page.evaluate(scheme) == "light")
+    eventually(lambda: page.evaluate(CUT_OFF) == 0)
+    page.emulate_media(media="screen", color_scheme="light")
+
+
 def is_inside(box: dict[str, float] | None, width: int) -> bool:
     return box is not None and box["x"] >= 0 and box["x"] + box["width"] <= width
