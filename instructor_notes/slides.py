@@ -1,11 +1,12 @@
 """Write slides of the modules and the labs: `make slides`, or `python slides.py [FOLDER] [NUMBER ...]`.
 
 A deck is made of what its module's page has, or its lab's README, checks and notes (lib_dlhpc/explore/slides), with
-speaker notes: as a PowerPoint file, which can be edited, and as a page, which a browser presents. NUMBER: 02 for a
-module, lab_02 for a lab.
+speaker notes: as a PowerPoint file, which can be edited, and as a page, which a browser presents and prints. NUMBER: 02
+for a module, lab_02 for a lab.
 """
 
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from importlib import import_module
 from io import BytesIO
@@ -21,19 +22,23 @@ try:
     from pptx.dml.color import RGBColor
     from pptx.enum.shapes import MSO_CONNECTOR, MSO_SHAPE
     from pptx.enum.text import MSO_ANCHOR, PP_ALIGN
+    from pptx.oxml import parse_xml
     from pptx.oxml.ns import qn
     from pptx.util import Inches, Pt
 except ModuleNotFoundError as error:
     sys.exit(f"{error.name} is not installed; `{installer('slides')}` installs it.")
 
 from lib_dlhpc.explore.course import LABS, PATH
-from lib_dlhpc.explore.slides import layout
+from lib_dlhpc.explore.slides import builds, layout
 from lib_dlhpc.explore.slides.deck import deck
 from lib_dlhpc.explore.slides.diagram import Diagram, Shape
 from lib_dlhpc.explore.slides.lab_deck import lab_deck, lab_title
 from lib_dlhpc.explore.slides.page import page
 from lib_dlhpc.explore.slides.picture import formula, png
-from lib_dlhpc.explore.slides.slide import Slide
+from lib_dlhpc.explore.slides.references import parts
+from lib_dlhpc.explore.slides.slide import RIGHT, Slide
+
+Clicks = defaultdict[int, list[str]]  # what appears at each click
 
 REPOSITORY = Path(__file__).parents[1]
 FONT, MONO = "Arial", "Courier New"  # layout.py has their widths
@@ -93,22 +98,26 @@ def add(shown: Presentation, slide: Slide, foot: str) -> None:
     own = shown.slides.add_slide(shown.slide_layouts[5])
     bar = own.shapes.add_shape(MSO_SHAPE.RECTANGLE, 0, 0, Inches(0.22), Inches(layout.HEIGHT))
     paint(bar, BLUE)
+    clicks = Clicks(list)
     for box in layout.boxes(slide, foot):
-        put(own, box)
+        put(own, box, clicks)
     number(own)
     if slide.diagram:
-        diagram(own, slide.diagram, layout.BESIDE)
+        diagram(own, slide.diagram, layout.BESIDE, clicks if slide.unfolds else Clicks(list))
     if slide.figure:
         picture(own, slide)
     elif slide.table:
         table(own, layout.cells(slide))
     elif slide.formulas:
-        formulas(own, slide)
+        formulas(own, slide, clicks)
+    if clicks:
+        timing = parse_xml(builds.timing([clicks[at] for at in sorted(clicks)]))
+        own._element.append(timing)
     own.notes_slide.notes_text_frame.text = slide.notes
 
 
-def put(own, box: layout.Box) -> None:
-    """Put a text on the slide, in its place."""
+def put(own, box: layout.Box, clicks: Clicks) -> None:
+    """Put a text on the slide, in its place; add to `clicks` what of it appears later."""
     shape = own.shapes.title if box.role == "title" else own.shapes.add_textbox(0, 0, 0, 0)
     shape.left, shape.top, shape.width, shape.height = map(Inches, box.place)
     frame = shape.text_frame
@@ -117,21 +126,41 @@ def put(own, box: layout.Box) -> None:
     frame.vertical_anchor = MSO_ANCHOR.MIDDLE if middle else MSO_ANCHOR.TOP
     if box.role == "aside":
         paint(shape, PALE)
-    for paragraph in frame.paragraphs:
+    if box.step:
+        clicks[box.step].append(builds.shape(shape.shape_id))
+    for at, paragraph in enumerate(frame.paragraphs):
         paragraph.alignment = PP_ALIGN.LEFT
-        type_(paragraph, box.size, COLORS.get(box.role, INK), box.bold)
+        right = paragraph.text.startswith(RIGHT)
+        if right:
+            clicks[1].append(builds.line(shape.shape_id, at))
+        link(paragraph)
+        color = BLUE if right else COLORS.get(box.role, INK)
+        type_(paragraph, box.size, color, box.bold or right)
         if box.role == "code":
-            paragraph.font.name = MONO
+            for font in (paragraph.font, *(run.font for run in paragraph.runs)):
+                font.name = MONO
         elif paragraph is not frame.paragraphs[-1]:
             paragraph.space_after = Pt(layout.PARAGRAPH * box.size)
         if box.bullets and not paragraph.text.endswith(":"):
             mark(paragraph)
 
 
+def link(paragraph) -> None:
+    """Make links of the papers that a paragraph names."""
+    found = list(parts(paragraph.text))
+    if any(address for _, address in found):
+        paragraph.clear()
+        for part, address in found:
+            run = paragraph.add_run()
+            run.text = part
+            if address:
+                run.hyperlink.address = address
+
+
 def type_(paragraph, size: int, color: RGBColor, bold: bool = False) -> None:
-    """Set the type of a paragraph."""
-    font = paragraph.font
-    font.size, font.bold, font.name, font.color.rgb = Pt(size), bold, FONT, color
+    """Set the type of a paragraph, and of its runs: PowerPoint takes that of a run from nowhere else."""
+    for font in (paragraph.font, *(run.font for run in paragraph.runs)):
+        font.size, font.bold, font.name, font.color.rgb = Pt(size), bold, FONT, color
 
 
 def mark(paragraph) -> None:
@@ -186,20 +215,23 @@ def picture(own, slide: Slide) -> None:
     shape._element.nvPicPr.cNvPr.set("descr", slide.described)
 
 
-def diagram(own, shown: Diagram, place: layout.Place) -> None:
-    """Put a diagram on the slide, as one group of shapes, with what it shows for those who cannot see it."""
-    group = own.shapes.add_group_shape()
+def diagram(own, shown: Diagram, place: layout.Place, clicks: Clicks) -> None:
+    """Put a diagram on the slide, a group of shapes for each click, with what it shows for those who cannot see it."""
+    groups = {step: own.shapes.add_group_shape() for step in sorted({e.step for e in shown.shapes})}
+    for step, group in groups.items():
+        group._element.nvGrpSpPr.cNvPr.set("descr", shown.said)
+        if step:
+            clicks[step].append(builds.shape(group.shape_id))
     for each, where, size in layout.drawn(shown, place):
-        box(group, each, where, size)
+        box(groups[each.step], each, where, size)
     left, top, wide, high = place
     for each in shown.arrows:
         ends = [(left + x * wide, top + y * high) for x, y in (each.start, each.end)]
         arrow(
-            group,
+            groups[0],
             *(Inches(at) for end in ends for at in end),
             heads=0 if each.plain else 1 + each.both,
         )
-    group._element.nvGrpSpPr.cNvPr.set("descr", shown.said)
 
 
 def box(group, each: Shape, where: layout.Place, size: int) -> None:
@@ -235,14 +267,16 @@ def unstyled(shape):
     return shape
 
 
-def formulas(own, slide: Slide) -> None:
-    """Put the formulas of a slide into their places, with their TeX as description."""
+def formulas(own, slide: Slide, clicks: Clicks) -> None:
+    """Put the formulas of a slide into their places, with their TeX as description; one at each click, if stepwise."""
     drawn = [formula(tex) for tex in slide.formulas]
     places = layout.formula_places(slide, [size for _, size in drawn])
-    for tex, (svg, _), place in zip(slide.formulas, drawn, places, strict=True):
+    for at, (tex, (svg, _), place) in enumerate(zip(slide.formulas, drawn, places, strict=True)):
         file = BytesIO(vl_convert.svg_to_png(svg, scale=4))
         shape = own.shapes.add_picture(file, *map(Inches, place))
         shape._element.nvPicPr.cNvPr.set("descr", tex)
+        if slide.stepwise and at:
+            clicks[at].append(builds.shape(shape.shape_id))
 
 
 if __name__ == "__main__":

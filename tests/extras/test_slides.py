@@ -1,5 +1,6 @@
 """A deck as a PowerPoint file: titles, lines, notes, numbers, and pictures that say what they show."""
 
+import re
 import runpy
 from io import BytesIO
 from itertools import pairwise
@@ -12,7 +13,7 @@ from lib_dlhpc.explore.course import PATH
 from lib_dlhpc.explore.slides.deck import deck
 from lib_dlhpc.explore.slides.layout import SMALLEST, boxes, cells
 from lib_dlhpc.explore.slides.picture import formula
-from lib_dlhpc.explore.slides.slide import PREDICT
+from lib_dlhpc.explore.slides.slide import CHECK, PREDICT
 
 PICTURE, GROUP = 13, 6
 
@@ -54,13 +55,49 @@ def test_pictures_say_what_they_show_and_not_what_is_covered(written):
 def test_a_diagram_is_a_group_of_shapes_that_says_what_it_shows(written):
     for slide, own in zip(*written, strict=True):
         groups = [shape for shape in own.shapes if shape.shape_type == GROUP]
-        assert len(groups) == (slide.diagram is not None)
+        shapes = slide.diagram.shapes if slide.diagram else ()
+        assert len(groups) == len({shape.step for shape in shapes})
+        texts = []
         for group in groups:
             assert group._element.nvGrpSpPr.cNvPr.get("descr") == slide.diagram.said
-            texts = [shape.text_frame.text for shape in group.shapes if shape.has_text_frame]
-            assert texts == [shape.text for shape in slide.diagram.shapes]
-            lines = [shape for shape in group.shapes if not shape.has_text_frame]
+            texts += [shape.text_frame.text for shape in group.shapes if shape.has_text_frame]
+        ordered = sorted(shapes, key=lambda shape: shape.step)
+        assert texts == [shape.text for shape in ordered]
+        if groups:
+            lines = [shape for shape in groups[0].shapes if not shape.has_text_frame]
             assert len(lines) == len(slide.diagram.arrows)
+
+
+def test_what_appears_at_a_click_is_on_its_slide(written):
+    """Formulas of a derivation but the first, parts of a diagram, and an answer; nothing else moves."""
+    for slide, own in zip(*written, strict=True):
+        shown = {shape.shape_id: shape for shape in own.shapes}
+        targets = own._element.xpath(".//p:timing//p:spTgt")
+        assert {int(each.get("spid")) for each in targets} <= shown.keys()
+        clicks = own._element.xpath('.//p:cTn[@nodeType="clickEffect"]')
+        if slide.stepwise:
+            assert len(clicks) == len(slide.formulas)
+            assert len(targets) == 2 * len(slide.formulas) - 1  # each but the first with its reason
+        elif slide.kind == CHECK:
+            (line,) = own._element.xpath(".//p:timing//p:pRg")
+            text = shown[int(line.getparent().getparent().get("spid"))].text_frame
+            assert text.paragraphs[int(line.get("st"))].text.startswith("Right: ")
+        ids = own._element.xpath(".//p:timing//p:cTn/@id")
+        assert len(set(ids)) == len(ids)
+
+
+def test_papers_are_links_in_their_text(written):
+    addresses = [
+        run.hyperlink.address
+        for own in written[1]
+        for shape in own.shapes
+        if shape.has_text_frame
+        for paragraph in shape.text_frame.paragraphs
+        for run in paragraph.runs
+        if run.hyperlink.address
+    ]
+    assert addresses
+    assert all(re.match(r"https://(arxiv|doi)\.org/", each) for each in addresses)
 
 
 def test_each_text_stands_where_its_layout_has_it(written):

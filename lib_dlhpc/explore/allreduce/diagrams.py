@@ -28,7 +28,10 @@ def messages() -> kit.Diagram:
             at += size + GAP
         rows.append(kit.Lane(capitalized(name), bars))
     return kit.lanes(
-        rows, f"what rank 0 of {FEW} sends, round after round (of the buffer)", side=0.24
+        rows,
+        f"what rank 0 of {FEW} sends, round after round (of the buffer)",
+        side=0.24,
+        unfolds=True,
     )
 
 
@@ -48,7 +51,7 @@ def steps() -> kit.Diagram:
                 cells[rank] = f"{blocks}\n→ rank {to}"
             label = "ring" if name == "ring" else "halving"
             rows.append(kit.Row(f"{label}, round {number + 1}", cells, fill))
-    return kit.held([f"rank {rank} sends" for rank in range(FEW)], rows)
+    return kit.held([f"rank {rank} sends" for rank in range(FEW)], rows, unfolds=True)
 
 
 def bus() -> kit.Diagram:

@@ -36,7 +36,7 @@ def overlapped() -> kit.Diagram:
         sent.append(kit.Bar(start, end, f"{number + 1}", kit.ORANGE))
     back = [kit.Bar(k * each, (k + 1) * each, f"{k + 1}", kit.GREEN) for k in range(len(sizes))]
     rows = [kit.Lane("backward", back), kit.Lane("allreduce", sent)]
-    return kit.lanes(rows, f"time; ResNet-50, {len(sizes)} buckets")
+    return kit.lanes(rows, f"time; ResNet-50, {len(sizes)} buckets", unfolds=True)
 
 
 def slowest() -> kit.Diagram:
@@ -73,7 +73,7 @@ def far() -> kit.Diagram:
     count = sites.ALONE[2]
     bars = kit.in_turn([(f"{count} local steps", 1.0, kit.BLUE), ("?", 0.5, kit.ORANGE)] * 2)
     rows = [kit.Lane(f"site {k}", bars) for k in (1, 2, sites.SITES)]
-    return kit.lanes(rows, "time, not to scale; orange: exchange")
+    return kit.lanes(rows, "time, not to scale; orange: exchange", unfolds=True)
 
 
 def alone() -> kit.Diagram:

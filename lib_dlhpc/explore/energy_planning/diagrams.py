@@ -72,7 +72,9 @@ def slack() -> kit.Diagram:
             kit.ORANGE if tight else kit.BLUE,
         )
         rows[call.place] = kit.Lane(rows[call.place].label, [*rows[call.place].bars, bar])
-    return kit.lanes(rows, "time; s: a pass with slack, orange: critical path", side=0.17)
+    return kit.lanes(
+        rows, "time; s: a pass with slack, orange: critical path", side=0.17, unfolds=True
+    )
 
 
 def plans() -> kit.Diagram:

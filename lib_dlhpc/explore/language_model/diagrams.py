@@ -58,7 +58,9 @@ def idle() -> kit.Diagram:
     """Return 1F1B on four stages: white is bubble."""
     spans = timetable(PIPELINES["1f1b"](STAGES, MICROBATCHES))
     return kit.lanes(
-        kit.passes(spans), f"time; {MICROBATCHES} microbatches, blue: forward, green: backward"
+        kit.passes(spans),
+        f"time; {MICROBATCHES} microbatches, blue: forward, green: backward",
+        unfolds=True,
     )
 
 
@@ -175,7 +177,7 @@ def iterations() -> kit.Diagram:
         kit.Lane("8 generate", write),
         kit.Lane("8 train", learn),
     ]
-    return kit.lanes(rows, "time; as predicted", side=0.2)
+    return kit.lanes(rows, "time; as predicted", side=0.2, unfolds=True)
 
 
 def small_ring() -> kit.Diagram:

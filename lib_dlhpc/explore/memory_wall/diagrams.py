@@ -54,7 +54,9 @@ def offloaded() -> kit.Diagram:
         backward.append(kit.Bar(now, now + 2, f"B{layer + 1}", kit.GREEN))
         now += 2
     return kit.lanes(
-        [kit.Lane("GPU", [*forward, *backward]), kit.Lane("host link", [*out, *back])], "time"
+        [kit.Lane("GPU", [*forward, *backward]), kit.Lane("host link", [*out, *back])],
+        "time",
+        unfolds=True,
     )
 
 

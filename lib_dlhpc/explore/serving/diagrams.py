@@ -45,7 +45,7 @@ def batched() -> kit.Diagram:
             )
             for each in found.requests
         ]
-    return kit.lanes(rows, "time; gray: waits, green: answer; two at once", side=0.34)
+    return kit.lanes(rows, "time; gray: waits, green: answer; two at once", side=0.34, unfolds=True)
 
 
 def divided() -> kit.Diagram:
@@ -100,7 +100,9 @@ def ahead() -> kit.Diagram:
         kit.Lane("large model", kit.in_turn([large], begin=draft)),
         kit.Lane("without drafts", kit.in_turn([("1 token", plain, kit.BLUE)] * 2)),
     ]
-    return kit.lanes(rows, f"time; {setting.drafts} drafts for one sequence", side=0.24)
+    return kit.lanes(
+        rows, f"time; {setting.drafts} drafts for one sequence", side=0.24, unfolds=True
+    )
 
 
 def long_ones() -> kit.Diagram:

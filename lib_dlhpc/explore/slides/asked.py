@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.explore.blocks.address import Share
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.question import Empty
 from lib_dlhpc.explore.slides.diagram import Diagram
 from lib_dlhpc.explore.slides.notebook import first, plain, sentences, taken
-from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, PREDICT, RESULT, WORDS, Slide
+from lib_dlhpc.explore.slides.slide import ANSWER, CHECK, PREDICT, RESULT, RIGHT, WORDS, Slide
 from lib_dlhpc.explore.slides.sources import Titles
 from lib_dlhpc.spec.units import with_unit
 from lib_dlhpc.teaching.questions import shuffled
@@ -71,7 +72,15 @@ def predicted(
     if figure and reveals:
         look = "" if name in titles.figures else getattr(widget, "look", "")
         own = _shown(lesson, name, titles, figure, look, standing(widget), try_it)
-        yield own._replace(section=heading)
+        yield own._replace(section=heading, live=next(shares(widget), ""))
+
+
+def shares(widget: Any) -> Iterator[str]:
+    """Yield the fragments of an address that show the figures of a page's part as they stand."""
+    if isinstance(widget, Share):
+        yield widget.link
+    for child in getattr(widget, "children", ()):
+        yield from shares(child)
 
 
 def standing(widget: Any) -> str:
@@ -169,9 +178,11 @@ def _check(lesson: Lesson, name: str, titles: Titles) -> Slide:
     if "compute" in text:
         own, answer, _ = lesson.draws[name](np.random.default_rng(0))
         title, given = _titled(titles, name, text["compute"].format(**own))
-        said = f"It is {with_unit(f'{answer:.3g}', text.get('unit', ''))}. {text.get('hint', '')}"
+        right = with_unit(f"{answer:.3g}", text.get("unit", ""))
+        said = f"It is {right}. {text.get('hint', '')}"
         unit = f" ({text['unit']})" if text.get("unit") else ""
-        return Slide(title, (*given, f"Write down a number{unit}."), said, kind=CHECK)
+        given += (f"Write down a number{unit}.", RIGHT + right)
+        return Slide(title, given, said, kind=CHECK)
     title, given = _titled(titles, name, lesson.filled(text["check"]))
     feedback = {lesson.filled(answer): lesson.filled(said) for answer, said in text["answers"]}
     options = shuffled(list(feedback), lesson.filled(text["check"]))
@@ -179,8 +190,9 @@ def _check(lesson: Lesson, name: str, titles: Titles) -> Slide:
     lines = [f"{letter}. {answer}" for letter, (answer, _) in zip(LETTERS, answers, strict=False)]
     notes = [f"{letter}. {said}" for letter, (_, said) in zip(LETTERS, answers, strict=False)]
     vote = "Vote, discuss with a neighbor, vote again."
-    right = f"Right: {lesson.filled(text['right'])}"
-    return Slide(title, (*given, *lines), "\n".join([vote, right, *notes]), kind=CHECK)
+    right = lesson.filled(text["right"])
+    said = "\n".join([vote, RIGHT + right, *notes])
+    return Slide(title, (*given, *lines, RIGHT + LETTERS[options.index(right)]), said, kind=CHECK)
 
 
 def _topic(titles: Titles, name: str) -> str:

@@ -32,6 +32,7 @@ from lib_dlhpc.explore.slides.slide import (
     PREDICT,
     PUBLISHED,
     REAL,
+    RIGHT,
     WORDS,
     Slide,
 )
@@ -67,6 +68,7 @@ def deck(module: Module, repository: Path) -> list[Slide]:
     ]
     slides = _shortened(slides)
     slides.insert(1, agenda(slides, notes))
+    slides = [own._replace(live=own.live and f"{module.file}#{own.live}") for own in slides]
     shown = timed(list(unrepeated(slides)), notes)
     return sorted(shown, key=lambda slide: slide.optional)
 
@@ -113,8 +115,10 @@ def _earlier(lesson: Lesson) -> Iterator[Slide]:
     """Yield the slide of two checks of earlier modules, beside each other."""
     if asked := list(_retrieval(lesson)):
         answers = ["In pairs, without notes.", *(why for *_, why in asked)]
-        (one, *ones, _), *others = ((question, *options, why) for question, options, why in asked)
-        beside = tuple(line for question, *options, _ in others for line in (question, *options))
+        (one, *ones), *others = (
+            (question, *options, RIGHT + why[0]) for question, options, why in asked
+        )
+        beside = tuple(line for lines in others for line in lines)
         yield Slide(EARLIER, (one, *ones), "\n".join(answers), kind=EARLIER, aside=beside)
 
 

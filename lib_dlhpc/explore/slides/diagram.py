@@ -15,7 +15,7 @@ anything computed are in diagrams.toml beside it, which `written` reads; names o
 
     ["Who waits?"]
     lanes = [["rank 0", 0, ["computes", 2, "blue"]], ["rank 1", 2, ["receives", 1, "orange"]]]  # from 0, from 2
-    axis = "time"                                           # and wall = [3, "barrier"], side = 0.14
+    axis = "time"                                           # and wall = [3, "barrier"], side = 0.14, unfolds = true
 
     ["Where are the files?"]
     boxes = { node = [0.2, 0.5, "node 0"], files = [0.8, 0.5, "file system", "orange", 0.3, 0.2] }
@@ -34,6 +34,7 @@ from lib_dlhpc.teaching.filled import filled
 
 # Shares of the place: labels, headings, a line below, between.
 SIDE, TITLES, CAPTION, GAP = 0.2, 0.12, 0.12, 0.012
+CLICKS = 4  # to unfold a diagram, at most
 FILLS = {  # pale: words on them are dark, and say what the color says
     "blue": "D6E6F0",
     "orange": "F8DCC4",
@@ -48,7 +49,10 @@ PASSES = {Forward: BLUE, Backward: GREEN}
 
 
 class Shape(NamedTuple):
-    """A box, or words alone where `fill` is empty. Shares of the diagram's place, from its top left corner."""
+    """A box, or words alone where `fill` is empty. Shares of the diagram's place, from its top left corner.
+
+    step: the click at which it appears, where a slide is shown part by part.
+    """
 
     left: float
     top: float
@@ -57,6 +61,7 @@ class Shape(NamedTuple):
     text: str = ""
     fill: str = ""
     align: str = "center"
+    step: int = 0
 
 
 class Arrow(NamedTuple):
@@ -132,7 +137,9 @@ def _read(parts: Mapping[str, Any], names: Mapping[str, Any]) -> Diagram:
             Lane(label, in_turn([(text, long, FILLS[fill]) for text, long, fill in parts], begin))
             for label, begin, *parts in own["lanes"]
         ]
-        return lanes(bars, own["axis"], own.get("wall"), own.get("side", SIDE))
+        return lanes(
+            bars, own["axis"], own.get("wall"), own.get("side", SIDE), own.get("unfolds", False)
+        )
     nodes = {
         name: Node(x, y, text, *(FILLS.get(each, each) for each in more))
         for name, (x, y, text, *more) in own["boxes"].items()
@@ -150,10 +157,12 @@ def _filled(value: Any, names: Mapping[str, Any]) -> Any:
     return [_filled(each, names) for each in value] if isinstance(value, list) else value
 
 
-def held(holders: Sequence[str], rows: Sequence[Row], exchange: str = "") -> Diagram:
+def held(
+    holders: Sequence[str], rows: Sequence[Row], exchange: str = "", unfolds: bool = False
+) -> Diagram:
     """Return who holds what: a column for each holder, a row for each thing.
 
-    exchange: what they send each other, below an arrow.
+    exchange: what they send each other, below an arrow. unfolds: whether rows appear one after another.
     """
     wide = (1 - SIDE) / len(holders)
     head = TITLES * max(name.count("\n") + 1 for name in holders)
@@ -164,9 +173,10 @@ def held(holders: Sequence[str], rows: Sequence[Row], exchange: str = "") -> Dia
     ]
     for number, row in enumerate(rows):
         top = head + number * high
-        shapes.append(Shape(0, top, SIDE - GAP, high, row.label, align="right"))
+        step = number if unfolds else 0
+        shapes.append(Shape(0, top, SIDE - GAP, high, row.label, align="right", step=step))
         shapes += [
-            Shape(left + GAP, top + GAP, wide - 3 * GAP, high - 2 * GAP, text, row.fill)
+            Shape(left + GAP, top + GAP, wide - 3 * GAP, high - 2 * GAP, text, row.fill, step=step)
             for left, text in zip(lefts, row.cells, strict=True)
             if text
         ]
@@ -183,9 +193,17 @@ def held(holders: Sequence[str], rows: Sequence[Row], exchange: str = "") -> Dia
 
 
 def lanes(
-    rows: Sequence[Lane], axis: str, wall: tuple[float, str] | None = None, side: float = SIDE
+    rows: Sequence[Lane],
+    axis: str,
+    wall: tuple[float, str] | None = None,
+    side: float = SIDE,
+    unfolds: bool = False,
 ) -> Diagram:
-    """Return rows of bars, to one scale. axis: what runs to the right; wall: a value, and what it is."""
+    """Return rows of bars, to one scale. axis: what runs to the right; wall: a value, and what it is.
+
+    unfolds: whether bars appear from left to right, in CLICKS clicks at most.
+    """
+    at_click = _clicks(rows) if unfolds else {}
     most = max([bar.end for row in rows for bar in row.bars] + ([wall[0]] if wall else []))
     per = (1 - side - GAP) / most
     head = TITLES if wall else 0
@@ -202,6 +220,7 @@ def lanes(
                 high * 0.8,
                 bar.text,
                 bar.fill,
+                step=at_click.get(bar.begin, 0),
             )
             for bar in row.bars
         ]
@@ -221,6 +240,14 @@ def lanes(
         said.append(f"{row.label}: {texts or f'{len(row.bars)} parts'}")
     said += [axis, wall[1]] if wall else [axis]
     return Diagram(tuple(shapes), tuple(arrows), "; ".join(said))
+
+
+def _clicks(rows: Sequence[Lane]) -> dict[float, int]:
+    """Return the click at which bars appear, by where they begin: equal parts of the time, none of them empty."""
+    begins = sorted({bar.begin for row in rows for bar in row.bars})
+    parts = [int(CLICKS * begin / (begins[-1] or 1)) for begin in begins]
+    place = {part: number for number, part in enumerate(dict.fromkeys(parts))}
+    return {begin: place[part] for begin, part in zip(begins, parts, strict=True)}
 
 
 def linked(

@@ -50,7 +50,7 @@ def following(module: Module, text: str) -> Slide:
     at = PATH.index(module) + 1
     after = PATH[at] if at < len(PATH) else None
     return Slide(
-        f"Next: {f'{after.number} {after.title}' if after else ALONE}",
+        f"Before next week, {f'when we begin {after.number} {after.title}' if after else ALONE}",
         tuple(_tasks(module, after, text)),
         "Say what is due, and when. "
         + (f"Ask for a guess before the next class: {after.question}" if after else ""),

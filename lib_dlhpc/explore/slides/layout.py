@@ -21,8 +21,8 @@ BULLET, MARGIN = 0.3, 0.2  # in: the indent of a bullet; of the text in a cell, 
 FIGURE = (LEFT, TOP, WIDE, 4.14)  # left, top, width, height
 RESULT_BELOW = (LEFT, 5.88, WIDE, 0.72)  # what a figure shows: two lines of 18 points
 BESIDE = (5.5, TOP, 7.2, 4.75)
-# The width of a figure: its labels, 12 px high, have 14 points and more.
-FIGURE_PX, BESIDE_PX = 720, 440
+# The width of a figure: its labels, 12 px high, have 17 points and more.
+FIGURE_PX, BESIDE_PX = 600, 360
 HALF = 5.9  # the width of each of two questions
 COLUMN = BESIDE[0] - LEFT - 0.2  # the width of a text beside a figure
 TASK = 3.6  # where a task below code begins
@@ -48,7 +48,10 @@ Place = tuple[float, float, float, float]  # left, top, width, height
 
 
 class Box(NamedTuple):
-    """A text in its place. role: title, kind, body, code, reason, source, foot; bullets: before each of its lines."""
+    """A text in its place. role: title, kind, body, code, reason, source, foot; bullets: before each of its lines.
+
+    step: the click at which it appears.
+    """
 
     place: Place
     lines: tuple[str, ...]
@@ -56,6 +59,7 @@ class Box(NamedTuple):
     role: str = "body"
     bold: bool = False
     bullets: bool = False
+    step: int = 0
 
 
 class Cells(NamedTuple):
@@ -189,9 +193,10 @@ def _reasons(slide: Slide) -> list[Box]:
         for row, text in enumerate(slide.lines[:count])
     ]
     size = min(box.size for box in found)  # all look alike
-    found = [box._replace(size=size) for box in found]
+    found = [box._replace(size=size, step=row) for row, box in enumerate(found)]
     below = (LEFT, TOP + ROWS + 0.05, WIDE, 0.75)
-    return [*found, fitted((" ".join(slide.lines[count:]),), below, 20, "numbers", bold=True)]
+    numbers = fitted((" ".join(slide.lines[count:]),), below, 20, "numbers", bold=True)
+    return [*found, numbers._replace(step=count)]
 
 
 def board(slide: Slide) -> Place:

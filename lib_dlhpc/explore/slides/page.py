@@ -1,6 +1,7 @@
 """A deck as one page of HTML: each slide as it is projected, beside what to say; arrow keys and full screen.
 
-It needs no office program and no network. All stands where layout.py puts it, as in the file of `make slides`.
+It needs no office program and no network. All stands where layout.py puts it, as in the file of `make slides`. What has
+a data-step appears at that press of a key. With ?slides in its address, it prints slides alone, without answers.
 """
 
 import base64
@@ -11,14 +12,16 @@ from pathlib import Path
 from lib_dlhpc.explore.slides import layout
 from lib_dlhpc.explore.slides.diagram import Diagram
 from lib_dlhpc.explore.slides.picture import formula, svg
-from lib_dlhpc.explore.slides.slide import Slide
+from lib_dlhpc.explore.slides.references import parts as referred
+from lib_dlhpc.explore.slides.slide import RIGHT, Slide
 from lib_dlhpc.explore.slides.tex import readable
 
 STATIC = Path(__file__).parent / "static"
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Slides: {title}</title><style>{style}</style></head>
-<body><header><h1>{title}</h1><button id="present">Present (F)</button></header>
+<body><header><h1>{title}</h1><button id="present">Present (F)</button>
+<button id="speaker">Notes in a window (S)</button><button id="bare">Slides only, to print</button></header>
 <main>{slides}</main><script>{script}</script></body></html>
 """
 
@@ -27,7 +30,7 @@ def page(slides: list[Slide], title: str) -> str:
     """Return the page of a deck, as HTML; raises ModuleNotFoundError without ziamath, which draws its formulas."""
     parts = [
         f'<section id="s{number}">{shown(slide, f"lib_dlhpc · {title}", number)}'
-        f'<aside><h2>Slide {number}: what to say</h2><div class="notes">{escape(slide.notes)}</div></aside></section>'
+        f'<aside><h2>Slide {number}: what to say</h2><div class="notes">{linked(slide.notes)}</div></aside></section>'
         for number, slide in enumerate(slides, 1)
     ]
     style, script = ((STATIC / name).read_text("utf-8") for name in ("page.css", "page.js"))
@@ -36,12 +39,12 @@ def page(slides: list[Slide], title: str) -> str:
 
 def shown(slide: Slide, foot: str, number: int) -> str:
     """Return a slide as HTML: its texts, its number and what it shows, each in its place."""
-    parts = [text(box) for box in layout.boxes(slide, foot)]
+    parts = [text(box, slide.live) for box in layout.boxes(slide, foot)]
     parts.append(
         placed((layout.LEFT + layout.WIDE - 1, 6.97, 1.0, 0.36), "foot number", str(number))
     )
     if slide.diagram:
-        parts += diagram(slide.diagram)
+        parts += diagram(slide.diagram, slide.unfolds)
     if slide.figure:
         drawn = svg(slide.figure, layout.figure_size(slide), slide.covered)
         parts.append(picture(layout.figure_place(slide), drawn, slide.described))
@@ -52,8 +55,21 @@ def shown(slide: Slide, foot: str, number: int) -> str:
     return f'<div class="slide">{"".join(parts)}</div>'
 
 
-def placed(place: layout.Place, name: str, content: str, size: float = layout.SMALLEST) -> str:
-    """Return a box of a slide in its place: shares of the slide, so that it scales; size: of its type, in points."""
+def linked(text: str) -> str:
+    """Return a text as HTML, in which the papers that it names are links."""
+    return "".join(
+        f'<a href="{address}" target="_blank">{escape(part)}</a>' if address else escape(part)
+        for part, address in referred(text)
+    )
+
+
+def placed(
+    place: layout.Place, name: str, content: str, size: float = layout.SMALLEST, step: int = 0
+) -> str:
+    """Return a box of a slide in its place: shares of the slide, so that it scales.
+
+    size: of its type, in points; step: the press of a key at which it appears.
+    """
     left, top, wide, high = place
     sides = zip(
         ("left", "top", "width", "height"),
@@ -61,33 +77,38 @@ def placed(place: layout.Place, name: str, content: str, size: float = layout.SM
         strict=True,
     )
     style = ";".join(f"{side}:{share:.3%}" for side, share in sides)
-    return f'<div class="{name}" style="{style};--pt:{size:g}">{content}</div>'
+    later = f' data-step="{step}"' if step else ""
+    return f'<div class="{name}" style="{style};--pt:{size:g}"{later}>{content}</div>'
 
 
-def text(box: layout.Box) -> str:
-    """Return a text in its place."""
+def text(box: layout.Box, live: str = "") -> str:
+    """Return a text in its place; live: the address of the figure that a source names, on the pages."""
     if box.role == "code":
         return placed(box.place, "code", f"<pre>{escape(chr(10).join(box.lines))}</pre>", box.size)
-    marked = ["mark" if box.bullets and not line.endswith(":") else "plain" for line in box.lines]
     tag = "h3" if box.role == "title" else "p"
-    lines = (
-        f'<{tag} class="{mark}">{escape(line)}</{tag}>'
-        for line, mark in zip(box.lines, marked, strict=True)
-    )
+    lines = [f"<{tag} {marked(box, line)}>{linked(line)}</{tag}>" for line in box.lines]
+    if box.role == "source" and live:
+        lines = [f'<p>{linked(box.lines[0])} · <a data-live="{escape(live)}" href="#">live</a></p>']
     weight = " bold" if box.bold else ""
-    return placed(box.place, box.role + weight, "".join(lines), box.size)
+    return placed(box.place, box.role + weight, "".join(lines), box.size, box.step)
 
 
-def picture(place: layout.Place, drawn: str, said: str) -> str:
+def marked(box: layout.Box, line: str) -> str:
+    """Return the attributes of a line: an answer appears at the first press of a key, others may have a bullet."""
+    if line.startswith(RIGHT):
+        return 'class="answer" data-step="1"'
+    return f'class="{"mark" if box.bullets and not line.endswith(":") else "plain"}"'
+
+
+def picture(place: layout.Place, drawn: str, said: str, step: int = 0) -> str:
     """Return a drawing as an image, in which its names are its own, and what it shows in words."""
     data = base64.b64encode(drawn.encode()).decode()
-    return placed(
-        place, "picture", f'<img alt="{escape(said)}" src="data:image/svg+xml;base64,{data}">'
-    )
+    image = f'<img alt="{escape(said)}" src="data:image/svg+xml;base64,{data}">'
+    return placed(place, "picture", image, step=step)
 
 
-def diagram(own: Diagram) -> Iterator[str]:
-    """Yield the boxes of a diagram, and its arrows above them."""
+def diagram(own: Diagram, unfolds: bool) -> Iterator[str]:
+    """Yield the boxes of a diagram, and its arrows above them; unfolds: part by part."""
     for shape, where, size in layout.drawn(own, layout.BESIDE):
         words = "<br>".join(map(escape, shape.text.split("\n")))
         name = f"shape {shape.align} {'filled' if shape.fill else ''}"
@@ -96,7 +117,7 @@ def diagram(own: Diagram) -> Iterator[str]:
             if shape.fill
             else f"<span>{words}</span>"
         )
-        yield placed(where, name, fill, size)
+        yield placed(where, name, fill, size, unfolds * shape.step)
     yield picture(layout.BESIDE, arrows(own), own.said)
 
 
@@ -134,5 +155,5 @@ def formulas(slide: Slide) -> Iterator[str]:
     """Yield the formulas of a slide in their places, with what they say in words."""
     drawn = [formula(tex) for tex in slide.formulas]
     places = layout.formula_places(slide, [size for _, size in drawn])
-    for tex, (own, _), place in zip(slide.formulas, drawn, places, strict=True):
-        yield picture(place, own, readable(tex))
+    for at, (tex, (own, _), place) in enumerate(zip(slide.formulas, drawn, places, strict=True)):
+        yield picture(place, own, readable(tex), slide.stepwise * at)

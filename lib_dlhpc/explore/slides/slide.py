@@ -10,6 +10,7 @@ ANSWER, CODE, AGENDA = "Answer", "Code", "Agenda"
 EARLIER, IDEA, BOARD, END = "From earlier modules", "Idea", "At the board", "Summary"
 WORDS, QUESTION, LIST = 40, 45, 60  # on a slide at most: of prose, of a question, of a list
 DISCUSS, NEXT = "Discuss", "Next"
+RIGHT = "Right: "  # begins the line of an answer, which appears last
 PUBLISHED, REAL = "Published", "Do it for real"
 
 
@@ -19,7 +20,8 @@ class Slide(NamedTuple):
     kind: what it is for; section: the heading of the notebook that it belongs to. covered: whether the result of the
     figure is hidden. stepwise: whether each formula stands beside one line, its reason, and the lines left over below
     them. table: rows of cells, a heading first. aside: lines beside the others. source: where what it shows is from.
-    diagram: what is drawn beside its lines. optional: whether the 50 minutes of a class leave it out.
+    diagram: what is drawn beside its lines. optional: whether the 50 minutes of a class leave it out. live: the file of
+    the page that has its figure, and the fragment of the figure as it stands.
     """
 
     title: str
@@ -36,6 +38,12 @@ class Slide(NamedTuple):
     source: str = ""
     diagram: Diagram | None = None
     optional: bool = False
+    live: str = ""
+
+    @property
+    def unfolds(self) -> bool:
+        """Whether its diagram appears part by part; a check repeats one that was shown before."""
+        return self.kind != CHECK
 
     @property
     def described(self) -> str:

@@ -174,6 +174,15 @@ def test_every_check_has_its_answer_in_the_notes(decks, name, lesson):
     begun = [slide.notes.split("\n", 1)[1].partition(" ")[0] for slide in slides]
     expected = ["Vote," if "check" in text else "It" for text in texts]
     assert sorted(begun) == sorted(expected)  # those that end a section come first
+    for slide in slides:
+        (right,) = (line for line in slide.lines if line.startswith("Right: "))
+        assert right == slide.lines[-1]
+        letter = right.removeprefix("Right: ")
+        if letter in "ABCDEFG":
+            (answer,) = (line for line in slide.lines if line.startswith(f"{letter}. "))
+            assert f"Right: {answer[3:]}\n" in slide.notes
+        else:
+            assert f"It is {letter}. " in slide.notes
 
 
 @pytest.mark.parametrize("place", range(1, len(PATH)))
@@ -185,8 +194,8 @@ def test_a_deck_opens_with_questions_of_earlier_modules(decks, lesson, place):
         for text in lesson(module.name).texts.values()
         if "check" in text
     }
-    for question, *options in (slide.lines, slide.aside):
-        assert question in earlier
+    for question, *options, right in (slide.lines, slide.aside):
+        assert question in earlier and right.removeprefix("Right: ") in "ABCD"[: len(options)]
         assert [line[:3] for line in options] == ["A. ", "B. ", "C. ", "D. "][: len(options)]
 
 
@@ -287,7 +296,7 @@ def test_a_predicted_decode_says_how_far_published_ones_are_off(decks):
 
 def words(slide):
     """Return the words that are read on a slide: no options, no reasons beside formulas, no heading above."""
-    options = re.compile(r"^[A-G]\.|^Write down a number|^You will be able to")
+    options = re.compile(r"^[A-G]\.|^Right: |^Write down a number|^You will be able to")
     beside = slide.aside if slide.kind == EARLIER else ()
     lines = [line for line in (*slide.lines, *beside) if not options.match(line)]
     asides = () if slide.diagram or beside else slide.aside  # beside a diagram, a title

@@ -37,6 +37,17 @@ ALL = [
 ]
 
 
+def test_a_diagram_unfolds_in_time_or_row_by_row_and_its_axis_is_there_at_once():
+    rows = [Lane("a", [Bar(0, 1), Bar(9, 10)]), Lane("b", [Bar(0.1, 1), Bar(4.6, 5)])]
+    own = lanes(rows, "time", unfolds=True)
+    bars = [shape for shape in own.shapes if shape.fill]
+    assert [bar.step for bar in bars] == [0, 2, 0, 1]
+    assert not any(shape.step for shape in own.shapes if not shape.fill)
+    assert not any(shape.step for shape in lanes(rows, "time").shapes)
+    table = held(("x",), [Row("a", ("1",)), Row("b", ("2",))], unfolds=True)
+    assert [shape.step for shape in table.shapes] == [0, 0, 0, 1, 1]
+
+
 def apart(one: Shape, other: Shape) -> bool:
     """Whether two boxes have no area in common."""
     return (

@@ -12,7 +12,8 @@ from lib_dlhpc.explore.slides import page as pages
 from lib_dlhpc.explore.slides.diagram import Arrow, Diagram, Shape
 from lib_dlhpc.explore.slides.layout import HEIGHT, WIDTH
 from lib_dlhpc.explore.slides.page import page, shown
-from lib_dlhpc.explore.slides.slide import CODE, IDEA, Slide
+from lib_dlhpc.explore.slides.references import parts as referred
+from lib_dlhpc.explore.slides.slide import BOARD, CHECK, CODE, IDEA, Slide
 
 VOID = {"br", "col", "img", "link", "meta"}
 
@@ -50,7 +51,9 @@ def test_a_page_has_each_slide_with_its_notes(decks, module, drawn):
     assert not tags.open
     parts = re.findall(r"<section id=.*?</section>", text, re.S)
     for number, (slide, part) in enumerate(zip(slides, parts, strict=True), 1):
-        assert f'id="s{number}"' in part and escape(slide.notes) in part
+        assert f'id="s{number}"' in part
+        part = re.sub("</?a[^>]*>", "", part)  # papers are links
+        assert escape(slide.notes) in part
         assert escape(slide.title) in part
         cells = [cell for row in slide.table for cell in row]
         for line in (*slide.lines, *slide.aside, *cells):
@@ -61,7 +64,29 @@ def test_a_page_has_each_slide_with_its_notes(decks, module, drawn):
         for slide in slides
     )
     assert len(tags.images) == pictures
-    assert not re.search(r"(?:src|href)=\"(?!data:|#)", text)  # it opens without a network
+    assert not re.search(r"src=\"(?!data:)", text)  # it opens without a network
+    links = re.findall(r'href="([^"]*)"', text)
+    assert any(link.startswith("https://arxiv.org/abs/") for link in links)
+    assert all(re.match(r"#|https://(?:arxiv|doi)\.org/", link) for link in links)
+
+
+def test_a_paper_is_a_link_that_ends_where_its_name_ends():
+    assert list(referred("In arXiv:2401.10241, and doi:10.1016/S0020(03)5.")) == [
+        ("In ", ""),
+        ("arXiv:2401.10241", "https://arxiv.org/abs/2401.10241"),
+        (", and ", ""),
+        ("doi:10.1016/S0020(03)5", "https://doi.org/10.1016/S0020(03)5"),
+        (".", ""),
+    ]
+
+
+def test_what_comes_later_appears_step_by_step_and_answers_last(drawn):
+    steps = Slide("A", ("why", "how", "so: 3"), formulas=("a", "b"), stepwise=True, kind=BOARD)
+    assert re.findall(r'data-step="(\d)"', shown(steps, "foot", 1)) == ["1", "2", "1"]
+    check = Slide("A?", ("A. b", "B. c", "Right: B"), kind=CHECK)
+    assert re.findall(r'<p class="answer" data-step="1">(.*?)</p>', shown(check, "", 1)) == [
+        "Right: B"
+    ]
 
 
 def test_what_is_covered_is_not_on_the_page(decks, drawn):
