@@ -184,6 +184,27 @@ def shared_nic(draw: Draw) -> Question:
     )
 
 
+def fair_shares(draw: Draw) -> Question:
+    """Two groups that use a NIC at once."""
+    rate = draw.between(20, 50, 5)
+    small, large = draw.between(100, 400, 20), draw.between(500, 900, 20)
+    both = (small + large) / rate / 1e3
+    return Question(
+        "fair shares",
+        f"Two groups start an allreduce at the same time. One sends {small} MB through a NIC, the other {large} MB"
+        f" through the same NIC, which carries {rate} GB/s and is shared fairly. Latency is negligible. When does the"
+        " longer exchange end?",
+        show(both, "s"),
+        {
+            show(large / rate / 1e3, "s"): "A NIC gives each group its full rate.",
+            show(2 * large / rate / 1e3, "s"): "Half the rate is left to the end.",
+            show(both / 2, "s"): "Two groups at once double what a NIC carries.",
+        },
+        "Each has half of the rate until the shorter one ends; then the other has all of it. The NIC is never idle.",
+        [Step("Bytes of both", small + large, "MB"), Step("Over the rate of the NIC", both, "s")],
+    )
+
+
 def few_elements(draw: Draw) -> Question:
     """Rounds of a schedule that has more ranks than elements."""
     ranks, elements = draw.between(12, 60, 1), draw.between(4, 9, 1)
@@ -289,6 +310,7 @@ QUESTIONS = [
     latency_alone,
     long_message_down_a_tree,
     shared_nic,
+    fair_shares,
     few_elements,
     Question(
         "agreement",

@@ -286,6 +286,31 @@ def windows(draw: Draw) -> Question:
     )
 
 
+def sparse(draw: Draw) -> Question:
+    """The bytes that sparse attention reads, with those of its indexer."""
+    latent, index = draw.between(448, 640, 32), draw.between(96, 160, 16)
+    chosen, tokens = draw.between(1000, 3000, 250), draw.between(24, 64, 1) * 1000
+    every, some = latent * tokens, index * tokens + latent * chosen
+    return Question(
+        "sparse",
+        f"Attention reads {latent} numbers of each earlier token in each layer. Sparse attention reads as many of only"
+        f" {chosen:,} tokens; to choose them, its indexer reads {index} other numbers of each earlier token. All"
+        f" numbers take 1 byte. After {tokens:,} tokens, how many times fewer bytes of cache does a decode step read?",
+        f"{every / some:.2f}",
+        {
+            f"{tokens / chosen:.2f}": "Choosing tokens reads nothing.",
+            f"{latent / index:.2f}": "The chosen tokens are read for nothing.",
+            f"{every / (index + latent) / chosen:.2f}": "An indexer reads only what it chooses.",
+        },
+        "Attention to the chosen tokens costs the same at any length, but the indexer still reads a key of each.",
+        [
+            Step("Full attention, per layer", every / 1e6, "MB"),
+            Step("Indexer and attention to the chosen tokens", some / 1e6, "MB"),
+            Step("One over the other", every / some),
+        ],
+    )
+
+
 OPEN = Open(
     "A service of one model on eight GPUs meets its target for the first token, but users complain that answers"
     " pause. One colleague proposes larger batches to save cost, another twice as many GPUs per replica. Explain the"
@@ -327,4 +352,5 @@ QUESTIONS = [
     few_users,
     twice_the_split,
     windows,
+    sparse,
 ]

@@ -170,6 +170,11 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "One device of each node sends for all.": lambda n: n[3] / n[1],
         "Rabenseifner sends half the bytes of recursive doubling.": lambda n: n[3] / 2,
     },
+    ("03", "fair shares"): {
+        "A NIC gives each group its full rate.": lambda n: n[1] / n[2],
+        "Half the rate is left to the end.": lambda n: n[1] / (n[2] / 2),
+        "Two groups at once double what a NIC carries.": lambda n: (n[0] + n[1]) / (2 * n[2]),
+    },
     ("03", "few elements"): {
         "A ring has no more rounds than elements.": lambda n: 2 * (n[1] - 1),
         "The all-gather sends nothing if blocks are empty.": lambda n: n[0] - 1,

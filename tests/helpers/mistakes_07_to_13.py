@@ -312,4 +312,9 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
             lambda n: 100 * (1 - 1 / n[0])
         ),
     },
+    ("13", "sparse"): {
+        "Choosing tokens reads nothing.": lambda n: n[4] / n[1],
+        "The chosen tokens are read for nothing.": lambda n: n[0] / n[2],
+        "An indexer reads only what it chooses.": lambda n: n[0] * n[4] / (n[0] + n[2]) / n[1],
+    },
 }

@@ -11,14 +11,14 @@ from lib_dlhpc.teaching.numbers import value
 from lib_dlhpc.teaching.questions import read
 
 NAMES = [module.name for module in PATH]
-WITH_TWELVE = ("02_data_parallel",)
+WITH_TWELVE = ("02_data_parallel", "13_serving")
 WITH_ELEVEN = (
     "01_one_step",
+    "03_allreduce",
     "05_hybrid_parallel",
     "08_memory_and_out_of_core",
     "10_energy_and_planning",
     "12_train_a_language_model",
-    "13_serving",
 )
 CLOSE = 0.03  # numbers that differ by less are one answer, rounded
 SEEDS = range(6)

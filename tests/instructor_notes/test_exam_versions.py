@@ -188,6 +188,14 @@ def test_03_allreduce(questions):
         questions, name, "latency alone", lambda p, us: 2 * (p - 1 - log2(p)) * us / 1e6, *short
     )
 
+    def both(small, large, rate):
+        """Share until the shorter one ends."""
+        shared = 2 * small / rate
+        return shared + (large - small) / rate
+
+    nic = "sends {} through a NIC", "the other {} through", "carries {} and"
+    is_right(questions, name, "fair shares", both, *nic)
+
     def saved(p, size, us):
         slow, fast = (us / 1e6 + size / p / rate for rate in (50e9 / 8, 100e9 / 8))
         return 100 * (1 - fast / slow)
@@ -661,4 +669,12 @@ def test_13_serving(questions):
         lambda step, tokens: step * tokens,
         *phases,
         within=0.05,  # the cache grows
+    )
+    pieces = "reads {} numbers", "of only {} tokens", "reads {} other", "After {} tokens"
+    is_right(
+        questions,
+        name,
+        "sparse",
+        lambda each, chosen, key, n: 1 / (key / each + chosen / n),
+        *pieces,
     )
