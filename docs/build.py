@@ -57,7 +57,8 @@ SLIDES = """# Slides
 
 A deck for each module, computed from its page, figures and instructor notes when this site is built. Each slide stands
 beside its speaker notes, which have the timing, what to ask, and the answers. *Present* or F shows one slide at a time
-in full screen; arrow keys turn, S opens the speaker notes in a window. `make slides` writes the same decks as PowerPoint files.
+in full screen; arrow keys turn, S opens the speaker notes in a window. `make slides` writes the same decks as
+PowerPoint files.
 
 | module | question | slides for 50 minutes | optional |
 |---|---|---|---|
