@@ -154,9 +154,14 @@ def completion(entries: Sequence[Entry]) -> list[Completion]:
 
 
 def gains(entries: Sequence[Entry], seed: int = 0) -> list[Gain]:
-    """Return the gain of each question that is right or wrong and may be answered again; a skipped one is wrong."""
+    """Return the gain of each question that is right or wrong and may be answered again; a skipped one is wrong.
+
+    Checks of earlier modules are for `retention`.
+    """
     found = []
     for (module, question), by_learner in sorted(_answers(entries, JUDGED).items()):
+        if question.startswith(AGAIN):
+            continue
         first, last = (_right(given[place] for given in by_learner.values()) for place in (0, -1))
         found.append(
             Gain(

@@ -58,12 +58,18 @@ class Item(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """A class. gain: Hake's normalized gain of the mean. effect: mean of the differences over their deviation."""
+    """A class. gain: Hake's normalized gain of the mean. effect: mean of the differences over their deviation.
+
+    difference: of the mean share right, after less before. reliability: KR-20 of the test after; nan if all are equal.
+    """
 
     learners: int
     left_out: int  # with one test only
+    dropped: float  # mean share right of those with the first test only; nan without any
     before: float  # mean share right
     after: float
+    difference: Estimate
+    reliability: float
     gain: Estimate
     effect: Estimate
     items: tuple[Item, ...]
@@ -120,14 +126,22 @@ def evaluate(
         when: np.array([_scored(given[each, when], keys[when]) for each in both]) for when in TIMES
     }
     first, last = (right[when].mean(axis=1) for when in TIMES)
+    only = [
+        _scored(own, key)
+        for (who, when), own in given.items()
+        if who not in both and when == "before"
+    ]
     wrong = [
         [given[each, "after"].get(item, "") for each in both] for item in range(1, len(key) + 1)
     ]
     return Evaluation(
         learners=len(both),
         left_out=len(everybody) - len(both),
+        dropped=float(np.mean(only)) if only else np.nan,
         before=float(first.mean()),
         after=float(last.mean()),
+        difference=estimate(lambda one, other: (other - one).mean(axis=-1), first, last, seed),
+        reliability=reliability(right["after"]),
         gain=estimate(normalized_gain, first, last, seed),
         effect=estimate(effect_size, first, last, seed),
         items=tuple(
@@ -147,6 +161,15 @@ def effect_size(before: Floats, after: Floats) -> Any:
     more = after - before
     spread = more.std(axis=-1, ddof=1)
     return np.divide(more.mean(axis=-1), spread, out=np.full_like(spread, np.nan), where=spread > 0)
+
+
+def reliability(right: Floats) -> float:
+    """Return KR-20 of a test, from learners x items of 0 and 1 (Kuder and Richardson 1937); nan if all score alike."""
+    items, spread = right.shape[1], right.sum(axis=1).var()
+    if items < 2 or spread == 0:
+        return float("nan")
+    share = right.mean(axis=0)
+    return float(items / (items - 1) * (1 - (share * (1 - share)).sum() / spread))
 
 
 def estimate(

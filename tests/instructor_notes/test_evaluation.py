@@ -35,7 +35,8 @@ def test_it_runs_without_a_file(run):
     assert "30 learners with both tests" in printed
     assert "normalized gain" in printed
     concept_test, _, pages = printed.partition("module     opened")
-    assert len(concept_test.splitlines()) == 4 + 28
+    assert len(concept_test.splitlines()) == 3 + 5 + 2 + 28 + 2
+    assert printed.count("SIMULATED") == 7  # above each table: nobody takes it for that of a class
     assert all(pages.count(name) == 1 for name in ("remembered", "first  last", "median"))
     assert pages.count("The usual mistake.") == 10
 
@@ -44,7 +45,9 @@ def test_it_reads_a_file(run, tmp_path, repository):
     key = key_of(read(repository / "instructor_notes" / "concept_test.py", "QUESTIONS"))
     lines = [",".join(map(str, each)) for each in simulated(key, learners=7, before=0.3, after=1.0)]
     (tmp_path / "answers.csv").write_text("\n".join(["learner,when,item,answer", *lines]))
-    assert "7 learners with both tests, 0 with one only" in run()
+    concept_test, _, _ = run().partition("module     opened")
+    assert "7 learners with both tests, 0 with one only" in concept_test
+    assert concept_test.count("SIMULATED") == 1 and concept_test.count("answers.csv") == 3
 
 
 def test_it_reads_an_export_of_a_class(run, tmp_path):

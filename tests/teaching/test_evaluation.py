@@ -12,6 +12,7 @@ from lib_dlhpc.teaching.evaluation import (
     evaluate,
     normalized_gain,
     read_answers,
+    reliability,
     simulated,
 )
 
@@ -141,3 +142,21 @@ def test_missing_columns_items_and_learners_are_refused(tmp_path):
         evaluate([Answer("a", "before", 1, "A")] * 2, KEY)
     with pytest.raises(SpecError, match="0 learners took both"):
         evaluate([Answer("a", "before", 1, "A")], KEY)
+
+
+def test_the_reliability_of_items_that_agree_is_one_and_of_items_that_do_not_is_none():
+    right = np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+    assert reliability(right) == pytest.approx(1.0)
+    assert reliability(np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])) == pytest.approx(
+        0.0
+    )
+    assert np.isnan(reliability(np.eye(3)))
+
+
+def test_who_missed_the_second_test_is_counted_with_the_first():
+    answers = simulated(["A"] * 8, learners=6, before=0.02, after=0.98)
+    answers += [Answer("gone", "before", item, "A" if item <= 2 else "B") for item in range(1, 9)]
+    found = evaluate(answers, ["A"] * 8)
+    assert (found.learners, found.left_out, found.dropped) == (6, 1, 0.25)
+    assert found.difference.value == pytest.approx(found.after - found.before)
+    assert found.difference.low <= found.difference.value <= found.difference.high
