@@ -7,6 +7,8 @@ from lib_dlhpc.explore.slides import diagram as kit
 from lib_dlhpc.explore.slides.parts import stacked
 from lib_dlhpc.spec.units import format_quantity as show
 
+LORA = adapters.tuned(lora=adapters.RANK)
+WIDTH = LORA.experiment.model.layers[0].attributes["features"]
 LAYERS, LINK, SHARDED = 4, 1.4, {"optimizer state": 1, "gradients": 2, "weights": 3}
 FILLS = dict(zip(STATE, (kit.BLUE, kit.VIOLET, kit.GREEN, kit.ORANGE), strict=True))
 
@@ -60,23 +62,9 @@ def offloaded() -> kit.Diagram:
     )
 
 
-def adapter() -> kit.Diagram:
-    """Return a frozen matmul of Llama 3 8B and the two thin matrices of its adapter."""
-    model = adapters.tuned(lora=adapters.RANK).experiment.model
-    width, rank = model.layers[0].attributes["features"], adapters.RANK
-    nodes = {
-        "x": kit.Node(0.09, 0.5, "input", kit.GRAY, 0.16, 0.2),
-        "W": kit.Node(0.47, 0.2, f"W, frozen\n{width:,} × {width:,}", wide=0.36, high=0.34),
-        "A": kit.Node(0.34, 0.8, f"A\n{rank} × {width:,}", kit.ORANGE, 0.27, 0.22),
-        "B": kit.Node(0.65, 0.8, f"B\n{width:,} × {rank}", kit.ORANGE, 0.27, 0.22),
-        "y": kit.Node(0.91, 0.5, "sum", kit.GRAY, 0.16, 0.2),
-    }
-    return kit.linked(nodes, [("x", "W"), ("W", "y"), ("x", "A"), ("A", "B"), ("B", "y")])
-
-
 def frozen() -> kit.Diagram:
     """Return what a GPU holds if all weights are trained, or adapters only; their activations are asked for."""
-    every, lora = adapters.tuned(), adapters.tuned(lora=adapters.RANK)
+    every, lora = adapters.tuned(), LORA
     rows = [
         kit.Row("weights", [show(float(each.memory["weights"]), "B") for each in (every, lora)]),
         kit.Row(
@@ -124,11 +112,10 @@ def under_the_cap() -> kit.Diagram:
     return kit.lanes(rows, "memory at the peak", (own.cap, cap))._replace(words=words)
 
 
-DIAGRAMS = {
+DIAGRAMS = kit.written(globals()) | {
     "What if it does not fit?": training,
     "Which way around the wall?": sharded,
     "How fast must the host link be?": offloaded,
-    "What does fine-tuning store?": adapter,
     "adapters": frozen,
     "adapters: answer": tuned,
     "out_of_core_peak: answer": under_the_cap,

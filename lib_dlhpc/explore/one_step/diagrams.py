@@ -9,42 +9,22 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.units import format_plain as plain
 from lib_dlhpc.spec.units import format_quantity as show
 
+OWN = example()
+PEAK = float(peak_rate(OWN.device, precision_of(OWN.device)))
+
 
 def roof() -> kit.Diagram:
     """Return the FLOP/s within reach of layers with more and more FLOP for each byte, below the peak."""
-    device = example().device
-    peak = float(peak_rate(device, precision_of(device)))
-    bandwidth = float(device.memory_bandwidth)
-    ridge = peak / bandwidth
+    bandwidth = float(OWN.device.memory_bandwidth)
+    ridge = PEAK / bandwidth
     rows = [
         kit.Lane(
             f"{plain(at)} FLOP/B",
-            [kit.Bar(0, min(peak, at * bandwidth), show(min(peak, at * bandwidth), "FLOP/s"))],
+            [kit.Bar(0, min(PEAK, at * bandwidth), show(min(PEAK, at * bandwidth), "FLOP/s"))],
         )
         for at in (ridge / 4, ridge / 2, ridge, 2 * ridge)
     ]
-    return kit.lanes(rows, "FLOP/s within reach", (peak, f"peak: {show(peak, 'FLOP/s')}"))
-
-
-def machine() -> kit.Diagram:
-    """Return two cores with what was measured of them and of the message between them."""
-    own = example()
-    device, link = own.device, own.intra_node
-    peak = show(float(peak_rate(device, precision_of(device))), "FLOP/s")
-    core = f"peak {peak}"
-    nodes = {
-        "core 0": kit.Node(0.17, 0.25, f"core 0\n{core}", wide=0.34, high=0.28),
-        "core 1": kit.Node(0.83, 0.25, f"core 1\n{core}", wide=0.34, high=0.28),
-        "memory": kit.Node(0.5, 0.85, "memory", kit.ORANGE, 0.3),
-    }
-    words = [
-        kit.Shape(0.35, 0.02, 0.3, 0.2, f"latency {show(float(link.latency), 's')}"),
-        kit.Shape(0.35, 0.27, 0.3, 0.2, f"then {show(float(link.bandwidth), 'B/s')}"),
-        kit.Shape(0.36, 0.5, 0.28, 0.22, f"{show(float(device.memory_bandwidth), 'B/s')} a core"),
-    ]
-    return kit.linked(
-        nodes, [("core 0", "core 1"), ("core 0", "memory"), ("core 1", "memory")], words, both=True
-    )
+    return kit.lanes(rows, "FLOP/s within reach", (PEAK, f"peak: {show(PEAK, 'FLOP/s')}"))
 
 
 def launches() -> kit.Diagram:
@@ -84,9 +64,8 @@ def blocks() -> kit.Diagram:
     return kit.lanes(rows, "bytes through memory")
 
 
-DIAGRAMS = {
+DIAGRAMS = kit.written(globals()) | {
     "Where does one training step's time go on my machine?": roof,
-    "How fast is your machine?": machine,
     "What does fusing kernels remove?": fusion,
     "blocked_passes": blocks,
     "share_of_the_allreduce: answer": launches,

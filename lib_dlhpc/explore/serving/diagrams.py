@@ -11,6 +11,8 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 CACHES, EIGHT = 3, 8
 PROMPT, ALIKE = Phases().prompt, prefixes.Setting()
+POOLS = pools.Setting()
+DECODE, CACHE = pools.REPLICAS - POOLS.pool, pools.cache(POOLS)  # B of a prompt
 
 
 def filled() -> kit.Diagram:
@@ -72,23 +74,6 @@ def divided() -> kit.Diagram:
     return kit.Diagram(tuple(shapes), words="; ".join(said))
 
 
-def apart() -> kit.Diagram:
-    """Return replicas that only read prompts and replicas that only decode, with the cache that travels."""
-    own = pools.Setting()
-    nodes = {
-        "in": kit.Node(0.09, 0.5, "prompts", kit.WHITE, 0.18, 0.24),
-        "pre": kit.Node(0.39, 0.5, f"{own.pool} replicas\nprefill", wide=0.24, high=0.4),
-        "dec": kit.Node(
-            0.75, 0.5, f"{pools.REPLICAS - own.pool} replicas\ndecode", kit.GREEN, 0.24, 0.4
-        ),
-    }
-    words = [
-        kit.Shape(0.36, 0.02, 0.42, 0.22, f"KV cache, {show(pools.cache(own), 'B')} a prompt"),
-        kit.Shape(0.88, 0.38, 0.12, 0.24, "tokens"),
-    ]
-    return kit.linked(nodes, [("in", "pre"), ("pre", "dec")], words)
-
-
 def ahead() -> kit.Diagram:
     """Return a step with drafts beside steps without, for one sequence."""
     setting = drafts.Setting()
@@ -121,6 +106,5 @@ DIAGRAMS = kit.written(globals()) | {
     "How does latency change under load?": batched,
     "What if most layers do not see all tokens?": long_ones,
     "Eight GPUs: one replica, or eight?": divided,
-    "Should prefill and decode run on separate GPUs?": apart,
     "Can a small model draft ahead?": ahead,
 }

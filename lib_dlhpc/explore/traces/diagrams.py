@@ -8,6 +8,7 @@ from lib_dlhpc.explore.traces.waits import Setting as Program
 from lib_dlhpc.explore.traces.waits import trace
 from lib_dlhpc.prediction.coupled import predict_coupled
 
+OWN, LAST = Setting(), RANKS - 1  # two programs, and the buffer between them
 SHOWN, WAITS = 2, {"receive": kit.ORANGE, "collective": kit.GRAY}
 
 
@@ -42,23 +43,6 @@ def cause() -> kit.Diagram:
     return late(marked=True)
 
 
-def coupled() -> kit.Diagram:
-    """Return two programs and the buffer between them."""
-    own = Setting()
-    nodes = {
-        "simulation": kit.Node(
-            0.15, 0.5, f"simulation:\n{own.simulating} to {RANKS - 1} ranks", wide=0.3, high=0.34
-        ),
-        "buffer": kit.Node(0.5, 0.5, f"buffer:\n{own.depth} batches", kit.ORANGE, 0.2, 0.34),
-        "training": kit.Node(0.85, 0.5, f"training:\nthe others of {RANKS}", kit.GREEN, 0.3, 0.34),
-    }
-    words = [
-        kit.Shape(0, 0.1, 0.44, 0.14, "full: the simulation waits"),
-        kit.Shape(0.58, 0.76, 0.42, 0.14, "empty: training waits"),
-    ]
-    return kit.linked(nodes, [("simulation", "buffer"), ("buffer", "training")], words)
-
-
 def balanced() -> kit.Diagram:
     """Return the work of each rank in a step, before and after it sends."""
     before, after = (each[0] for each in here.asked(here.Setting(how="sends late")))
@@ -89,7 +73,6 @@ def apart() -> kit.Diagram:
 DIAGRAMS = kit.written(globals()) | {
     "where_to_look: answer": cause,
     "Who waits for whom?": late,
-    "A workflow: which side waits?": coupled,
     "sends_late: answer": balanced,
     "waiting_training: answer": apart,
 }
