@@ -185,11 +185,12 @@ def failures_ways() -> Layers:
         f"(scale('x', datum.stop) - scale('x', datum.start)) > {kit.WORD} * length(datum.share) + 6"
     )
     share = alt.Text(value=alt.expr(f"{wide} ? datum.share : ''"))
+    ink = alt.value(alt.expr("datum.hatched ? 'white' : 'black'"))  # repeated work is dark blue
     return (
         kit.room("x"),
         solid,
         kit.hatched(spans.transform_filter("datum.hatched")),
-        bars.mark_text(color="black").encode(x="middle:Q", text=share),
+        bars.mark_text().encode(x="middle:Q", text=share, color=ink),
         data("ends", x="x:Q", y=y, text="words:N").mark_text(align="left", dx=6, **HALO),
     )
 
