@@ -283,7 +283,8 @@ def _sending(chunk: Chunk, way: groups.Wire, again: bool) -> Chunk:
     most = max(chunk.bytes)
     if not np.any(most):
         return chunk
-    sending = replace(chunk, sends=way.cost(most))
+    uses = (0.0, 1 / way.slower, float(way.slower > 1)) if way.between else (1.0, 0.0, 0.0)
+    sending = replace(chunk, sends=way.cost(most), uses=uses)
     if not (again and way.between):
         return sending
     message = Message(sending.sends.bandwidth, way.slower)
@@ -291,9 +292,19 @@ def _sending(chunk: Chunk, way: groups.Wire, again: bool) -> Chunk:
         sending,
         forward=_behind(chunk.forward, message),
         backward=_behind(chunk.backward, message),
-        last=_behind(chunk.last, message),
+        last=_behind(chunk.last, message) if _waits(chunk.last) else chunk.last,
         weights=chunk.weights and _behind(chunk.weights, message),
         first=chunk.first and _behind(chunk.first, message),
+    )
+
+
+def _waits(last: Block) -> bool:
+    """Return whether a last pass exchanges more than gradients; those alone wait for the message, see meeting.py."""
+    shape = last.variants[0].shape
+    return (
+        bool(shape.numbers)
+        or len(shape.streams) > 1
+        or any(isinstance(each, Wait) for each in shape.compact)
     )
 
 

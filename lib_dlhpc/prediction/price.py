@@ -63,6 +63,8 @@ def price(step: Program, slow: float = 1.0) -> Step:
     rest = total - terms
     if rest > 1e-12 * total:
         exposed[max(exposed, key=lambda kind: exposed[kind])] += rest
+    elif rest < 0:  # a last pass that waits for a message is later, and so is all that follows
+        exposed[step.between] = max(0.0, exposed[step.between] + rest)
     forward, recomputation = float(work.forward.mean()), float(work.recomputation.mean())
     backward, update = float(work.backward.mean()) + recomputation, float(work.update.mean())
     ahead, back = mixes_of(step)

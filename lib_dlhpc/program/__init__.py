@@ -8,6 +8,7 @@ crossing.py      exchanges of a pass that use the same links at once
 rounds.py        calls as numbers, in rounds that repeat
 walk.py          when each stage is through all calls, if repeated passes take as long; rounds that repeat are skipped
 ports.py         messages between stages that share links;  shared_walk.py: the same walk with them
+meeting.py       gradients that meet messages between stages
 path.py          when every rank starts and ends each pass
 depths.py        the passes of a pipeline by their depth, in stretches that repeat
 lanes.py         the same path through many steps at once, as arrays

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.program.calls import FORWARD, PASSES, pipeline
 from lib_dlhpc.program.depths import Depth, Stretch, stretches
-from lib_dlhpc.program.lanes import LAST, SENDS
+from lib_dlhpc.program.lanes import GRADIENTS, JOINS, LAST, POSTED, SENDS, USES
+from lib_dlhpc.program.meeting import Exchanges, Shares, shares
 from lib_dlhpc.program.ports import Meets
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.program.shared_walk import SharedWalk
 from lib_dlhpc.program.walk import ROUNDING
+from lib_dlhpc.schedules.pipeline import Pipeline
 
 OFTEN = 8  # times are compared after 1, 2 and 4 repetitions, and then after every eighth
 MEMORY = 64  # repetitions that are compared
@@ -29,10 +31,10 @@ def walk(
 
     table: (COLUMNS, ranks, chunks, lanes).
     """
-    found = _Walk(table)
+    found = _Walk(table, _shares(pipeline(schedule, ranks, many, chunks), table))
     for one in stretches(schedule, ranks, many, chunks):
         found.run(one)
-    return found.clock, found.free, found.idle
+    return found.clock, found.freed(), found.idle
 
 
 def shared(
@@ -42,27 +44,44 @@ def shared(
 
     table: (COLUMNS, ranks, chunks).
     """
+    pipe = pipeline(schedule, ranks, many, chunks)
     seconds = [*np.moveaxis(table[: len(PASSES)], 0, 2).ravel().tolist(), 0.0]
     last = table[LAST].reshape(4, -1).T.tolist()
     busy, takes = table[SENDS].reshape(2, -1).tolist()
-    free = [0.0] * ranks
+    posted, joins = table[[POSTED, JOINS]].reshape(2, -1).tolist()
+    free, common = [0.0] * ranks, _shares(pipe, table)
+    exchanges = Exchanges(common, free, True) if common else None
 
     def only(number: int, start: float) -> float:
         at, kind = divmod(number, len(PASSES))
         if kind == PASSES.index(FORWARD):
             return start + seconds[number]
-        (end, behind, freed, queued), before = last[at], free[at // chunks]
-        free[at // chunks] = max(start + freed, before + queued)
-        return max(start + end, before + behind)
+        (end, behind, freed, queued), place = last[at], at // chunks
+        before = free[place]
+        if exchanges is not None and posted[at]:
+            before = max(before, exchanges.free[place])
+            before = exchanges.join(place, before) if joins[at] else before
+        free[place] = max(start + freed, before + queued)
+        if exchanges is not None and posted[at]:
+            exchanges.joined(place, start, before, posted[at], free[place])
+        return float(max(start + end, before + behind))
 
-    walk = SharedWalk(seconds, only, busy, takes, [0.0] * ranks, meets=meets)
-    return walk.run(sections(pipeline(schedule, ranks, many, chunks))), free
+    walk = SharedWalk(seconds, only, busy, takes, [0.0] * ranks, exchanges, meets=meets)
+    ends = walk.run(sections(pipe))
+    return ends, free if exchanges is None else [*map(max, free, exchanges.free)]
+
+
+def _shares(pipe: Pipeline, table: Floats) -> Shares | None:
+    """Return what messages share with gradients; table: (COLUMNS, ranks, chunks, ...)."""
+    if pipe.ranks == 1 or pipe.directions > 1:
+        return None
+    return shares(table[GRADIENTS], table[USES])
 
 
 class _Walk:
     """The clocks of ranks through passes, (ranks, lanes), and when messages arrive, (rows, lanes)."""
 
-    def __init__(self, table: Floats) -> None:
+    def __init__(self, table: Floats, common: Shares | None) -> None:
         ranks, lanes = table.shape[1], table.shape[-1]
         # As passes are numbered in rounds.py.
         none = np.zeros((1, lanes))  # what sends, or computes, nothing
@@ -74,6 +93,12 @@ class _Walk:
         )
         self.clock, self.port, self.free, self.worked = (np.zeros((ranks, lanes)) for _ in range(4))
         self.arrives, self.row = np.full((1, lanes), -np.inf), 1
+        self.exchanges = Exchanges(common, [*self.clock], False) if common else None
+        self.posted, self.joins = table[[POSTED, JOINS]].reshape(2, -1, lanes)
+        self.crossed = np.full(
+            ranks, -1
+        )  # the boundary of the message that each rank has sent last
+        self.meeting = False  # whether any gradients are exchanged
         self.counts = np.zeros(len(self.seconds), np.int64)  # how often each pass is carried out
 
     @property
@@ -103,8 +128,13 @@ class _Walk:
     def _once(self, depths: Sequence[Depth]) -> None:
         clock, port, free, arrives = self.clock, self.port, self.free, self.arrives
         seconds, (end, behind, freed, queued) = self.seconds, self.last
-        busy, takes, row = self.busy, self.takes, self.row
-        for place, made, back, boundary, last in depths:
+        busy, takes, row, meets = self.busy, self.takes, self.row, self.exchanges is not None
+        for depth in depths:
+            place, made, back, boundary, last = depth
+            if meets and (last or self.meeting):
+                self._one_by_one(depth, row)
+                row += depth.rows
+                continue
             now = np.maximum(clock.take(place, 0), arrives.take(row - back, 0))
             if last:
                 start, at = now, free[place]
@@ -120,7 +150,62 @@ class _Walk:
             np.add(left, takes.take(boundary, 0), out=arrives[row:behind_all])
             arrives[behind_all] = -np.inf
             row = behind_all + 1
+            if meets:
+                sends = boundary >= 0
+                self.crossed[place[sends]] = boundary[sends]
         self.row = row
+
+    def _one_by_one(self, depth: Depth, row: int) -> None:
+        """Walk the passes of a depth while gradients are exchanged, see meeting.py."""
+        exchanges = self.exchanges
+        assert exchanges is not None
+        if not self.meeting:
+            self.meeting = True
+            exchanges.sent = [
+                self._sent(place, at) for place, at in enumerate(self.crossed.tolist())
+            ]
+        columns = (each.tolist() for each in depth[:4])
+        for at, (place, made, back, boundary) in enumerate(zip(*columns, strict=True)):
+            now = np.maximum(self.clock[place], self.arrives[row - back])
+            now = self._last(place, made, now) if depth.last else now + self.seconds[made]
+            self.clock[place] = now
+            left = np.maximum(self.port[place], now)
+            late = (
+                exchanges.meet(place, boundary, left, self.busy[boundary]) if boundary >= 0 else 0.0
+            )
+            self.port[place] = left + self.busy[boundary] + late
+            self.arrives[row + at] = left + self.takes[boundary] + late
+        self.arrives[row + depth.rows - 1] = -np.inf
+
+    def _last(self, place: int, made: int, start: Floats) -> Floats:
+        """Return when a pass ends that completes gradients."""
+        exchanges, (end, behind, freed, queued) = self.exchanges, self.last[:, made]
+        assert exchanges is not None
+        before = np.maximum(self.free[place], exchanges.free[place])
+        before = np.where(self.joins[made] > 0, exchanges.join(place, before), before)
+        free = np.maximum(start + freed, before + queued)
+        exchanges.joined(place, start, before, self.posted[made], free)
+        self.free[place] = free
+        found: Floats = np.maximum(start + end, before + behind)
+        self.worked[place] += found - start
+        return found
+
+    def _sent(self, place: int, boundary: int) -> Floats:
+        """Return when the last message of a rank leaves the links to gradients."""
+        exchanges = self.exchanges
+        assert exchanges is not None
+        if boundary < 0:
+            return 0.0 * self.port[place]
+        behind, ahead, chunks = exchanges.shares
+        part = (behind if boundary // chunks == place else ahead)[boundary]
+        found: Floats = self.port[place] - (1 - part) * self.busy[boundary]
+        return found
+
+    def freed(self) -> Floats:
+        """Return when the streams of gradients are free."""
+        if self.exchanges is None:
+            return self.free
+        return np.maximum(self.free, np.array(self.exchanges.free))
 
     def _repeat(self, one: Stretch) -> None:
         """Walk a stretch until the times of all lanes repeat; add what the repetitions that are left take."""

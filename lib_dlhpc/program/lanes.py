@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program.calls import PASSES
+from lib_dlhpc.program.crossing import KINDS
 from lib_dlhpc.program.fold import Queue, Shape, Span
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.ports import Lines, are_long
@@ -26,9 +27,15 @@ from lib_dlhpc.program.program import Block, Chunk, Floats, Prices, Program
 from lib_dlhpc.schedules.pipeline import Pipeline
 
 # What the table of a chunk has: s of each pass, and of the last one from its start and from when the stream is free to
-# its end and until the stream is free again; s that a message occupies a port, and until it arrives.
-COLUMNS = (*PASSES, "end", "end behind", "free", "free behind", "busy", "takes")
+# its end and until the stream is free again; s that a message occupies a port, and until it arrives; s of the gradients
+# of the last pass, whether they wait for the message of the pass before, and the part of the time for which they, and a
+# message, keep each kind of links busy (meeting.py).
+COLUMNS = (
+    *(*PASSES, "end", "end behind", "free", "free behind", "busy", "takes", "posted", "joins"),
+    *(f"{what} {kind}" for what in ("gradients", "message") for kind in range(KINDS)),
+)
 LAST, SENDS = slice(3, 7), slice(7, 9)
+POSTED, JOINS, GRADIENTS, USES = 9, 10, slice(11, 11 + KINDS), slice(11 + KINDS, 11 + 2 * KINDS)
 Samples: TypeAlias = tuple[int, ...]  # numbers of lanes of prices
 
 
@@ -100,6 +107,9 @@ def _columns(chunk: Chunk, samples: Samples, factor: float, stream: str) -> Floa
     found[LAST] = end[0], end[1], free[0], free[1]
     found[SENDS.start] = _of(chunk.sends.bandwidth, samples)
     found[SENDS.start + 1] = _of(chunk.sends.total, samples)
+    posted, part = chunk.last.gradients
+    found[POSTED], found[JOINS] = posted, posted > 0 and chunk.last.message is None
+    found[GRADIENTS], found[USES] = (np.array([each]).T for each in (part, chunk.uses))
     return found
 
 

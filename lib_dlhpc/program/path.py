@@ -11,6 +11,7 @@ Source of the arithmetic: Baccelli, Cohen, Olsder & Quadrat, "Synchronization an
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from math import prod
 from typing import Any, TypeAlias
@@ -22,6 +23,7 @@ from lib_dlhpc.program.fold import Post, Run
 from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
+from lib_dlhpc.program.meeting import Exchanges
 from lib_dlhpc.program.ports import Ports, in_turn, line_of
 from lib_dlhpc.program.program import Alone, Block, Floats, Program
 from lib_dlhpc.program.rounds import sections
@@ -67,6 +69,8 @@ class Path:
         self._port: dict[int, Any] = {}  # when a stage's ranks have sent all before
         self.meets = None if free else program.meets
         self._ports = Ports(self.meets, self.one) if self.meets else None
+        shares = None if free else program.shares
+        self._exchanges = Exchanges(shares, self.clock, self.one) if shares else None
         self._runs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
         self._met = False
         self.flush = 0.0  # when all ranks have met, after their last pass
@@ -91,18 +95,22 @@ class Path:
             end = self.clock[place]
             if call.computes:
                 block = self.program.stages[place][call.chunk].block(call.phase, call.once)
-                self.clock[place] = end = self._block(place, block, end, self.late, call)
+                last = call.once and call.phase != FORWARD
+                passed = self._last if last else self._block
+                self.clock[place] = end = passed(place, block, end, self.late, call)
             if call.target >= 0:
                 arrives[number] = self._send(call, end)
             if report is not None and number % REPORTED == REPORTED - 1:
                 report(float(np.max(end)), REPORTED)
+        if self._exchanges is not None:
+            self._exchanges.settle(self._free)
         if report is not None:
             report(self.end, len(calls(self.program.schedule)) % REPORTED)
 
     def _calls(self) -> Iterator[tuple[int, Call]]:
         """Yield all calls, with their numbers."""
         pipe = self.program.schedule
-        if self.meets is None:
+        if self.meets is None and self._exchanges is None:
             return enumerate(calls(pipe))
         own: list[list[tuple[int, Call]]] = [[] for _ in range(pipe.ranks)]
         for each in enumerate(calls(pipe)):
@@ -144,16 +152,29 @@ class Path:
             end = (
                 self._block(place, block, start, self.late)
                 if phase == FORWARD
-                else self._only(place, block, start)
+                else self._last(place, block, start, self.late)
             )
             worked[place] += end - start
             return end
 
-        begin, how = self.clock, (seconds, only, busy, takes, self.clock)
+        begin, how = self.clock, (seconds, only, busy, takes, self.clock, self._exchanges)
         walk = Walk(*how) if self.meets is None else SharedWalk(*how, meets=self.meets)
         self.clock = walk.run(sections(pipeline))
         each = zip(self.clock, begin, worked, strict=True)
         self.idle = [end - start - work for end, start, work in each]
+        if self._exchanges is not None:
+            self._exchanges.settle(self._free)
+
+    def _last(
+        self, place: int, block: Block, start: Any, late: dict[str, Any], call: Call | None = None
+    ) -> Any:
+        """Return when a pass ends that completes gradients, see `_block`."""
+        quick = self.one and self.record is None and self.ranked is None
+        usual = partial(self._block, place, block, start, late, call)
+        run = partial(self._only, place, block, start) if quick else usual
+        if self._exchanges is None:
+            return run()
+        return self._exchanges.passed(place, block, start, self._free[place], run)
 
     def _repeated(self, place: int, block: Block, times: int) -> float:
         """Return the seconds of a pass that is not the only one, and count what its repetitions wait for."""
@@ -221,14 +242,16 @@ class Path:
             return start
         before, chunk = call.before
         crossed = self.program.stages[before][chunk]
-        if self._ports is None:
-            leaves = self.later(start, self._port.get(call.place, start))
-            self._port[call.place] = leaves + crossed.sends.bandwidth
-            arrives = leaves + crossed.sends.total
-        else:
-            line = line_of(call.place, before)
-            leaves, late = self._ports.send(line, start, crossed.sends.bandwidth)
-            arrives = leaves + crossed.sends.total + late
+        pipe, line = self.program.schedule, line_of(call.place, before)
+        port = self._port.get(call.place, start)
+        leaves = self._ports.begin(line, start) if self._ports else self.later(start, port)
+        busy, more = crossed.sends.bandwidth, 0.0
+        if self._exchanges is not None:
+            boundary = before * pipe.chunks + chunk
+            more = self._exchanges.meet(call.place, boundary, leaves, busy)
+        self._port[call.place] = leaves + busy + more
+        late = self._ports.send(line, leaves, busy + more) if self._ports else 0.0
+        arrives = leaves + crossed.sends.total + more + late
         if self.record is not None:
             where = (call.place, "communication", "communication", message_name(call))
             self.record(*where, leaves, arrives, bytes=max(crossed.bytes))

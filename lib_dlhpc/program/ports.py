@@ -100,10 +100,13 @@ class Ports:
         self.until: list[Any] = [-np.inf] * len(meets.links)  # no message of a line ends later
         self.ahead: dict[int, list[Any]] = {}  # s by which the next message is late, by link
 
-    def send(self, line: int, ready: Any, busy: Any) -> tuple[Any, Any]:
-        """Return when a message begins that is ready, and by how much it is late."""
+    def begin(self, line: int, ready: Any) -> Any:
+        """Return when a message begins that is ready."""
+        return self.later(ready, self.sent[line][0].end)
+
+    def send(self, line: int, begin: Any, busy: Any) -> Any:
+        """Return by how much a message is late that begins."""
         sent, one = self.sent[line], self.one
-        begin = self.later(ready, sent[0].end)
         sent.rotate()
         new = sent[0]
         new.begin, new.late = begin, []
@@ -118,9 +121,9 @@ class Ports:
         self.until[line] = self.later(self.until[line], new.end)
         ahead = self.ahead.pop(line, None)
         if not (new.late or ahead):
-            return begin, 0.0
+            return 0.0
         late = map(add, *(each or self._none(line) for each in (new.late, ahead)))
-        return begin, reduce(self.later, late)
+        return reduce(self.later, late)
 
     def _none(self, line: int) -> list[Any]:
         return [0.0] * self.meets.links[line]

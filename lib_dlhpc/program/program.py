@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.program.calls import FORWARD, OVERLAPPED, PASSES
-from lib_dlhpc.program.crossing import Busy, Message
+from lib_dlhpc.program.crossing import NONE, Busy, Message
 from lib_dlhpc.program.fold import Folded, Shape, Span, Times, fold
 from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.instructions import (
@@ -21,6 +21,7 @@ from lib_dlhpc.program.instructions import (
     Wait,
     whole_layers,
 )
+from lib_dlhpc.program.meeting import Shares, gradients, shares_of
 from lib_dlhpc.program.ports import Lines, Meets, are_long
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.schedules.pipeline import Pipeline
@@ -165,6 +166,11 @@ class Block:
         return tuple(fold([each.shape for each in self.variants], self.prices, self.message))
 
     @cached_property
+    def gradients(self) -> tuple[float, Busy]:
+        """The seconds of the gradients that the pass posts, and which part of them keeps links busy, see meeting.py."""
+        return gradients(self.variants[0].shape, self.prices[0])
+
+    @cached_property
     def _alone(self) -> dict[float, Alone]:
         return {}
 
@@ -290,6 +296,7 @@ class Chunk:
     overlapped: Block | None = (
         None  # the forward pass and all of a backward pass of the other chunk
     )
+    uses: Busy = NONE  # the part of its time for which the message keeps each kind of links busy
 
     def block(self, phase: str, once: bool) -> Block:
         """Return the block of a pass; phase: one of PASSES, or OVERLAPPED; once: whether it is the first or the last,
@@ -361,6 +368,12 @@ class Program:
             if are_long(busy, ahead, back, self.lines.far)
             else None
         )
+
+    @cached_property
+    def shares(self) -> Shares | None:
+        """What messages share with gradients that are exchanged meanwhile."""
+        alone = self.schedule.ranks == 1 or self.schedule.directions > 1
+        return None if alone else shares_of(self.stages)
 
     @cached_property
     def distinct(self) -> tuple[tuple[tuple[Chunk, ...], tuple[int, ...]], ...]:

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from lib_dlhpc.program.calls import PASSES, Numbers, linked, messages, pipeline
+from lib_dlhpc.program.calls import FORWARD, PASSES, Numbers, linked, messages, pipeline
 from lib_dlhpc.schedules.pipeline import Pipeline, Rounds, Streams
 
 # Calls as numbers: place, pass, back, boundary. A pass is a chunk of a place times the number of PASSES plus the index
@@ -89,7 +89,8 @@ def numbered(pipe: Pipeline) -> tuple[Numbers, Numbers]:
     """Return calls as numbers by their depth, (calls, 4), and that depth of each, (calls,).
 
     In the place of `back` is the call whose message each receives, or -1. The depth of a call is one more than that of
-    the call before it on its rank, and of that whose message it needs.
+    the call before it on its rank, and of that whose message it needs. Of one depth, calls that complete gradients are
+    behind the others.
     """
     ranks, chunks = pipe.ranks, pipe.chunks
     _, (place, chunk, kind, needs, gives, after, crossed, once, computes) = linked(pipe)
@@ -98,7 +99,7 @@ def numbered(pipe: Pipeline) -> tuple[Numbers, Numbers]:
     number = np.where(kind < len(PASSES), len(PASSES) * at + kind, nothing + 1 + at)
     number = np.where(computes > 0, number, nothing)
     boundary = np.where(after >= 0, crossed % ranks * chunks + crossed // ranks, -1)
-    order = np.lexsort((place, depth))
+    order = np.lexsort((place, (once > 0) & (kind != PASSES.index(FORWARD)), depth))
     row = np.append(np.argsort(order), -1)  # of the first dimension, where each call is; -1: none
     columns = place, np.where(once > 0, -2 - number, number), row[source], boundary
     return np.stack(columns, axis=1)[order], depth[order]

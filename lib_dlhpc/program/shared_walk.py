@@ -23,8 +23,10 @@ class SharedWalk(Walk):
 
     def _send(self, place: int, boundary: int, ready: float) -> float:
         line = line_of(place, boundary // self.chunks)
-        begin, late = self.ports.send(line, ready, self.busy[boundary])
-        arrives: float = begin + self.takes[boundary] + late
+        begin = self.ports.begin(line, ready)
+        more = self._meet(place, boundary, begin) if self.exchanges else 0.0
+        late = self.ports.send(line, begin, self.busy[boundary] + more)
+        arrives: float = begin + self.takes[boundary] + more + late
         return arrives
 
     def _repeat(self, rows: Rows, times: int) -> None:
@@ -57,3 +59,6 @@ class SharedWalk(Walk):
         self.arrives = (np.array(arrives) + later[: len(rows)]).tolist()
         self.clock = (np.array(self.clock) + later[len(rows) :][:ranks]).tolist()
         self.ports.shift(float(later[len(rows)]))
+        if self.exchanges is not None:
+            sent, more = self.exchanges.sent, later[len(rows) :][:ranks].tolist()
+            self.exchanges.sent = [at + by for at, by in zip(sent, more, strict=True)]

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.program.meeting import Exchanges
 from lib_dlhpc.program.rounds import Rows, Section
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -29,7 +30,7 @@ class Walk:
 
     seconds: of each pass. only: when a first forward pass, or one that completes gradients, ends, by its number and
     when it begins. busy, takes: s for which a message occupies each boundary, and until it arrives. clock: s at which
-    each rank begins.
+    each rank begins. exchanges: of gradients that messages may meet.
     """
 
     _send: Callable[[int, int, float], float] | None = None
@@ -41,8 +42,10 @@ class Walk:
         busy: Sequence[float],
         takes: Sequence[float],
         clock: Sequence[float],
+        exchanges: Exchanges | None = None,
     ) -> None:
         self.seconds, self.only, self.busy, self.takes = seconds, only, busy, takes
+        self.exchanges = exchanges
         self.clock, self.port, self.arrives = list(clock), list(clock), list[float]()
         self._base = 0.0  # of all times; small numbers are more exact
 
@@ -57,7 +60,7 @@ class Walk:
 
     def _round(self, rows: Rows) -> None:
         clock, port, arrives, seconds = self.clock, self.port, self.arrives, self.seconds
-        busy, takes, send = self.busy, self.takes, self._send
+        busy, takes, send, exchanges = self.busy, self.takes, self._send, self.exchanges
         for place, made, back, boundary in rows:
             now = clock[place]
             if back and arrives[-back] > now:
@@ -73,9 +76,16 @@ class Walk:
                 else:
                     if port[place] > now:
                         now = port[place]
-                    port[place] = now + busy[boundary]
-                    now += takes[boundary]
+                    late = self._meet(place, boundary, now) if exchanges else 0.0
+                    port[place] = now + busy[boundary] + late
+                    now += takes[boundary] + late
             arrives.append(now)
+
+    def _meet(self, place: int, boundary: int, begin: float) -> float:
+        """Return by how much a message is late that meets gradients."""
+        assert self.exchanges is not None
+        late: float = self.exchanges.meet(place, boundary, begin + self._base, self.busy[boundary])
+        return late
 
     def _repeat(self, rows: Rows, times: int) -> None:
         self._shift(-min(self.clock), len(rows))
@@ -113,6 +123,8 @@ class Walk:
         ports = {row[0]: more for row, more in zip(rows, added, strict=False) if row[3] >= 0}
         for place, more in ports.items():
             self.port[place] += more
+            if self.exchanges is not None:
+                self.exchanges.sent[place] += more
 
 
 def _one_way(rows: Rows, seconds: Sequence[float], busy: Sequence[float]) -> Floats | None:

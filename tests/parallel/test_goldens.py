@@ -33,6 +33,7 @@ EXCEPTIONS = {
         ({"pipeline", "tensor", "data"}, 1e-4, SWAP),
         ({"pipeline", "tensor"}, 1e-4, MET),
         ({"spatial", "data"}, 1e-4, MET),
+        ({"pipeline", "data"}, 1e-3, MET),
         ({"tensor", "zero", "recompute"}, 6e-3, AGAIN),
         (SHARDED, 1e-2, TIED),
     ],

@@ -1,0 +1,162 @@
+"""Gradients that are exchanged while messages between stages are on their way: each slows the other down.
+
+After its last pass through a chunk, a stage exchanges gradients while it sends the message of that pass. With other
+chunks, it goes on to send and receive. What uses the same links shares them fairly. While both are at work, for parts u
+and v of the time that each takes alone, each takes 1 + u v times as long. So gradients that begin behind a message end
+when they would if they waited for it. A message that begins beside them is late by u v of the time that it meets them.
+
+A message that a stage receives during its last pass meets gradients that fill only a part of that pass: it is taken to
+meet them evenly.
+
+Source of fair shares: Bertsekas & Gallager, "Data Networks" (1992), section 6.5.2.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lib_dlhpc.program.crossing import NONE, Busy
+from lib_dlhpc.program.instructions import Collective
+
+if TYPE_CHECKING:
+    from lib_dlhpc.program.fold import Shape
+    from lib_dlhpc.program.program import Block, Chunk, Prices
+
+GRADIENTS = "data"  # their stream
+
+
+class Shares(NamedTuple):
+    """Of the message across each boundary: u v with the gradients of the stage behind which it is, and the next."""
+
+    behind: Sequence[Any]
+    ahead: Sequence[Any]
+    chunks: int
+
+
+def gradients(shape: "Shape", prices: "Prices") -> tuple[float, Busy]:
+    """Return the seconds of the gradients that a pass posts, and the part of them for which they keep each kind of
+    links busy: that of the largest exchange."""
+    posted = {each for each in shape.compact if isinstance(each, Collective)}
+    found = {
+        each: float(np.max(prices.priced(each).seconds))
+        for each in posted
+        if each.stream == GRADIENTS
+    }
+    total = sum(found.get(each, 0.0) for each in shape.compact if isinstance(each, Collective))
+    if not total:
+        return 0.0, NONE
+    most = max(found, key=lambda each: found[each])
+    near, nics, far = (busy / found[most] for busy in prices.busy(most, 0))
+    return total, (near, nics, far)
+
+
+def shares_of(stages: "Sequence[Sequence[Chunk]]") -> Shares | None:
+    """Return what messages share with the gradients of last passes, None if nothing; see `shares`."""
+    known = {id(chunk.last): chunk.last for stage in stages for chunk in stage}
+    part = {key: last.gradients[1] for key, last in known.items()}
+    both = (
+        [[part[id(chunk.last)] for chunk in stage] for stage in stages],
+        [[chunk.uses for chunk in stage] for stage in stages],
+    )
+    return shares(*(np.moveaxis(np.array(each), 2, 0) for each in both))
+
+
+def shares(exchanges: Any, messages: Any) -> Shares | None:
+    """Return what messages share with gradients, None if nothing.
+
+    exchanges, messages: of each chunk, the part of the time for which its gradients, and its message, keep each kind of
+    links busy, (kinds, ranks, chunks, ...).
+    """
+    of_rank = exchanges.max(axis=2)
+    both = (of_rank, np.roll(of_rank, -1, axis=1))
+    behind, ahead = ((one[:, :, np.newaxis] * messages).max(axis=0) for one in both)
+    if not (behind.any() or ahead.any()):
+        return None
+    boundaries = (-1, *behind.shape[2:])
+    behind, ahead = ([*one.reshape(boundaries)] for one in (behind, ahead))
+    return Shares(behind, ahead, exchanges.shape[2])
+
+
+class Exchanges:
+    """When the gradients of each stage are exchanged; times are floats, or arrays."""
+
+    def __init__(self, shares: Shares, clock: Sequence[Any], one: bool) -> None:
+        self.shares, self.ranks = shares, len(clock)
+        self.later: Any = max if one else np.maximum
+        self.sooner: Any = min if one else np.minimum
+        self.free = [0.0 * at for at in clock]  # when the exchange of each stage ends
+        self.sent = [0.0 * at for at in clock]  # when its messages leave the links to gradients
+        # When messages that gradients have met are through.
+        self.through = [0.0 * at for at in clock]
+        # When the last pass of each stage began that has posted gradients, and how long their exchange takes.
+        self.began: list[tuple[Any, Any] | None] = [None] * len(clock)
+
+    def passed(
+        self,
+        place: int,
+        block: "Block",
+        start: Any,
+        streams: dict[str, Any],
+        run: Callable[[], Any],
+    ) -> Any:
+        """Return when a last pass ends; streams: when each is free, moved on by `run`, which returns its end."""
+        seconds, _ = block.gradients
+        if not seconds:
+            return run()
+        before = self.later(streams.get(GRADIENTS, start), self.free[place])
+        streams[GRADIENTS] = before = before if block.message else self.join(place, before)
+        end = run()
+        self.joined(place, start, before, seconds, streams[GRADIENTS])
+        return end
+
+    def settle(self, streams: Sequence[dict[str, Any]]) -> None:
+        """Let the streams of gradients be free when what met them is done; streams: of each stage."""
+        for each, at in zip(streams, self.free, strict=True):
+            if GRADIENTS in each:
+                each[GRADIENTS] = self.later(each[GRADIENTS], at)
+
+    def join(self, place: int, free: Any) -> Any:
+        """Return when the stream of gradients is free for those of a pass that begins: behind messages."""
+        return self.later(free, self.sent[place])
+
+    def joined(self, place: int, start: Any, before: Any, seconds: float, free: Any) -> None:
+        """Begin to exchange the gradients of a last pass.
+
+        before, free: when the stream is free before and behind the pass. seconds: that they take alone.
+        """
+        self.began[place] = start, seconds + self.later(0.0, before - start)
+        self.free[place] = free
+        met = self.later(0.0, self.sooner(self.sent[place] - start, seconds))
+        self.through[place] = self.sent[place] + met
+
+    def meet(self, place: int, boundary: int, begin: Any, busy: Any) -> Any:
+        """Return by how much a message that a place sends is late; boundary: across which, busy: s alone."""
+        behind, ahead, chunks = self.shares
+        before, late = boundary // chunks, 0.0
+        ready, begin = begin, self.later(begin, self.through[place])
+        own, others = behind[boundary], ahead[boundary]
+        if before == place:
+            target = (place + 1) % self.ranks
+        else:
+            target, own, others = before, others, own
+        if self.began[place] is not None:
+            late = self._met(place, own, begin, busy, 1.0)
+        if self.began[target] is not None:
+            late = self.later(late, self._met(target, others, begin, busy, self._density(target)))
+        self.sent[place] = begin + own * busy
+        return begin - ready + late
+
+    def _met(self, place: int, part: Any, begin: Any, busy: Any, density: Any) -> Any:
+        """Return by how much gradients and a message delay each other."""
+        free = self.free[place]
+        late = part * density * self.later(0.0, self.sooner(busy, free - begin))
+        self.free[place] = free + late
+        return late
+
+    def _density(self, place: int) -> Any:
+        began = self.began[place]
+        assert began is not None
+        start, seconds = began
+        spent = self.free[place] - start
+        return self.sooner(1.0, seconds / self.later(spent, 1e-300))
