@@ -1,4 +1,7 @@
-"""Lines: which messages between the stages of a pipeline use the same links, and for which part of their time."""
+"""Lines: which messages between the stages of a pipeline use the same links, and for which part of their time.
+
+And which of the links between switches that messages use, gradients use as well.
+"""
 
 from collections import defaultdict
 from functools import lru_cache, partial
@@ -14,9 +17,11 @@ from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.platform import NO_LINK, Platform, platform
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import sizes, stride
+from lib_dlhpc.program.meeting import Above
 from lib_dlhpc.program.ports import Lines, Meets, line_of
 from lib_dlhpc.spec.experiment import Experiment
 
+Floats = NDArray[np.float64]
 DIGITS = 9  # of loads that are the same
 
 
@@ -44,11 +49,11 @@ def _meets(key: Keyed[Experiment], one_way: bool) -> Meets | None:
     on = platform(*joined(experiment.calibrated_machine, nodes, devices))
     places = range(many if int(s.chunks) > 1 else many - 1)
     pairs = [(place, (place + 1) % many) for place in places]
-    used = {
-        line_of(source, behind): _load(on, source * apart, target * apart, apart)
-        for behind, after in pairs
-        for source, target in ((behind, after), (after, behind))
-    }
+    ranks, used = np.arange(apart), {}
+    for behind, after in pairs:
+        for source, target in ((behind, after), (after, behind)):
+            links, seconds = _load(on, source * apart + ranks, target * apart + ranks)
+            used[line_of(source, behind)] = links, seconds / seconds.max()
     own = [0] * (2 * many)
     others: list[dict[int, list[tuple[int, int, float]]]] = [defaultdict(list) for _ in own]
     for share in _shared(used):
@@ -63,6 +68,42 @@ def _meets(key: Keyed[Experiment], one_way: bool) -> Meets | None:
     return Meets(tuple(own), tuple(_fixed(each) for each in others))
 
 
+def above(experiment: Experiment) -> Above | None:
+    """Return which links between switches gradients and messages both use; None if there are no messages, or where
+    microbatches enter from both ends."""
+    s, many = experiment.strategy, sizes(experiment).pipeline
+    if many == 1 or s.mirrored:
+        return None
+    where = int(s.nodes), int(experiment.devices_per_node), many, stride(experiment, "pipeline")
+    machine = id(experiment.machine), id(experiment.calibration)
+    replicas = sizes(experiment).data, stride(experiment, "data")
+    return partial(_above, Keyed(experiment, machine, where, replicas))
+
+
+@lru_cache(maxsize=256)
+def _above(key: Keyed[Experiment]) -> Floats:
+    """Return the same, (2, places), see program/meeting.py; gradients are taken to go round a ring of replicas."""
+    experiment, s = key.value, key.value.strategy
+    many, apart = sizes(experiment).pipeline, stride(experiment, "pipeline")
+    on = platform(
+        *joined(experiment.calibrated_machine, int(s.nodes), int(experiment.devices_per_node))
+    )
+    ranks, block = np.arange(apart), sizes(experiment).data * stride(experiment, "data")
+    following = ranks // block * block + (ranks + stride(experiment, "data")) % block
+    loads = np.zeros((many, 2, len(on.capacity)))  # of gradients, and of messages both ways
+    for place, after in enumerate(np.roll(np.arange(many), -1).tolist()):
+        here, there = place * apart + ranks, after * apart + ranks
+        links, loads_of = _load(on, here, place * apart + following)
+        loads[place, 0, links] = loads_of
+        for ends in ((here, there), (there, here)):
+            links, seconds = _load(on, *ends)
+            loads[place, 1, links] = np.maximum(loads[place, 1, links], seconds / seconds.max())
+    loads[:, 0] /= loads[:, 0].max() or 1.0
+    loads = loads[..., 2 * (on.ranks + on.nodes * on.rails) :]
+    rings = np.stack([loads[:, 0], np.roll(loads[:, 0], -1, axis=0)])
+    return (rings * loads[:, 1]).max(axis=-1, initial=0.0)
+
+
 def _fixed(
     others: dict[int, list[tuple[int, int, float]]],
 ) -> tuple[tuple[int, tuple[tuple[int, int, float], ...]], ...]:
@@ -70,14 +111,12 @@ def _fixed(
 
 
 def _load(
-    on: Platform, source: int, target: int, many: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the links from `many` ranks to as many others, and for which part of the time a message uses each."""
-    ranks = np.arange(many)
-    links, _ = on.routes(source + ranks, target + ranks)
+    on: Platform, source: NDArray[np.int64], target: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], Floats]:
+    """Return the links from ranks to others, and the s for each byte of a message for which all use each."""
+    links, _ = on.routes(source, target)
     used, count = np.unique(links[links != NO_LINK], return_counts=True)
-    seconds = count / on.capacity[used]
-    return used, seconds / seconds.max()
+    return used, count / on.capacity[used]
 
 
 def _shared(

@@ -36,7 +36,7 @@ from lib_dlhpc.parallel import (
 from lib_dlhpc.parallel.data import exchange_gradients, exchange_key
 from lib_dlhpc.parallel.groups import groups_of, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer, sharing
-from lib_dlhpc.parallel.lines import lines
+from lib_dlhpc.parallel.lines import above, lines
 from lib_dlhpc.parallel.lists import copied, copied_after_update, copies
 from lib_dlhpc.parallel.overlapped import hides_exchanges, overlapped, overlaps_passes
 from lib_dlhpc.parallel.passes import Passes
@@ -98,6 +98,7 @@ def program(experiment: Experiment, scale: Any = 1.0, samples: Any = None) -> Pr
         KINDS,
         "pipeline",
         lines(experiment),
+        above(experiment),
     )
 
 

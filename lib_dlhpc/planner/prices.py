@@ -48,7 +48,7 @@ class Step(NamedTuple):
     @property
     def table(self) -> Floats:
         """Seconds of each layout, (COLUMNS, places, chunks, layouts)."""
-        return self.timed.table[..., self.sample][:, self.timed.stage]
+        return self.timed.of_places(self.sample)
 
 
 def predicted(

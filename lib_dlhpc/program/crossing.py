@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 Busy: TypeAlias = tuple[float, float, float]  # of each kind of links
 SENT = "sent"  # the stream of a message between stages
 NONE = 0.0, 0.0, 0.0  # links that a move keeps busy
-KINDS = len(NONE)
+KINDS, SWITCHES = len(NONE), 2
 NEGLIGIBLE = 1e-12  # of an exchange, by rounding
 POSTED = Collective, Move
 

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.program.calls import FORWARD, PASSES, pipeline
 from lib_dlhpc.program.depths import Depth, Stretch, stretches
-from lib_dlhpc.program.lanes import GRADIENTS, JOINS, LAST, POSTED, SENDS, USES
-from lib_dlhpc.program.meeting import Exchanges, Shares, shares
+from lib_dlhpc.program.lanes import JOINS, LAST, POSTED, SENDS, SHARED
+from lib_dlhpc.program.meeting import Exchanges, Shares
 from lib_dlhpc.program.ports import Meets
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.program.shared_walk import SharedWalk
 from lib_dlhpc.program.walk import ROUNDING
-from lib_dlhpc.schedules.pipeline import Pipeline
 
 OFTEN = 8  # times are compared after 1, 2 and 4 repetitions, and then after every eighth
 MEMORY = 64  # repetitions that are compared
@@ -31,7 +30,7 @@ def walk(
 
     table: (COLUMNS, ranks, chunks, lanes).
     """
-    found = _Walk(table, _shares(pipeline(schedule, ranks, many, chunks), table))
+    found = _Walk(table, _shares(table))
     for one in stretches(schedule, ranks, many, chunks):
         found.run(one)
     return found.clock, found.freed(), found.idle
@@ -44,12 +43,11 @@ def shared(
 
     table: (COLUMNS, ranks, chunks).
     """
-    pipe = pipeline(schedule, ranks, many, chunks)
     seconds = [*np.moveaxis(table[: len(PASSES)], 0, 2).ravel().tolist(), 0.0]
     last = table[LAST].reshape(4, -1).T.tolist()
     busy, takes = table[SENDS].reshape(2, -1).tolist()
     posted, joins = table[[POSTED, JOINS]].reshape(2, -1).tolist()
-    free, common = [0.0] * ranks, _shares(pipe, table)
+    free, common = [0.0] * ranks, _shares(table)
     exchanges = Exchanges(common, free, True) if common else None
 
     def only(number: int, start: float) -> float:
@@ -67,15 +65,17 @@ def shared(
         return float(max(start + end, before + behind))
 
     walk = SharedWalk(seconds, only, busy, takes, [0.0] * ranks, exchanges, meets=meets)
-    ends = walk.run(sections(pipe))
+    ends = walk.run(sections(pipeline(schedule, ranks, many, chunks)))
     return ends, free if exchanges is None else [*map(max, free, exchanges.free)]
 
 
-def _shares(pipe: Pipeline, table: Floats) -> Shares | None:
+def _shares(table: Floats) -> Shares | None:
     """Return what messages share with gradients; table: (COLUMNS, ranks, chunks, ...)."""
-    if pipe.ranks == 1 or pipe.directions > 1:
+    shared = table[SHARED]
+    if not shared.any():
         return None
-    return shares(table[GRADIENTS], table[USES])
+    behind, ahead = shared.reshape(2, -1, *shared.shape[3:])
+    return Shares([*behind], [*ahead], shared.shape[2])
 
 
 class _Walk:

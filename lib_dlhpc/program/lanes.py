@@ -19,23 +19,21 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program.calls import PASSES
-from lib_dlhpc.program.crossing import KINDS
 from lib_dlhpc.program.fold import Queue, Shape, Span
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
+from lib_dlhpc.program.meeting import Shares
 from lib_dlhpc.program.ports import Lines, are_long
 from lib_dlhpc.program.program import Block, Chunk, Floats, Prices, Program
 from lib_dlhpc.schedules.pipeline import Pipeline
 
 # What the table of a chunk has: s of each pass, and of the last one from its start and from when the stream is free to
 # its end and until the stream is free again; s that a message occupies a port, and until it arrives; s of the gradients
-# of the last pass, whether they wait for the message of the pass before, and the part of the time for which they, and a
-# message, keep each kind of links busy (meeting.py).
+# of the last pass, whether they wait for the message of the pass before, and what messages share with them, meeting.py.
 COLUMNS = (
-    *(*PASSES, "end", "end behind", "free", "free behind", "busy", "takes", "posted", "joins"),
-    *(f"{what} {kind}" for what in ("gradients", "message") for kind in range(KINDS)),
+    *(*PASSES, "end", "end behind", "free", "free behind", "busy", "takes"),
+    *("posted", "joins", "shared behind", "shared ahead"),
 )
-LAST, SENDS = slice(3, 7), slice(7, 9)
-POSTED, JOINS, GRADIENTS, USES = 9, 10, slice(11, 11 + KINDS), slice(11 + KINDS, 11 + 2 * KINDS)
+LAST, SENDS, POSTED, JOINS, SHARED = slice(3, 7), slice(7, 9), 9, 10, slice(11, 13)
 Samples: TypeAlias = tuple[int, ...]  # numbers of lanes of prices
 
 
@@ -52,7 +50,7 @@ class Timed(NamedTuple):
 
     table: s, (COLUMNS, stages, chunks, samples). work: s of a microbatch, (forward, backward, recomputed; stages,
     samples). limited: what arithmetic and memory limit of that, s, (forward or backward, limit, stages, samples).
-    stage: that of each place. schedule: the pipeline. lines: of its messages.
+    stage: that of each place. schedule: the pipeline. lines: of its messages. shares: of these with gradients.
     """
 
     table: Floats
@@ -62,6 +60,15 @@ class Timed(NamedTuple):
     rows: tuple[Row, ...]
     schedule: Pipeline
     lines: Lines | None
+    shares: Shares | None
+
+    def of_places(self, sample: NDArray[np.int64]) -> Floats:
+        """Return the table of all places of layouts, (COLUMNS, places, chunks, layouts); sample: of each layout."""
+        found: Floats = self.table[..., sample][:, self.stage]
+        if self.shares is not None:
+            both = np.array(self.shares[:2]).reshape(2, *found.shape[1:3], 1)
+            found[SHARED] = both
+        return found
 
     @property
     def meet(self) -> NDArray[np.bool_]:
@@ -94,6 +101,7 @@ def timed(step: Program, samples: Samples, factor: float, stream: str) -> Timed:
         tuple(_rows(step, stream)),
         step.schedule,
         step.lines,
+        step.shares,
     )
 
 
@@ -107,9 +115,8 @@ def _columns(chunk: Chunk, samples: Samples, factor: float, stream: str) -> Floa
     found[LAST] = end[0], end[1], free[0], free[1]
     found[SENDS.start] = _of(chunk.sends.bandwidth, samples)
     found[SENDS.start + 1] = _of(chunk.sends.total, samples)
-    posted, part = chunk.last.gradients
-    found[POSTED], found[JOINS] = posted, posted > 0 and chunk.last.message is None
-    found[GRADIENTS], found[USES] = (np.array([each]).T for each in (part, chunk.uses))
+    found[POSTED] = posted = chunk.last.gradients[0]
+    found[JOINS] = posted > 0 and chunk.last.message is None
     return found
 
 

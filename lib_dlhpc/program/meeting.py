@@ -12,11 +12,12 @@ Source of fair shares: Bertsekas & Gallager, "Data Networks" (1992), section 6.5
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from lib_dlhpc.program.crossing import NONE, Busy
+from lib_dlhpc.program.crossing import NONE, SWITCHES, Busy
 from lib_dlhpc.program.instructions import Collective
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from lib_dlhpc.program.program import Block, Chunk, Prices
 
 GRADIENTS = "data"  # their stream
+# Which part of the time that links between switches take is spent on the same ones: of the message across the boundary
+# behind each stage, with the gradients of that stage, and of the next, (2, ranks).
+Above: TypeAlias = Callable[[], NDArray[np.float64]]
 
 
 class Shares(NamedTuple):
@@ -51,31 +55,23 @@ def gradients(shape: "Shape", prices: "Prices") -> tuple[float, Busy]:
     return total, (near, nics, far)
 
 
-def shares_of(stages: "Sequence[Sequence[Chunk]]") -> Shares | None:
-    """Return what messages share with the gradients of last passes, None if nothing; see `shares`."""
+def shares_of(stages: "Sequence[Sequence[Chunk]]", above: Above) -> Shares | None:
+    """Return what messages share with the gradients of last passes, None if nothing.
+
+    above: of the links between switches that the gradients of a stage, and messages, fill at most. Of devices and NICs
+    they use the same.
+    """
     known = {id(chunk.last): chunk.last for stage in stages for chunk in stage}
     part = {key: last.gradients[1] for key, last in known.items()}
-    both = (
-        [[part[id(chunk.last)] for chunk in stage] for stage in stages],
-        [[chunk.uses for chunk in stage] for stage in stages],
+    exchanges = np.array([[part[id(chunk.last)] for chunk in stage] for stage in stages]).max(
+        axis=1
     )
-    return shares(*(np.moveaxis(np.array(each), 2, 0) for each in both))
-
-
-def shares(exchanges: Any, messages: Any) -> Shares | None:
-    """Return what messages share with gradients, None if nothing.
-
-    exchanges, messages: of each chunk, the part of the time for which its gradients, and its message, keep each kind of
-    links busy, (kinds, ranks, chunks, ...).
-    """
-    of_rank = exchanges.max(axis=2)
-    both = (of_rank, np.roll(of_rank, -1, axis=1))
-    behind, ahead = ((one[:, :, np.newaxis] * messages).max(axis=0) for one in both)
-    if not (behind.any() or ahead.any()):
-        return None
-    boundaries = (-1, *behind.shape[2:])
-    behind, ahead = ([*one.reshape(boundaries)] for one in (behind, ahead))
-    return Shares(behind, ahead, exchanges.shape[2])
+    messages = np.array([[chunk.uses for chunk in stage] for stage in stages])
+    both = np.stack([exchanges, np.roll(exchanges, -1, axis=0)])[:, :, np.newaxis] * messages
+    if both[..., SWITCHES].any():
+        both[..., SWITCHES] *= above()[..., np.newaxis]
+    behind, ahead = both.max(axis=-1).reshape(2, -1).tolist()
+    return Shares(behind, ahead, len(stages[0])) if any(behind) or any(ahead) else None
 
 
 class Exchanges:

@@ -21,7 +21,7 @@ from lib_dlhpc.program.instructions import (
     Wait,
     whole_layers,
 )
-from lib_dlhpc.program.meeting import Shares, gradients, shares_of
+from lib_dlhpc.program.meeting import Above, Shares, gradients, shares_of
 from lib_dlhpc.program.ports import Lines, Meets, are_long
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.schedules.pipeline import Pipeline
@@ -351,6 +351,7 @@ class Program:
     kinds: Mapping[str, str]  # what an exchange of each kind is called
     between: str  # the kind of messages between stages
     lines: Lines | None = None  # of messages between stages that may share links
+    above: Above | None = None  # see meeting.py; None: no messages, or from both ends
 
     @cached_property
     def meets(self) -> Meets | None:
@@ -372,8 +373,7 @@ class Program:
     @cached_property
     def shares(self) -> Shares | None:
         """What messages share with gradients that are exchanged meanwhile."""
-        alone = self.schedule.ranks == 1 or self.schedule.directions > 1
-        return None if alone else shares_of(self.stages)
+        return shares_of(self.stages, self.above) if self.above else None
 
     @cached_property
     def distinct(self) -> tuple[tuple[tuple[Chunk, ...], tuple[int, ...]], ...]:
