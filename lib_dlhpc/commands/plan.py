@@ -97,6 +97,7 @@ def _with_failures(found: "Plan") -> "tuple[tuple[WithFailures, ...], list[str]]
 
 
 def _as_dict(found: "Plan") -> dict[str, Any]:
+    from lib_dlhpc.prediction.gains import without_gain
     from lib_dlhpc.prediction.trust import trust_dict
 
     columns = found.to_columns()
@@ -106,6 +107,7 @@ def _as_dict(found: "Plan") -> dict[str, Any]:
         "certificate": found.certificate,
         "gap": found.gap,
         "trust": trust_dict(found.best.experiment),
+        "notes": without_gain(found.best.prediction),
         "legal": found.legal,
         "predicted": found.predicted,
         "pruned": found.pruned,
@@ -117,10 +119,13 @@ def _as_dict(found: "Plan") -> dict[str, Any]:
 
 
 def _lines(found: "Plan") -> list[str]:
+    from lib_dlhpc.prediction.gains import without_gain
+
     title, facts, header, rows, _ = found.summary()
     table = [tuple(header), *rows]
     widths = [max(len(row[at]) for row in table) for at in range(len(header))]
-    lines = [title, *(f"  {name}: {text}" for name, text in facts.items()), ""]
+    lines = [title, *(f"  {name}: {text}" for name, text in facts.items())]
+    lines += [*(f"  note: {note}" for note in without_gain(found.best.prediction)), ""]
     for first, *rest in table:
         cells = (cell.rjust(width) for cell, width in zip(rest, widths[1:], strict=True))
         lines.append(f"  {first.ljust(widths[0])}  {'  '.join(cells)}")

@@ -12,7 +12,7 @@ from lib_dlhpc.spec.experiment import Experiment, dump, load, to_tables
 # Fields of [strategy] for the parallel layout: a snapshot holds unsharded tensors, so any of them may change.
 LAYOUT = (
     *("nodes", "devices_per_node", "batch", "microbatches", "schedule", "chunks"),
-    "pipeline_runtime",
+    *("pipeline_runtime", "stage_cut"),
     *("data", "tensor", "pipeline", "spatial", "context", "context_exchange"),
     *("split", "sequence_parallel", "tensor_pieces", "tensor_overlap", "fused_attention"),
     *("zero", "shards", "gather", "zero_unit", "recompute", "loss", "offload"),

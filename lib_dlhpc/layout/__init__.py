@@ -57,7 +57,13 @@ if TYPE_CHECKING:
     from lib_dlhpc.layout.part import Part
     from lib_dlhpc.layout.parts import chain, home_layers, parts, stage_cut, stage_cuts
     from lib_dlhpc.layout.spatial import rows_read
-    from lib_dlhpc.layout.stages import cut_points, live_names, stage_ends
+    from lib_dlhpc.layout.stages import (
+        cut_points,
+        layer_work,
+        live_names,
+        stage_ends,
+        stages_by_rule,
+    )
     from lib_dlhpc.layout.tensor import too_few
 
 __all__ = [
@@ -77,6 +83,7 @@ __all__ = [
     "in_step_replicas",
     "is_partitioned",
     "key_elements",
+    "layer_work",
     "live_names",
     "mean_shards",
     "own_tokens",
@@ -92,6 +99,7 @@ __all__ = [
     "stage_cut",
     "stage_cuts",
     "stage_ends",
+    "stages_by_rule",
     "stride",
     "too_few",
     "untrained",
@@ -115,7 +123,7 @@ lazy_names(
         "part": ["Part"],
         "parts": ["chain", "home_layers", "parts", "stage_cut", "stage_cuts"],
         "spatial": ["rows_read"],
-        "stages": ["cut_points", "live_names", "stage_ends"],
+        "stages": ["cut_points", "layer_work", "live_names", "stage_ends", "stages_by_rule"],
         "tensor": ["too_few"],
     },
 )

@@ -89,7 +89,7 @@ def stage_cuts(experiment: Experiment) -> Cuts:
     s, device = experiment.strategy, experiment.machine.device
     numbers = (s.tensor, s.pipeline, s.spatial, s.context, s.chunks, s.batch)
     room = float(device.memory - device.reserved_memory) if s.pipeline > 1 else 0.0
-    how = (s.precision, s.recompute, s.offload)
+    how = (s.precision, s.recompute, s.offload, s.stage_cut)
     return _cuts(Keyed(experiment, id(experiment.model), *map(int, numbers), *how, room))
 
 

@@ -29,22 +29,29 @@ ELEMENT_BYTES = {**dict.fromkeys(TRAINING_PRECISIONS, 2), "fp64": 8, "fp32": 4, 
 def stage_ends(experiment: Experiment) -> tuple[int, ...]:
     """Return for each stage the index one past its last layer.
 
-    Stages of equally many blocks, if they fit in the device's memory; else the longest stage is as short as possible
-    with every stage in it; if no cut fits, as short as possible. Raises SpecError for more stages than places to cut.
+    Stages of equally many blocks, if they fit in the device's memory, unless strategy.stage_cut = "work"; else the
+    longest stage is as short as possible with every stage in it; if no cut fits, as short as possible. Raises SpecError
+    for more stages than places to cut.
     """
+    return stages_by_rule(experiment)[0]
+
+
+def stages_by_rule(experiment: Experiment) -> tuple[tuple[int, ...], str]:
+    """Return what `stage_ends` returns, and by which rule stages are cut, in words."""
     strategy = experiment.strategy
     stages = int(strategy.pipeline) * int(strategy.chunks)
     model = experiment.model
     if stages == 1:
-        return (len(model.layers),)
+        return (len(model.layers),), "not cut"
     edges = cut_points(model, stages)
     room, cut = Room(experiment, edges, stages), _equal_blocks(model, stages)
-    if cut and room.holds(cut):
-        return tuple(edges[index] for index in cut)
-    cut = _shortest(model, stages)
+    if strategy.stage_cut == "blocks" and cut and room.holds(cut):
+        return tuple(edges[index] for index in cut), "equally many blocks in each stage"
+    cut, rule = _shortest(model, stages), "the least work in the longest stage"
     if not room.holds(cut) and room.reaches_the_end:
         cut = cut_that_fits(_work_before(model, edges), stages, room.fits) or cut
-    return tuple(edges[index] for index in cut)
+        rule += ", of cuts whose stages all fit"
+    return tuple(edges[index] for index in cut), rule
 
 
 @lru_cache(maxsize=256)

@@ -38,6 +38,7 @@ WORDS = {  # a field at the default of the strategy is not named
     "microbatches": "{} microbatches",
     "schedule": "{}",
     "chunks": "{} chunks",
+    "stage_cut": "cut by {}",
     "zero": "ZeRO {}",
     "recompute": "recompute {}",
     "offload": "offload {}",

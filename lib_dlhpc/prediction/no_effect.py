@@ -45,6 +45,8 @@ def without_effect(experiment: Experiment) -> list[str]:
         )
     if s.pipeline == 1 and s.pipeline_runtime == PYTORCH:
         found.append(f"strategy.pipeline_runtime = {PYTORCH!r}: there is no pipeline.")
+    if s.pipeline == 1 and s.stage_cut != "blocks":
+        found.append(f"strategy.stage_cut = {s.stage_cut!r}: there is no pipeline to cut.")
     if s.zero and layout.sizes(experiment).data == 1:
         found.append(f"strategy.zero = {s.zero}: replicas shard the state, and there is only one.")
     elif s.shards == layout.sizes(experiment).data:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.layout import stage_ends
+from lib_dlhpc.layout import layer_work, stages_by_rule
 from lib_dlhpc.prediction.explanation import Explanation
 from lib_dlhpc.program.calls import pipeline
 from lib_dlhpc.schedules.pipeline import Backward, Forward, passes_of
@@ -36,6 +36,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
+    from lib_dlhpc.spec.model import Model
 
 
 Floats = NDArray[np.float64]
@@ -183,9 +184,16 @@ CLOSE = {  # to the longest path through the schedule, each link between two sta
 }
 
 
+def longest_stage(model: "Model", ends: tuple[int, ...]) -> tuple[int, float]:
+    """Return the number of the stage with the most work, from 1 on, and its work over the mean."""
+    work = np.add.reduceat(layer_work(model), [0, *ends[:-1]])
+    return int(work.argmax()) + 1, float(work.max() / work.mean())
+
+
 def explain_bubble(p: "Breakdown") -> Explanation:
     """Return the explanation of the pipeline bubble."""
-    strategy, ends = p.experiment.strategy, stage_ends(p.experiment)
+    strategy, (ends, rule) = p.experiment.strategy, stages_by_rule(p.experiment)
+    longest, share = longest_stage(p.experiment.model, ends)
     layers = ", ".join(str(b - a) for a, b in zip((0, *ends), ends, strict=False))
     return Explanation(
         "pipeline bubble",
@@ -200,7 +208,12 @@ def explain_bubble(p: "Breakdown") -> Explanation:
             (
                 "layers of each stage",
                 layers,
-                "cut where the longest stage is the shortest and all stages fit",
+                f"{rule}; strategy.stage_cut = {strategy.stage_cut!r}",
+            ),
+            (
+                "longest stage",
+                f"{longest} of {len(ends)}",
+                f"the work of its layers is {share:.2f} times the mean",
             ),
         ),
         "Huang et al. 2019 (GPipe); Narayanan et al. 2021, section 2.2; Qi et al. 2024, section 2 (zero bubble);"

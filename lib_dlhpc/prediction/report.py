@@ -10,7 +10,6 @@ from lib_dlhpc.prediction.implausible import implausible
 from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.prediction.resilience import in_words
 from lib_dlhpc.prediction.trust import trust_dict, trust_words
-from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import count, format_energy, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
@@ -52,7 +51,7 @@ def as_dict(prediction: Breakdown) -> dict[str, Any]:
         "memory_capacity": float(prediction.experiment.machine.device.memory),
         "fits": bool(prediction.fits),
         "walls": prediction.walls,
-        "notes": [*prediction.experiment.warnings, *_notes(prediction.experiment)],
+        "notes": [*prediction.experiment.warnings, *_notes(prediction)],
         "trust": trust_dict(prediction.experiment),
         "steps": int(prediction.steps),
         "time_to_train": float(prediction.time_to_train),
@@ -113,14 +112,17 @@ def as_text(
         *_failures(prediction),
         f"  TRUST  {trust_words(e, step)}",
     ]
-    lines += [f"  NOTE  {note}" for note in _notes(e)]
+    lines += [f"  NOTE  {note}" for note in _notes(prediction)]
     lines += [f"  WALL  {wall}" for wall in prediction.walls]
     lines += _explained(prediction) if explained else []
     return "\n".join(lines)
 
 
-def _notes(experiment: Experiment) -> list[str]:
-    return [*implausible(experiment), *without_effect(experiment)]
+def _notes(prediction: Breakdown) -> list[str]:
+    from lib_dlhpc.prediction.gains import without_gain
+
+    experiment = prediction.experiment
+    return [*implausible(experiment), *without_effect(experiment), *without_gain(prediction)]
 
 
 def _rates(prediction: Breakdown) -> str:

@@ -18,7 +18,7 @@ VARIED = (  # fields of the strategy that a plan varies by default (planner/spac
 AXES = (  # and others that it may vary; experts by default where there are any
     *VARIED,
     *("experts", "expert_exchange", "shards", "gather", "zero_unit", "offload", "allreduce"),
-    *("nodes", "overlap", "bucket", "power_limit", "tensor_pieces"),
+    *("nodes", "overlap", "bucket", "power_limit", "tensor_pieces", "stage_cut"),
 )
 SETTINGS = {  # that change accuracy: varied only where that was measured (planner/learned.py)
     **{name: f"strategy.{name}" for name in ("precision", "wire", "expert_wire", "local_steps")},

@@ -38,6 +38,7 @@ RECOMPUTES = ("none", LIGHT, "selective", PER_OP, EARLY_STOP, "full")  # not all
 OFFLOADS = ("none", "activations", "all")
 IN_PLACE, SEPARATE, ONE_KERNEL = "in-place", "separate", "fused"
 LOSSES = (IN_PLACE, SEPARATE, ONE_KERNEL)
+STAGE_CUTS = ("blocks", "work")
 PYTORCH = "pytorch"
 PIPELINE_RUNTIMES = ("megatron", PYTORCH)
 ASYNC_TP = "async-tp"
@@ -56,19 +57,8 @@ DIRECT, BY_DEVICE, BY_NODE = "direct", "by-device", "by-node"
 EXPERT_EXCHANGES = (DIRECT, BY_DEVICE, BY_NODE)
 # A value other than the default partitions a network, or reduces its memory on a device.
 SPLIT_FIELDS = (
-    "tensor",
-    "pipeline",
-    "spatial",
-    "context",
-    "microbatches",
-    "zero",
-    "shards",
-    "gather",
-    "zero_unit",
-    "recompute",
-    "loss",
-    "offload",
-    "experts",
+    *("tensor", "pipeline", "spatial", "context", "microbatches"),
+    *("zero", "shards", "gather", "zero_unit", "recompute", "loss", "offload", "experts"),
 )
 FP8, NVFP4, NVFP4_ALL = NARROW = "fp8", "nvfp4", "nvfp4-all"  # linear layers; all else is bf16
 FORMATS = {FP8: FP8, NVFP4: NVFP4, NVFP4_ALL: NVFP4}  # of what these layers read
@@ -87,7 +77,9 @@ class Strategy:
     (torch.distributed.pipelining with FSDP; prediction/kept_messages.py). schedule: of the pipeline; interleaved
     ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose weight gradients fill idle time (Qi et al.
     2024); dualpipe: microbatches from both ends, so that each rank holds two stages and hides exchanges of experts
-    (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1); not run.
+    (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1); not run. stage_cut: into stages of equally many blocks, where
+    they divide (blocks), or with the least work in the longest stage (work): fewer blocks beside embedding and logits,
+    as in Llama 3 (Grattafiori et al. 2024, section 3.3.2; layout/stages.py).
     split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or channel), or
     alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM"). tensor_pieces: into which a
     tensor-parallel collective and the product beside it are cut to overlap (Wang et al. 2023; costs/pieces.py).
@@ -148,6 +140,7 @@ class Strategy:
     microbatches: int = whole(default=1)
     schedule: str = choice(SCHEDULES, default="1f1b")
     chunks: int = whole(default=1)
+    stage_cut: str = choice(STAGE_CUTS, default="blocks")
     pipeline_runtime: str = choice(PIPELINE_RUNTIMES, default="megatron")
     split: str = choice(SPLITS, default="paired")
     tensor_pieces: int = whole(default=1)  # of tensor-parallel collectives, and of products
@@ -382,6 +375,7 @@ def _split_in_words(strategy: Strategy) -> str:
     ]
     if s.pipeline > 1:
         way = f", {s.pipeline_runtime}" * (s.pipeline_runtime == PYTORCH)
+        way += ", cut by work" * (s.stage_cut == "work")
         words[-1 - (s.spatial > 1)] += f" ({s.schedule}{way})"
     way = f" ({s.tensor_overlap})" * (s.tensor_overlap != "all")
     words += [f"in {s.tensor_pieces} pieces{way}"] * (s.tensor > 1 and s.tensor_pieces > 1)

@@ -190,6 +190,14 @@ def test_stages_have_equally_many_blocks_where_all_are_alike_and_else_equal_work
     assert sum(uneven) == 12 and uneven[-1] < min(uneven[:-1])
 
 
+def test_stages_cut_by_work_have_fewer_blocks_beside_the_logits():
+    run = split(LARGE_VOCABULARY, pipeline=4, microbatches=8)
+    by_work = run.set({"strategy.stage_cut": "work"})
+    *others, last = blocks_of_stages(by_work)
+    assert sum(others) + last == 12 and last < 3 <= min(others)
+    assert layout.stage_cut(by_work) == layout.stage_ends(by_work) != layout.stage_cut(run)
+
+
 def test_equal_blocks_give_way_to_memory():
     run = split(LARGE_VOCABULARY, pipeline=2, batch=64, microbatches=2)
     assert blocks_of_stages(run) == [6, 6]

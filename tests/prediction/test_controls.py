@@ -101,6 +101,10 @@ CHANGES = {
     "strategy.context_exchange": ("ring", {**WORDS, "strategy.context": 2}),
     "strategy.microbatches": (2, {}),
     "strategy.schedule": ("gpipe", {"strategy.pipeline": 3, "strategy.microbatches": 8}),
+    "strategy.stage_cut": (
+        "work",
+        {**WORDS, "model.layers": 6, "strategy.pipeline": 3, "strategy.batch": 1},
+    ),
     "strategy.pipeline_runtime": ("pytorch", {"strategy.pipeline": 3, "strategy.microbatches": 8}),
     "strategy.chunks": (2, INTERLEAVED),
     "strategy.split": ("row", {"strategy.tensor": 2}),

@@ -37,6 +37,7 @@ VOID = [
     ),
     ({}, {"strategy.split": "row"}, "no layer is split"),
     ({}, {"strategy.pipeline_runtime": "pytorch"}, "there is no pipeline"),
+    ({}, {"strategy.stage_cut": "work"}, "there is no pipeline to cut"),
     ({"strategy.tensor": 2}, {"strategy.tensor_overlap": "async-tp"}, "nothing is cut"),
     ({}, {"strategy.offload_to": "nvme"}, "nothing is offloaded"),
     (FUSED, {"strategy.recompute": "selective"}, "fused and stores no scores"),

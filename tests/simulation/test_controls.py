@@ -71,6 +71,7 @@ CHANGES = {
     "strategy.context_exchange": ("ring", {"strategy.context": 2}),
     "strategy.microbatches": (4, {"strategy.pipeline": 2}),
     "strategy.schedule": ("interleaved", PIPED),
+    "strategy.stage_cut": ("work", {**PIPED, "model.layers": 4, "model.vocabulary": 2000}),
     "strategy.chunks": (2, {**PIPED, "strategy.schedule": "interleaved", "model.layers": 4}),
     "strategy.split": ("row", {"strategy.tensor": 2}),
     "strategy.sequence_parallel": (True, {"strategy.tensor": 2}),

@@ -257,6 +257,7 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
     "strategy.microbatches": _among("strategy.microbatches", powers(0, 9)),
     "strategy.schedule": _named(strategy.SCHEDULES),
     "strategy.chunks": _among("strategy.chunks", (1, 2, 3, 4, 6, 8)),
+    "strategy.stage_cut": _named(strategy.STAGE_CUTS),
     "strategy.pipeline_runtime": _named(strategy.PIPELINE_RUNTIMES),
     "strategy.sequence_parallel": _ticks,
     "strategy.tensor_pieces": _among("strategy.tensor_pieces", powers(0, 3)),
@@ -301,6 +302,7 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     "strategy.context_exchange": lambda e: e.strategy.context > 1,
     "strategy.microbatches": lambda e: e.strategy.update == "synchronous",
     "strategy.schedule": lambda e: e.strategy.pipeline > 1,
+    "strategy.stage_cut": lambda e: e.strategy.pipeline > 1,
     "strategy.pipeline_runtime": lambda e: e.strategy.pipeline > 1,
     "strategy.chunks": lambda e: e.strategy.schedule == "interleaved",
     **dict.fromkeys(
