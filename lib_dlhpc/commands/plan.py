@@ -8,12 +8,14 @@ from lib_dlhpc.commands.on_machine import add_machine, read_on_machine
 from lib_dlhpc.commands.output import add_output, failed, new_file, print_note, print_result
 from lib_dlhpc.commands.scale_out import add_scale_out, place_of
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.spec.units import format_quantity
 
 if TYPE_CHECKING:
     from lib_dlhpc.planner import Plan
     from lib_dlhpc.planner.failures import WithFailures
 
 REASONS = 6  # lines
+NOTED = 0.01  # of the time to train: failures that cost more are noted
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -87,9 +89,19 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _with_failures(found: "Plan") -> "tuple[tuple[WithFailures, ...], list[str]]":
-    """Return the chosen layouts with failures, and what is missing to simulate them."""
+    """Return the chosen layouts with failures, and what is missing to simulate them, or to survive failures."""
     from lib_dlhpc.planner.failures import with_failures
+    from lib_dlhpc.prediction.resilience import in_words
 
+    best = found.best.prediction
+    expected = float(best.resilience.expected_time)
+    if not best.experiment.run.checkpoint_interval:
+        fails = format_quantity(float(best.resilience.mtbf), "s")
+        words = (
+            f"{in_words(expected)} expected: a node fails every {fails}, and nothing is saved; set"
+        )
+        lost = expected > (1 + NOTED) * float(best.time_to_train)
+        return (), [f"{words} run.checkpoint_interval and storage.tier"] * lost
     try:
         return with_failures(found), []
     except (ModuleNotFoundError, SpecError) as error:

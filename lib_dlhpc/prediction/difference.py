@@ -60,16 +60,24 @@ def difference_words(p: Breakdown, a: Breakdown, changed: str, name: str = "A") 
         moved = ", ".join(f"{term} {by}" for term, by in moved_terms(p, a))
         by += f": {moved}" if moved else ""
     words = f"Against {name} ({changed}), a step takes {by}."
-    whole, before = run_time(p), run_time(a)
-    if abs(whole - before) > SAME * before:
-        took = f" The run takes {show(whole, 's')} instead of {show(before, 's')}."
-        never = f" Time to train: {time_words(p)}; {name}: {time_words(a)}."
-        words += never if endless(p) or endless(a) else took
+    words += _moved_time(p, a, name)
     held = float(p.memory_total) - float(a.memory_total)
     if abs(held) > 0.01 * float(a.memory_total):
         more = "more" if held > 0 else "less"
         words += f" The fullest device holds {show(abs(held), 'B')} {more}."
     return words
+
+
+def _moved_time(p: Breakdown, a: Breakdown, name: str) -> str:
+    """Return in a sentence how the time of the run differs; of runs that failures never let end, without failures."""
+    both = endless(p) and endless(a)
+    whole, before = (float(each.time_to_train) if both else run_time(each) for each in (p, a))
+    if abs(whole - before) <= SAME * before:
+        return ""
+    if endless(p) != endless(a):
+        return f" Time to train: {time_words(p)}; {name}: {time_words(a)}."
+    head = "Failures let neither run end; without them it takes" if both else "The run takes"
+    return f" {head} {show(whole, 's')} instead of {show(before, 's')}."
 
 
 def moved_terms(p: Breakdown, a: Breakdown) -> list[tuple[str, str]]:

@@ -379,6 +379,7 @@ def _split_in_words(strategy: Strategy) -> str:
         words[-1 - (s.spatial > 1)] += f" ({s.schedule}{way})"
     way = f" ({s.tensor_overlap})" * (s.tensor_overlap != "all")
     words += [f"in {s.tensor_pieces} pieces{way}"] * (s.tensor > 1 and s.tensor_pieces > 1)
+    words += ["sequence parallel"] * bool(s.sequence_parallel)
     words += [f"context {s.context} ({s.context_exchange})"] * (s.context > 1)
     ways = [s.expert_exchange] * (s.expert_exchange != DIRECT)
     ways += [f"tokens in {s.expert_wire}"] * (s.expert_wire != SAME)

@@ -134,3 +134,14 @@ def test_progress_goes_to_standard_error_and_quiet_drops_it(file, capsys, monkey
     )
     assert main(["plan", str(file), "--json", "--quiet"]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_a_plan_without_checkpoints_says_what_failures_do_to_it(capsys):
+    run = ["plan", "llama3-8b@h100-pod", "-q", "--set", "strategy.nodes=2"]
+    few = ["--choose", "tensor=1", "pipeline=1", "zero=1", "microbatches=32", "recompute=none"]
+    changes = ["strategy.precision=bf16", "strategy.optimizer=adam", "strategy.batch=32"]
+    for tokens, fails in (("1e15", True), ("1e9", False)):
+        assert main([*run, *few, "--set", *changes, f"run.tokens={tokens}"]) == 0
+        text = capsys.readouterr().out
+        assert ("nothing is saved; set run.checkpoint_interval" in text) == fails
+        assert ("never done expected" in text) == fails

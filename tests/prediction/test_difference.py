@@ -3,9 +3,15 @@
 import pytest
 
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.difference import changed_fields, changed_words, step_causes
+from lib_dlhpc.prediction.difference import (
+    changed_fields,
+    changed_words,
+    difference_words,
+    step_causes,
+)
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.experiment import load
+from lib_dlhpc.spec.units import format_quantity
 
 GOYAL = load("goyal-2017")
 
@@ -48,3 +54,12 @@ def test_many_changes_are_counted():
         "nodes 32 → 16, batch 32 → 64, overlap true → false, bucket 25 MB → 1 MB"
     )
     assert words.endswith(" and 2 more")
+
+
+def test_runs_that_failures_never_let_end_are_compared_without_them():
+    long = load("llama3-8b@h100-pod").set({"strategy.nodes": 64, "run.tokens": 1e15})
+    slow = predict(long.set({"machine.inter_node.bandwidth": 1e9}))
+    words = difference_words(slow, predict(long), "bandwidth")
+    times = [each.time_to_train for each in (slow, predict(long))]
+    shown = " instead of ".join(format_quantity(float(each), "s") for each in times)
+    assert words.endswith(f"Failures let neither run end; without them it takes {shown}.")

@@ -12,8 +12,12 @@ from lib_dlhpc.prediction.report import as_dict, as_text
 SMALL = load("llama3.2-1b@gb200-nvl72").set({"strategy.batch": 1, "model.sequence": 256})
 STAGES = load("llama3-8b@h100-pod").set(
     {
-        **{"strategy.nodes": 8, "strategy.pipeline": 8, "strategy.microbatches": 32},
-        **{"strategy.precision": "bf16", "strategy.optimizer": "adam", "strategy.zero": 1},
+        "strategy.nodes": 8,
+        "strategy.pipeline": 8,
+        "strategy.microbatches": 32,
+        "strategy.precision": "bf16",
+        "strategy.optimizer": "adam",
+        "strategy.zero": 1,
     }
 )
 SEVERAL = {"strategy.nodes": 64, "strategy.tensor": 8}
