@@ -66,7 +66,7 @@ def _plan(options: argparse.Namespace) -> int:
         new_file("--save", options.save)
     wanted = options.objective and options.objective.split(",")
     limits = dict(change(each, "--limit", "memory=40GB") for each in options.limit)
-    axes = dict(change(each, "--choose", "tensor=[1,2]") for each in options.choose)
+    axes = dict(map(_axis, options.choose))
     where = place_of(options)
     known = "legal layouts ruled out by memory or predicted"
     tried = Progress(lambda done, of: print_note(f"dlhpc: {done:,} of {of:,} {known}"))
@@ -86,6 +86,14 @@ def _plan(options: argparse.Namespace) -> int:
         options, _as_dict(found) | {"with_failures": table}, *_lines(found), *heading, *lines
     )
     return 0
+
+
+def _axis(text: str) -> tuple[str, Any]:
+    """Return a field and its values; "tensor=4,8" is read like "tensor=[4,8]". Raises SpecError."""
+    key, value = change(text, "--choose", "tensor=[1,2]")
+    if isinstance(value, str) and "," in value and not value.startswith(("[", "{")):
+        value = [change(f"{key}={each}", "--choose")[1] for each in value.split(",")]
+    return key, value
 
 
 def _with_failures(found: "Plan") -> "tuple[tuple[WithFailures, ...], list[str]]":
@@ -132,10 +140,12 @@ def _as_dict(found: "Plan") -> dict[str, Any]:
 
 def _lines(found: "Plan") -> list[str]:
     from lib_dlhpc.prediction.gains import without_gain
+    from lib_dlhpc.prediction.report import tokens_words
 
     title, facts, header, rows, _ = found.summary()
     table = [tuple(header), *rows]
     widths = [max(len(row[at]) for row in table) for at in range(len(header))]
+    title += tokens_words(found.best.experiment)
     lines = [title, *(f"  {name}: {text}" for name, text in facts.items())]
     lines += [*(f"  note: {note}" for note in without_gain(found.best.prediction)), ""]
     for first, *rest in table:

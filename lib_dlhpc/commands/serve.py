@@ -6,6 +6,7 @@
 import argparse
 import tomllib
 from collections.abc import Mapping, Sequence
+from math import floor
 from typing import TYPE_CHECKING, Any
 
 from lib_dlhpc.commands.experiment import change
@@ -13,7 +14,7 @@ from lib_dlhpc.commands.output import STDIN, add_output, print_result, standard_
 from lib_dlhpc.errors import SpecError
 
 if TYPE_CHECKING:
-    from lib_dlhpc.serving import Published, Service, ServicePrediction, ServiceTrace
+    from lib_dlhpc.serving import Load, Published, Service, ServicePrediction, ServiceTrace
 
 VERBS = {
     "predict": "bytes, times and costs in closed form",
@@ -188,7 +189,7 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
         )
     if load:
         first = f"{load.utilization:.0%} of capacity, first token {shown(load.ttft, 's')}"
-        words = "saturated, the queue grows without end" if load.saturated else first
+        words = _saturated(service, load) if load.saturated else first
         lines.append(
             f"  at {service.requests.rate:g} requests/s: {words}, next token {shown(load.tpot, 's')}, batch"
             f" {format_plain(load.batch)}"
@@ -200,6 +201,18 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
             f" paths of caches busy {pools.sending:.0%}; places of the others {pools.decoding:.0%}"
         )
     return lines
+
+
+def _saturated(service: "Service", load: "Load") -> str:
+    """Return that more requests arrive than are answered, and with how many replicas they all are, in words."""
+    from lib_dlhpc.spec.units import format_plain
+
+    most = load.tokens_per_second / service.requests.answer
+    words = f"saturated, {format_plain(most)} are answered and the queue grows without end"
+    if service.service.prefill_replicas:
+        return words
+    enough = floor(service.service.replicas * service.requests.rate / most) + 1
+    return f"{words}; service.replicas = {enough} are enough"
 
 
 def trace_lines(trace: "ServiceTrace") -> list[str]:

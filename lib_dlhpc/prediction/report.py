@@ -10,6 +10,7 @@ from lib_dlhpc.prediction.implausible import implausible
 from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.prediction.resilience import in_words
 from lib_dlhpc.prediction.trust import trust_dict, trust_words
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import exchange_in_words
 from lib_dlhpc.spec.units import count, format_energy, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
@@ -106,7 +107,7 @@ def as_text(
         f"  memory of a device    {show(float(prediction.memory_total), 'B'):>10}"
         f"   of {show(e.machine.device.memory, 'B')}",
         f"  time to train         {show(float(prediction.time_to_train), 's'):>10}"
-        f"   {_steps(int(prediction.steps))}",
+        f"   {_steps(int(prediction.steps))}{tokens_words(e)}",
         *_costs(prediction),
         *_to_accuracy(prediction),
         *_failures(prediction),
@@ -277,6 +278,14 @@ def _staleness(prediction: Breakdown) -> list[str]:
         f"  staleness             {int(prediction.staleness):>10,}   updates on average; servers and links"
         f" {float(prediction.server_load):.0%} busy"
     ]
+
+
+def tokens_words(experiment: Experiment) -> str:
+    """Return how many tokens a run of a language model trains on, each epoch counted."""
+    if not experiment.model.reads_tokens:
+        return ""
+    samples = float(experiment.dataset.trained) * float(experiment.run.epochs)
+    return f", {show(samples * experiment.model.input_shape[0], '')} tokens"
 
 
 def _between(band: tuple[float, float]) -> str:

@@ -189,16 +189,19 @@ def _check_devices(experiment: "Experiment") -> None:
 
 def _degrees(s: Strategy, devices: Any) -> str:
     """Return which values are legal for a degree beside the others, in a sentence; "" for fields that are arrays."""
-    names = ("tensor", "pipeline", "spatial", "context", "data")
-    degrees = {name: getattr(s, name) for name in names}
-    if any(map(np.ndim, (devices, *degrees.values()))):
+    if any(map(np.ndim, (devices, s.data, s.replica))):
         return ""
+    names = (*["data"] * bool(s.data), "tensor", "pipeline", "spatial", "context")
     product = max(s.data, 1) * s.replica
-    for name, value in degrees.items():
-        left, over = divmod(int(devices), product // max(value, 1))
+    for name in names:
+        value = getattr(s, name)
+        left, over = divmod(int(devices), product // value)
         if not over and (value > 1 or name == "data"):
             legal = (left,) if s.data else _divisors(left)
-            return f" Legal beside the others: strategy.{name} = {', '.join(map(str, legal))}."
+            free = ", or 0: as many as there are" * (name == "data")
+            return (
+                f" Legal beside the others: strategy.{name} = {', '.join(map(str, legal))}{free}."
+            )
     return f" Legal: tensor x pipeline x spatial x context that divide {devices}."
 
 

@@ -390,5 +390,6 @@ def _split_in_words(strategy: Strategy) -> str:
     words += ["weights gathered in the forward pass"] * (s.gather == FORWARD)
     words += [f"recompute {s.recompute}"] * (s.recompute != "none")
     words += [f"loss {s.loss}"] * (s.loss != IN_PLACE)
+    words += [f"LoRA of rank {s.lora}"] * bool(s.lora)
     words += [f"offload {s.offload}"] * (s.offload != "none")
     return "".join(f", {word}" for word in words)

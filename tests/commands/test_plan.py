@@ -145,3 +145,13 @@ def test_a_plan_without_checkpoints_says_what_failures_do_to_it(capsys):
         text = capsys.readouterr().out
         assert ("nothing is saved; set run.checkpoint_interval" in text) == fails
         assert ("never done expected" in text) == fails
+
+
+def test_values_after_a_comma_are_values_of_an_axis(capsys):
+    run = ["plan", "llama3-8b@h100-pod", "--json", "-q", "--set", "strategy.batch=32"]
+    fixed = ["pipeline=1", "recompute=full", "microbatches=32", "zero=3"]
+    found = []
+    for several in ("tensor=4,8", "tensor=[4,8]"):
+        assert main([*run, "strategy.precision=bf16", "--choose", several, *fixed]) == 0
+        found.append(json.loads(capsys.readouterr().out)["layouts"])
+    assert found[0] == found[1] and {each["strategy.tensor"] for each in found[0]} <= {4, 8}

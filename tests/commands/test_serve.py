@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 
 import pytest
@@ -129,3 +130,19 @@ def test_published_measurements_stand_beside_their_predictions(capsys):
     assert {name: each["error"] for name, each in found.items()} == {
         row.name: row.error for row in rows
     }
+
+
+def test_a_saturated_service_names_replicas_that_are_enough(capsys):
+    run = [
+        "serve",
+        "predict",
+        "llama3-70b@h100-pod",
+        "--set",
+        "requests.rate=60",
+        "service.devices=8",
+    ]
+    assert main(run) == 0
+    found = re.search(r"service\.replicas = (\d+) are enough", capsys.readouterr().out)
+    for replicas, fits in ((int(found[1]), True), (int(found[1]) - 1, False)):
+        assert main([*run, f"service.replicas={replicas}"]) == 0
+        assert ("% of capacity" in capsys.readouterr().out) == fits
