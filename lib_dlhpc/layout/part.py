@@ -40,7 +40,6 @@ class Part:
         """
         layers = self.model.layers
         at = {layer.name: number for number, layer in enumerate(layers)}
-        prefixes = [layer.name.rpartition(".")[0] for layer in layers]
         return (
             tuple([layer.likeness for layer in layers]),
             tuple(
@@ -50,7 +49,7 @@ class Part:
                     for name in layer.inputs
                 ]
             ),
-            tuple([one != other for one, other in pairwise(prefixes)]),
+            tuple([one != other for one, other in pairwise(self.model.blocks)]),
             tuple([at[name] for name in self.sends]),
             self.model.input_shape,
             self.model.in_blocks,

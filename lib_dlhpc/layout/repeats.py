@@ -4,7 +4,7 @@ A deep network is a few blocks, many times. The rules of a split (tensor.py) rea
 inputs are distributed, and what reads it: where these are those of an earlier block, so are its local layers.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import NamedTuple
@@ -95,18 +95,19 @@ def blocks(model: Model) -> tuple[Block, ...]:
     layers, readers = model.layers, model.readers
     tied = {layer.attributes.get("tied") for layer in layers}
     found, start = list[Block](), 0
-    for prefix, run in groupby(layers, lambda layer: layer.name.rpartition(".")[0]):
-        own = [*run]
-        for each in [own] if prefix else [[one] for one in own]:
+    for prefix, run in groupby(model.blocks):
+        many = len([*run])
+        for length in (many,) if prefix else (1,) * many:
+            each = layers[start : start + length]
             found.append(_block(layers, start, each, readers, tied))
-            start += len(each)
+            start += length
     return tuple(found)
 
 
 def _block(
     layers: tuple[Layer, ...],
     start: int,
-    own: list[Layer],
+    own: Sequence[Layer],
     readers: dict[str, list[int]],
     tied: set[str | None],
 ) -> Block:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, groupby
 from math import inf
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,10 +59,9 @@ def stages_by_rule(experiment: Experiment) -> tuple[tuple[int, ...], str]:
 def _equal_blocks(model: Model, stages: int) -> tuple[int, ...]:
     """Return which edges end stages of equally many blocks; none if blocks differ, or stages do not divide them."""
     wide = with_narrow(model, "")  # blocks that differ in their format alone are equal here
-    named = [
-        (name, list(run)) for name, run in groupby(wide.layers, lambda each: _block(each.name))
-    ]
-    blocks = [tuple([layer.likeness for layer in run]) for name, run in named if name]
+    rows = zip(model.blocks, [layer.likeness for layer in wide.layers], strict=True)
+    named = [(name, [*run]) for name, run in groupby(rows, itemgetter(0))]
+    blocks = [tuple([like for _, like in run]) for name, run in named if name]
     if not blocks or len(set(blocks)) > 1 or len(blocks) % stages:
         return ()
     first = len(named[0][1]) if not named[0][0] else 0
@@ -92,8 +92,7 @@ def layer_work(model: Model) -> NDArray[np.float64]:
 @lru_cache(maxsize=256)
 def cut_points(model: Model, stages: int) -> tuple[int, ...]:
     """Return where a stage may begin or end: 0, ..., layers. Raises SpecError if there are too few places."""
-    layers = len(model.layers)
-    blocks = [_block(layer.name) for layer in model.layers]
+    layers, blocks = len(model.layers), model.blocks
     between = [i for i in range(1, layers) if blocks[i] != blocks[i - 1]]
     single = [i for i, alive in enumerate(_live(model)) if 0 < i < layers and alive == 1]
     if sum(bool(block) for block in blocks) <= layers / 2:
@@ -145,12 +144,8 @@ def live_names(model: Model) -> tuple[tuple[str, ...], ...]:
 def _read_by_many_blocks(model: Model) -> bool:
     """Return whether blocks share a vector of the sample, such as its timestep, which is then live in all of them."""
     vectors = [layer.name for layer in model.layers if len(layer.output_shape) == 1]
-    readers = ([model.layers[each].name for each in model.readers.get(one, ())] for one in vectors)
-    return any(len({_block(name) for name in names} - {""}) > 2 for names in readers)
-
-
-def _block(name: str) -> str:
-    return name.rpartition(".")[0]
+    readers = ({model.blocks[each] for each in model.readers.get(one, ())} for one in vectors)
+    return any(len(found - {""}) > 2 for found in readers)
 
 
 def cut_that_fits(

@@ -39,6 +39,11 @@ class Model:
         return any(BLOCK.match(layer.name) for layer in self.layers if not layer.traits.stand_in)
 
     @cached_property
+    def blocks(self) -> tuple[str, ...]:
+        """The block that each layer is in, its name up to the last dot; "" if it is in none."""
+        return tuple([layer.name.rpartition(".")[0] for layer in self.layers])
+
+    @cached_property
     def readers(self) -> dict[str, list[int]]:
         """The numbers of the layers that read each output, "input" among them, in order; not of what none reads."""
         found: dict[str, list[int]] = {}

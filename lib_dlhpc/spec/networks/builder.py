@@ -6,14 +6,15 @@ and dropout work in place on their input. GELU and PReLU need both input and out
 stores a mask of one byte an element.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
 from lib_dlhpc.errors import SpecError, suggest
-from lib_dlhpc.layers import KINDS, Layer, Site
+from lib_dlhpc.layers import KINDS, Counts, Layer, Site
 from lib_dlhpc.spec.model import Model
 
 MOST_LAYERS = 100_000  # thirty times ResNet-1001: more is a typing error
@@ -33,6 +34,8 @@ class Builder:
         self.input_shape = input_shape
         self.last = "input"
         self._layers: dict[str, Layer] = {}
+        # Layers by all that they follow from: those of repeated blocks are described once.
+        self._known: dict[tuple[Any, ...], Layer] = {}
         self._scope = ""
         self._numbers: dict[str, int] = {}
 
@@ -82,22 +85,15 @@ class Builder:
         name = self._name(kind, name)
         if len(self._layers) == MOST_LAYERS:
             raise SpecError(f"{name}: a network has at most {MOST_LAYERS:,} layers.")
-        site = Site(name, tuple(self.shape(source) for source in inputs), self._layers)
-        counts = KINDS[kind].describe(site, *options, **more)
-        stored = prod(counts.output) if counts.stored is None else counts.stored
-        self._layers[name] = Layer(
-            name,
-            kind,
-            inputs,
-            site.shape,
-            counts.output,
-            counts.parameters,
-            counts.forward_flop,
-            stored,
-            counts.mask_bytes,
-            counts.attributes,
-        )
-        self.last = name
+        shapes = tuple([self.shape(source) for source in inputs])
+        like = _letters(self._scope), name[len(self._scope) :], kind, shapes, options, *more.items()
+        if (known := self._known.get(like)) is not None:
+            layer = known.elsewhere(name, inputs)
+        else:
+            site = Site(name, shapes, self._layers)
+            counts = KINDS[kind].describe(site, *options, **more)
+            layer = self._known[like] = _layer(site, kind, inputs, counts)
+        self._layers[name], self.last = layer, name
         return name
 
     def _name(self, kind: str, name: str) -> str:
@@ -110,3 +106,24 @@ class Builder:
         if name in self._layers or name == "input":
             raise SpecError(f"two layers are called {name!r}; give each its own name.")
         return name
+
+
+def _layer(site: Site, kind: str, inputs: tuple[str, ...], counts: Counts) -> Layer:
+    stored = prod(counts.output) if counts.stored is None else counts.stored
+    return Layer(
+        site.name,
+        kind,
+        inputs,
+        site.shape,
+        counts.output,
+        counts.parameters,
+        counts.forward_flop,
+        stored,
+        counts.mask_bytes,
+        counts.attributes,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _letters(scope: str) -> str:
+    return re.sub(r"\d+", "", scope)
