@@ -258,10 +258,10 @@ def _product_bytes(counts: Counts, batch: Any, size: int) -> Any:
 def _beside(
     counts: Counts, device: Device, batch: Any, size: int, each_pass: bool
 ) -> tuple[Any, Any]:
-    """Return the bytes, forward and backward, of kernels beside a layer's own: casts, copies, a measured loss."""
+    """Return the bytes, forward and backward, of kernels beside a layer's own: casts, copies, an unfused loss."""
     ahead, back = narrow.cast_bytes(counts.operands, batch, each_pass)
     ahead, back = ahead + batch * counts.beside, back + batch * counts.beside_back
-    if np.any(device.streaming):
+    if device.unfused_loss:
         ahead, back = ahead + batch * counts.loss, back + batch * counts.loss_back
     return ahead, back
 

@@ -59,13 +59,14 @@ class Device:
     takes lists, as those of DeepSpeed's ZeRO 3 of 2021 did; for ZeRO 3 layer by layer. 0: no such lists.
     exchange_call: time that a call of an exchange of experts by node takes beyond its messages; 0: none.
     multiprocessors: work on the tiles of a matrix product, a wave at a time; 0: products of any shape fill them.
-    streaming: share of the memory bandwidth that kernels reach which only move data; where it is stated, what the
-    loss of a language model moves is priced too (costs/streams.py). 0: all of it, and the loss is not.
+    streaming: share of the memory bandwidth that kernels reach which only move data; 0: all of it.
     attention: share of the peak that fused attention reaches, in the blocks of scores that a causal mask leaves; 0: as
     other products, in all blocks.
     slowdown: actual compute time over the time that these parameters predict.
     fused_attention: whether attention is fused here by default; in the catalog from the H100 on, as the published
     rows of earlier devices are from before it.
+    unfused_loss: whether frameworks compute the loss of a language model in kernels of its own here, whose traffic is
+    then priced (costs/streams.py); elsewhere it adds no time.
     """
 
     peak: Mapping[str, float]  # FLOP/s by precision; fp16 and bf16 are the matrix-unit rates
@@ -87,6 +88,7 @@ class Device:
     attention: float = number(default=0.0, most=1.0, divides=True)
     slowdown: float = number(default=1.0, positive=True)
     fused_attention: bool = flag(default=False)
+    unfused_loss: bool = flag(default=False)
     layers: Mapping[str, LayerRate] = field(default_factory=dict)
 
 

@@ -18,7 +18,7 @@ from lib_dlhpc.spec.experiment import Experiment, read_model
 from lib_dlhpc.spec.machine import read_device
 
 A100 = read_device("a100-sxm-80gb")
-PLAIN = replace(A100, dispatch=0.0, multiprocessors=0, streaming=0.0)
+PLAIN = replace(A100, dispatch=0.0, multiprocessors=0, streaming=0.0, unfused_loss=False)
 GPT = read_model({"name": "gpt3-175b", "layers": 3, "hidden": 1024, "heads": 16, "sequence": 1024})
 SECONDS = st.lists(st.floats(0, 1), min_size=1, max_size=9)
 
@@ -139,10 +139,13 @@ def test_the_loss_of_a_language_model_reads_its_logits():
     logits = 1024 * 51200
     assert (ahead.sum(), back.sum()) == (38 * logits, 18 * logits)
     assert not any(each.sum() for each in loss_bytes(read_model("resnet50")))
-    found = layer_times(GPT, replace(PLAIN, streaming=0.5), 2, "fp16").forward[-1]
-    assert found == pytest.approx(
-        layer_times(GPT, PLAIN, 2, "fp16").forward[-1] + 2 * 38 * logits / 1e12, rel=1e-9
+    half = replace(PLAIN, streaming=0.5)
+    apart, fused = (
+        layer_times(GPT, device, 2, "fp16").forward[-1]
+        for device in (replace(half, unfused_loss=True), half)
     )
+    assert apart == pytest.approx(fused + 2 * 38 * logits / 1e12, rel=1e-9)
+    assert fused == layer_times(GPT, PLAIN, 2, "fp16").forward[-1]  # bound by arithmetic
 
 
 def test_what_only_moves_data_takes_the_streaming_rate():

@@ -204,6 +204,7 @@ CHANGES = {
     ),
     "machine.device.multiprocessors": (80, {**UNCALIBRATED, "model.name": "bert-base"}),
     "machine.device.streaming": (0.1, UNCALIBRATED),
+    "machine.device.unfused_loss": (True, {**UNCALIBRATED, "model.name": "bert-base"}),
     "machine.device.attention": (
         0.2,
         {**UNCALIBRATED, "model.name": "gpt-1536x16", "machine.device.fused_attention": True},

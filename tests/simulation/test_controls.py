@@ -82,7 +82,7 @@ CHANGES = {
     "strategy.gather": ("forward", {"strategy.zero": 3}),
     "strategy.zero_unit": ("layer", {"strategy.zero": 3}),
     "strategy.recompute": ("full", {}),
-    "strategy.loss": ("separate", {"machine.device.streaming": 0.5}),
+    "strategy.loss": ("separate", {"machine.device.unfused_loss": True}),
     "strategy.offload": ("all", {}),
     "strategy.experts": (2, {"model.experts": 4}),
     "strategy.fused_attention": ("on", {}),

@@ -42,7 +42,8 @@ def device_machine(raw: Mapping[str, Any]) -> ImportedMachine:
     intervals = {
         key: (min(n.ends[0], n.value), max(n.ends[1], n.value)) for key, n in found.items()
     }
-    table = nested({"name": STAND_IN, "progress": True, **{k: n.value for k, n in found.items()}})
+    flags = {"progress": True, "device.unfused_loss": True}
+    table = nested({"name": STAND_IN, **flags, **{k: n.value for k, n in found.items()}})
     table["measured"] = {
         "date": date.today().isoformat(),
         "host": f"{host_class()}, {raw['title']}",
@@ -53,6 +54,9 @@ def device_machine(raw: Mapping[str, Any]) -> ImportedMachine:
     }
     origins = {key: _said(key, intervals[key], n.origin) for key, n in found.items()}
     origins["progress"] = f"{raw['backend']} has threads or streams of its own"
+    origins["device.unfused_loss"] = (
+        "PyTorch's cross_entropy, not compiled: a kernel for each operation"
+    )
     return ImportedMachine(read_machine(table), table, origins, intervals, tuple(notes), "")
 
 

@@ -7,4 +7,5 @@ ROOFLINE: dict[str, Any] = {
     "dispatch": 0.0,
     "multiprocessors": 0,
     "streaming": 0.0,
+    "unfused_loss": False,
 }
