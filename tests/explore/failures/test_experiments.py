@@ -31,7 +31,7 @@ from lib_dlhpc.explore.failures.losses import RUNS, simulated_words
 from lib_dlhpc.explore.failures.machine import Alone, Leg, Survived
 from lib_dlhpc.explore.failures.machine import Setting as Machine
 from lib_dlhpc.explore.failures.questions import ask
-from lib_dlhpc.explore.failures.ways import BEST, WAYS, WORDS, ways_view, ways_walls
+from lib_dlhpc.explore.failures.ways import BEST, WAYS, say, ways_view, ways_walls
 from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.explore.failures.ways import found as saved
 from lib_dlhpc.launch.local import JobError
@@ -130,7 +130,7 @@ def test_bars_end_where_what_is_left_begins(changes):
     data, _ = ways_view(setting)
     for way, end in zip(data["ends"]["way"], data["ends"]["x"], strict=True):
         assert end == pytest.approx(1 - float(saved(setting, way).goodput), abs=1e-3)
-    assert data["ends"]["way"] == list(WAYS) == list(WORDS)
+    assert data["ends"]["way"] == list(WAYS) == list(say.words)
 
 
 def test_each_way_loses_least_at_its_best_interval():
