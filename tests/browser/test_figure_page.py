@@ -270,7 +270,7 @@ def test_a_page_that_hears_late_is_whole_and_takes_its_kernel_with_it(eventually
     # Until its widgets came, the page said so in its own words and not in "Loading widget...".
     eventually(lambda: page.evaluate("window.meanwhile") == [True, "rgba(0, 0, 0, 0)"])
     eventually(lambda: len(found := kernels(server)) == 1 and found != [first])
-    page.close(run_before_unload=True)
+    page.goto("about:blank")
     eventually(lambda: kernels(server) == [])
 
 
