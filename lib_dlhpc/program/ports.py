@@ -102,7 +102,10 @@ class Ports:
 
     def begin(self, line: int, ready: Any) -> Any:
         """Return when a message begins that is ready."""
-        return self.later(ready, self.sent[line][0].end)
+        free = self.sent[line][0].end
+        if self.one:
+            return ready if ready > free else free
+        return np.maximum(ready, free)
 
     def send(self, line: int, begin: Any, busy: Any) -> Any:
         """Return by how much a message is late that begins."""
@@ -118,7 +121,8 @@ class Ports:
                 met = self.sooner(new.alone, each.end) - self.later(begin, each.begin)
                 if met > 0 if one else (met > 0).any():
                     self._meet(new, each, self.later(met, 0.0), shared)
-        self.until[line] = self.later(self.until[line], new.end)
+        if one and new.end > self.until[line]:
+            self.until[line] = new.end
         ahead = self.ahead.pop(line, None)
         if not (new.late or ahead):
             return 0.0
@@ -139,7 +143,7 @@ class Ports:
             ahead[its] = ahead[its] + more
         for each in (new, old):
             each.end = each.alone + reduce(self.later, each.late)
-            self.until[each.line] = self.later(self.until[each.line], each.end)
+        self.until[old.line] = self.later(self.until[old.line], old.end)
 
     def state(self, clock: Sequence[float]) -> Iterator[float]:
         """Yield what later messages depend on, as times: of messages that are through, the first clock."""
