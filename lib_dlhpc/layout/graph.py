@@ -30,6 +30,33 @@ class Held(NamedTuple):
         return Held(name, self.shape, self.axis, self.ranges)
 
 
+class Again(NamedTuple):
+    """A local layer like that of an earlier block; whole: the layer it is of, if its own form states that.
+
+    A prediction needs few stages of a deep network: layers are made for these alone.
+    """
+
+    like: Layer
+    name: str
+    inputs: tuple[str, ...]
+    whole: Layer | None
+
+    @property
+    def likeness(self) -> int:
+        """That of the layer."""
+        return self.like.likeness
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Those of the layer, but for `whole`."""
+        return self.like.attributes
+
+    def made(self) -> Layer:
+        """Return the layer."""
+        whole = {"whole": self.whole} if self.whole is not None else {}
+        return self.like.elsewhere(self.name, self.inputs, **whole)
+
+
 @dataclass
 class Graph:
     """The local layers of one rank so far. `homes` names the layer of the model each belongs with."""
@@ -38,7 +65,7 @@ class Graph:
     group: str  # "tensor" or "spatial"
     ranks: int
     rank: int
-    layers: list[Layer] = field(default_factory=list)
+    layers: list[Layer | Again] = field(default_factory=list)
     homes: list[int] = field(default_factory=list)
     held: dict[str, Held] = field(default_factory=dict)
     converted: dict[tuple[str, str], Held] = field(default_factory=dict)
@@ -177,7 +204,11 @@ class Graph:
         made = self.converted[source.name, word] = gives.called(name)
         return made
 
-    def place(self, layer: Layer, home: int) -> None:
+    def added(self, start: int) -> list[Layer]:
+        """Return the layers from a number on that rules have added."""
+        return [each for each in self.layers[start:] if isinstance(each, Layer)]
+
+    def place(self, layer: Layer | Again, home: int) -> None:
         """Add a layer as it is."""
         self.layers.append(layer)
         self.homes.append(home)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from lib_dlhpc.layout.graph import WORDS, Graph, Held
+from lib_dlhpc.layout.graph import WORDS, Again, Graph, Held
 from lib_dlhpc.spec.model import Layer, Model
 
 Rule = Callable[[int, Layer], None]
@@ -55,7 +55,7 @@ def add_in_blocks(graph: Graph, rule: Rule) -> None:
 
 def _added(graph: Graph, block: Block, first: int) -> Iterator[tuple[Layer, int, str]]:
     """Yield the local layers from `first` on as in _Made."""
-    for local, home in zip(graph.layers[first:], graph.homes[first:], strict=True):
+    for local, home in zip(graph.added(first), graph.homes[first:], strict=True):
         suffix = local.name.removeprefix(graph.model.layers[home].name)
         yield local, home - block.start, suffix
 
@@ -70,10 +70,8 @@ def _repeat(graph: Graph, block: Block, made: _Made) -> None:
         whole = own[home]
         name = names[local.name] = whole.name + suffix
         inputs = tuple([names[each] for each in local.inputs])
-        if "whole" in local.attributes:
-            graph.place(local.elsewhere(name, inputs, whole=whole), block.start + home)
-        else:
-            graph.place(local.elsewhere(name, inputs), block.start + home)
+        of = whole if "whole" in local.attributes else None
+        graph.place(Again(local, name, inputs, of), block.start + home)
     for (source, word), each in made.converted:
         converted[names[source], word] = each.called(names[each.name])
     for before, layer in zip(old, own, strict=True):

@@ -80,7 +80,7 @@ def _add(graph: Graph, home: int, layer: Layer, known: Known) -> None:
         graph.append(home, inputs, Held("", layer.output_shape))
         return
     if "input" not in layer.inputs:
-        known[key] = graph.layers[start:]
+        known[key] = graph.added(start)
 
 
 def _window(graph: Graph, home: int, layer: Layer, source: Held) -> None:

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from lib_dlhpc.layout.graph import Graph
+from lib_dlhpc.layout.graph import Again, Graph
 from lib_dlhpc.layout.part import Part
 from lib_dlhpc.layout.sent_parts import in_parts
 from lib_dlhpc.spec.model import Layer, Model
@@ -23,11 +23,12 @@ class Network:
     """The layers of a network as a rank has them, before they are cut into stages; graph: where layers are split."""
 
     def __init__(self, model: Model, graph: Graph | None) -> None:
-        self.model, self.graph, self.layers = model, graph, model.layers
+        self.model, self.graph = model, graph
+        self.layers: list[Layer | Again] = [*model.layers]
         self.homes: Sequence[int] = range(len(model.layers))
         self.input_shape = model.input_shape
         if graph is not None:
-            self.layers, self.homes = tuple(graph.layers), graph.homes
+            self.layers, self.homes = [*graph.layers], graph.homes
             self.input_shape = graph.local_shape(graph.held["input"])
         self._at = {layer.name: number for number, layer in enumerate(self.layers)}
         self._prefixes = [layer.name.rpartition(".")[0] for layer in self.layers]
@@ -81,18 +82,25 @@ class Network:
                 found[owner].append(number)
         return found
 
+    def layer(self, number: int) -> Layer:
+        """Return a layer, made when it is first asked for."""
+        layer = self.layers[number]
+        if isinstance(layer, Again):
+            self.layers[number] = layer = layer.made()
+        return layer
+
     def table(self, name: str) -> Layer:
         """Return the weights of a layer alone."""
-        owner = self.layers[self._at[name]]
+        owner = self.layer(self._at[name])
         return replace(owner, kind="table", inputs=(), forward_flop=0.0, stored=0, mask_bytes=0)
 
     def part(self, stage: int, start: int, stop: int, name: str) -> Part:
         """Return a stage of some layers, without the weights that it shares with others."""
-        received = [_received(self.layers[number]) for number in self.crossing(start)]
+        received = [_received(self.layer(number)) for number in self.crossing(start)]
         own = replace(
             self.model,
             name=name,
-            layers=(*received, *self.layers[start:stop]),
+            layers=(*received, *map(self.layer, range(start, stop))),
             input_shape=self.input_shape,
             in_blocks=self.model.has_blocks,
             scored=stop == len(self.layers),
