@@ -89,7 +89,7 @@ class Ports:
     """The messages that are on their way; times are floats, or arrays with an element for each rank of a stage."""
 
     def __init__(self, meets: Meets, one: bool = True) -> None:
-        self.meets, self.one = meets, one
+        (self.links, self.others), self.one = meets, one
         self.later: Any = max if one else np.maximum
         self.sooner: Any = min if one else np.minimum
         # The last messages of each line, newest first; the next takes the place of the oldest.
@@ -109,28 +109,28 @@ class Ports:
 
     def send(self, line: int, begin: Any, busy: Any) -> Any:
         """Return by how much a message is late that begins."""
-        sent, one = self.sent[line], self.one
+        sent, one, until = self.sent[line], self.one, self.until
         sent.rotate()
         new = sent[0]
         new.begin, new.late = begin, []
         new.alone = new.end = begin + busy
-        for other, shared in self.meets.others[line]:
-            if one and self.until[other] <= begin:
+        for other, shared in self.others[line]:
+            if one and until[other] <= begin:
                 continue
             for each in self.sent[other]:
                 met = self.sooner(new.alone, each.end) - self.later(begin, each.begin)
                 if met > 0 if one else (met > 0).any():
                     self._meet(new, each, self.later(met, 0.0), shared)
-        if one and new.end > self.until[line]:
-            self.until[line] = new.end
-        ahead = self.ahead.pop(line, None)
-        if not (new.late or ahead):
+        if one and new.end > until[line]:
+            until[line] = new.end
+        if not new.late and line not in self.ahead:
             return 0.0
+        ahead = self.ahead.pop(line, None)
         late = map(add, *(each or self._none(line) for each in (new.late, ahead)))
         return reduce(self.later, late)
 
     def _none(self, line: int) -> list[Any]:
-        return [0.0] * self.meets.links[line]
+        return [0.0] * self.links[line]
 
     def _meet(self, new: _Sent, old: _Sent, met: Any, shared: Sequence[Link]) -> None:
         ahead = self.ahead.setdefault(old.line, self._none(old.line))
