@@ -111,7 +111,7 @@ def test_rates_start_from_one_measured_rate_and_others_of_that_software_are_met(
 def test_other_software_has_other_rates():
     (mpt,) = validate(["mpt"], only=["mpt-h100-13b-2048-32"])
     (own,) = (each for each in found_sizes(Size()).family if billions(each.weights) == 13.02)
-    assert (mpt.published, round(own.rate / 64)) == (4811, 6859)
+    assert (mpt.published, round(own.rate / 64)) == (4811, 6861)
     assert round(100 * (own.rate / 64 / mpt.published - 1)) == 43
     assert round(100 * mfu_mpt()) == 40
 
@@ -130,7 +130,7 @@ def test_served_tokens_over_train_and_a_slow_network_moves_the_size():
     served = found_sizes(Size(served=1e12))
     assert billions(served.family[served.best].weights) == 1.75
     per_weight = served.tokens[served.best] / served.family[served.best].weights
-    assert round(per_weight) == 237
+    assert round(per_weight) == 236
     fast, slow = best(Size(gpus=512)), best(Size(SLOW, 512))
     assert [billions(each.weights) for each in (fast, slow)] == [22.14, 22.14]
     assert [round(100 * each.utilization) for each in (fast, slow)] == [59, 19]

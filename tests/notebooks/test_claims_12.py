@@ -72,10 +72,10 @@ def said(repository, pattern):
 def test_deepseeks_step_is_what_its_replay_predicts(repository):
     replay = catalog.read("replays", "deepseek-v3-2048-h800")
     own = predict(read_experiment(replay["experiment"]))
-    texts = said(repository, r"predicts ([\d.]+) s per step, 31% less than the ([\d.]+) s")
-    assert round(100 * (1 - texts[0] / texts[1])) == 31
+    texts = said(repository, r"predicts ([\d.]+) s per step, 30% less than the ([\d.]+) s")
+    assert round(100 * (1 - texts[0] / texts[1])) == 30
     assert texts == [round(float(own.step_time), 1), round(experts.published_step(), 1)]
-    assert MIXED["replayed"]() == f"{texts[0]} s"
+    assert MIXED["replayed"]() == f"{texts[0]:g} s"
 
 
 def test_fsdp_hides_from_8000_tokens_and_with_gradients_in_fp32_from_10700(repository):
@@ -250,13 +250,15 @@ def test_a_ring_is_hidden_once_a_rank_has_some_thousand_tokens():
     assert exposed(Long(exchange="heads")) > 5 * exposed(Long())
 
 
-def test_half_of_a_step_is_the_experts_all_to_all_and_the_arithmetic_is_less_than_published():
+def test_half_of_a_step_is_the_experts_all_to_all_and_the_arithmetic_is_about_the_published_step():
     own = experts.predicted(Mixture())
     assert 0.4 < experts.share(Mixture()) < 0.6
-    assert 0.8 * experts.published_step() < computed() < experts.published_step()
+    assert computed() == pytest.approx(
+        experts.published_step(), rel=0.01
+    )  # the page calls it a coincidence
     assert float(own.step_time) > 2 * experts.published_step()
     assert experts.predicted(Mixture(experts=8, pipeline=32)).fits
-    assert saved_fp8() == "12%"
+    assert saved_fp8() == "11%"
 
 
 def test_nvfp4_is_half_as_fast_again_as_mxfp8_in_the_same_layout(repository):
@@ -300,13 +302,13 @@ def test_fp8_saves_a_third_of_llama_3s_step_with_the_same_ratio_to_the_roofline(
     rooflines = [predict(plain.set({"strategy.precision": each})) for each in ("bf16", "fp8")]
     gains = [float(a.step_time / b.step_time) for a, b in ((own, narrow), rooflines)]
     assert gains[0] == pytest.approx(gains[1], rel=0.03)  # messages are no part of the ratio
-    assert float(narrow.step_time) == pytest.approx(4.55, abs=5e-3)
+    assert float(narrow.step_time) == pytest.approx(4.57, abs=5e-3)
     assert float(own.step_time) == pytest.approx(6.81, abs=5e-3)
     assert 1 - 1 / gains[0] == pytest.approx(0.33, abs=5e-3)
     sizes = [float(each.memory_total) for each in (own, narrow)]
     assert sizes == pytest.approx([83.8e9, 74.7e9], rel=1e-3)
     texts = said(repository, r"take ([\d.]+) s per step instead of ([\d.]+) s, and hold ([\d.]+)")
-    assert texts == pytest.approx([4.55, 6.81, 74.7])
+    assert texts == pytest.approx([4.57, 6.81, 74.7])
 
 
 def test_recomputation_repeats_the_all_to_all_and_zero_1_lets_experts_fit_in_a_node():
@@ -322,7 +324,7 @@ def test_recomputation_repeats_the_all_to_all_and_zero_1_lets_experts_fit_in_a_n
     sharded = experts.with_zero1(node)
     assert sharded.fits and float(sharded.memory_total) < 0.6 * float(device.memory)
     assert float(sharded.memory_total) == pytest.approx(41.946e9, rel=1e-3)
-    assert float(sharded.step_time) == pytest.approx(31.8, abs=0.05)
+    assert float(sharded.step_time) == pytest.approx(32.1, abs=0.05)
 
 
 def test_experts_wide_enough_to_hide_their_exchange_would_be_wider_than_deepseeks():
@@ -356,7 +358,7 @@ def test_the_longest_answer_is_what_an_iteration_waits_for():
 def test_the_best_pools_take_nearly_as_long_and_a_wrong_split_is_slower_than_in_turn():
     pool, seconds = rollouts.best(Learned())
     both = rollouts.behind(Learned(pool=pool))
-    assert pool == 10 and both.training > 0.6 * both.generation.seconds
+    assert pool == 12 and both.training > 0.6 * both.generation.seconds
     assert seconds < 0.85 * rollouts.together(Learned()).seconds
     half = rollouts.behind(FULL)
     assert half.seconds > rollouts.together(FULL).seconds > rollouts.best(FULL)[1]

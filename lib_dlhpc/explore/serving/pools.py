@@ -29,7 +29,7 @@ LINKS: dict[str, Any] = {
     "Ethernet, 100 Gb/s a GPU": "ethernet-100g",
     "Ethernet, 25 Gb/s a GPU": "ethernet-25g",
 }
-LIMITS = (15, 20, 30)  # ms
+LIMITS = (15, 20, 50)  # ms
 ANSWER, COUNT, SEED, CHUNK, BATCH = 64, 48, 1, 512, 64
 PATIENCE = 2.0  # s that a user waits for a first token
 MIXED, CHUNKED, APART = "mixed", "mixed + chunks", "two pools"
