@@ -11,11 +11,8 @@ import numpy as np
 
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.layout import stages_by_rule
 from lib_dlhpc.prediction.breakdown import Breakdown
-from lib_dlhpc.prediction.pipelined import longest_stage
 from lib_dlhpc.prediction.step import predict
-from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import FP8, NARROW, SAME, STAGE_CUTS
 from lib_dlhpc.spec.units import format_quantity as show
@@ -59,6 +56,8 @@ def _choices(experiment: Experiment) -> Iterator[tuple[str, list[str], str]]:
 
 def _with(p: Breakdown, key: str, value: Any) -> Breakdown | None:
     """Return the prediction with another value; None where it is not legal, does not fit, or cannot be compared."""
+    from lib_dlhpc.prediction.what_if import what_if  # not imported where nothing is chosen
+
     try:
         there = what_if(p.experiment, {f"strategy.{key}": value})
         found = predict(there)
@@ -70,6 +69,9 @@ def _with(p: Breakdown, key: str, value: Any) -> Breakdown | None:
 
 
 def _longest(experiment: Experiment) -> str:
+    from lib_dlhpc.layout import stages_by_rule
+    from lib_dlhpc.prediction.pipelined import longest_stage
+
     ends, _ = stages_by_rule(experiment)
     stage, times = longest_stage(experiment.model, ends)
     return f"Stage {stage} of {len(ends)} bounds the pipeline: its layers have {times:.2f} times the mean work."

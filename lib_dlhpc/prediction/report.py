@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.prediction.breakdown import Breakdown
+from lib_dlhpc.prediction.gains import without_gain
 from lib_dlhpc.prediction.implausible import implausible
 from lib_dlhpc.prediction.no_effect import without_effect
 from lib_dlhpc.prediction.resilience import in_words
@@ -120,8 +121,6 @@ def as_text(
 
 
 def _notes(prediction: Breakdown) -> list[str]:
-    from lib_dlhpc.prediction.gains import without_gain
-
     experiment = prediction.experiment
     return [*implausible(experiment), *without_effect(experiment), *without_gain(prediction)]
 
