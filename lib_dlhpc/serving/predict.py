@@ -12,6 +12,7 @@ With a draft model a step of decode drafts and verifies, and each gives several 
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -204,13 +205,19 @@ def room_of(service: Service, prices: Prices) -> float:
     room -= activations_of(service, prices)
     if room <= 0:
         few = too_few(service.model, service.service.devices)
+        least = ceil(
+            service.service.devices * weights / float(device.memory - device.reserved_memory)
+        )
+        more = (
+            f"more devices, {least} at least" if least > service.service.devices else "more devices"
+        )
         raise SpecError(
             f"service.devices = {service.service.devices}: the weights of {service.model.name or 'the model'} in"
             f" {service.service.precision} take {format_quantity(weights, 'B')} per device, activations of a step"
             f" {format_quantity(activations_of(service, prices), 'B')}, and"
             f" {device.name or 'the device'} has"
             f" {format_quantity(float(device.memory - device.reserved_memory), 'B')}; legal:"
-            f" {f'fewer devices ({few})' if few else 'more devices'}, a precision of fewer bytes, or chunks of prompts."
+            f" {f'fewer devices ({few})' if few else more}, a precision of fewer bytes, or chunks of prompts."
         )
     return room
 
