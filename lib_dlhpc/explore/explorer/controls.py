@@ -17,7 +17,7 @@ from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.explorer.choice import FACTORS, value_at
 from lib_dlhpc.explore.explorer.measured import chosen, titles
-from lib_dlhpc.layout import check_experts
+from lib_dlhpc.layout import check_experts, stage_cut
 from lib_dlhpc.schedules import COLLECTIVES
 from lib_dlhpc.spec import adapters, catalog, strategy
 from lib_dlhpc.spec.consistency import allreduces_on
@@ -293,6 +293,16 @@ OPTIONS: dict[str, Callable[[Experiment], Options]] = {
         "run.checkpoint_interval", INTERVALS, lambda s: show(s, "s") if s else "none"
     ),
 }
+
+
+def _is_uneven(e: Experiment) -> bool:
+    """Return whether stages of equal work are other stages than those of equally many blocks."""
+    if e.strategy.pipeline == 1:
+        return False
+    ways = (replace(e, strategy=replace(e.strategy, stage_cut=cut)) for cut in strategy.STAGE_CUTS)
+    return len(set(map(stage_cut, ways))) > 1
+
+
 APPLIES: dict[str, Callable[[Experiment], Any]] = {
     "model.sequence": lambda e: "sequence" in e.model.options,
     **dict.fromkeys(("strategy.nodes", "machine.nics"), lambda e: e.machine.nodes > 1),
@@ -302,7 +312,7 @@ APPLIES: dict[str, Callable[[Experiment], Any]] = {
     "strategy.context_exchange": lambda e: e.strategy.context > 1,
     "strategy.microbatches": lambda e: e.strategy.update == "synchronous",
     "strategy.schedule": lambda e: e.strategy.pipeline > 1,
-    "strategy.stage_cut": lambda e: e.strategy.pipeline > 1,
+    "strategy.stage_cut": _is_uneven,
     "strategy.pipeline_runtime": lambda e: e.strategy.pipeline > 1,
     "strategy.chunks": lambda e: e.strategy.schedule == "interleaved",
     **dict.fromkeys(

@@ -56,15 +56,24 @@ def without_advice(monkeypatch):
     monkeypatch.setattr(plan, "searched", searched)
 
 
+STAGES = {
+    "model": "llama3-8b",
+    "dataset": "webtext",
+    "machine": "h100-pod",
+    "strategy": {"pipeline": 8, "precision": "bf16", "batch": 16, "microbatches": 16},
+}
+
+
 @cache
 def starts():
-    """Presets, and five runs whose controls none of them has."""
+    """Presets, and six runs whose controls none of them has."""
     found = [Choice(preset(name)) for name in names()]
     gpt, _, _ = moved(Choice(preset("narayanan-2021")), "strategy.schedule", "interleaved")
     sharded, _, _ = moved(Choice(preset("goyal-2017")), "strategy.zero", 3)
     long, _, _ = moved(Choice(preset("narayanan-2021")), "strategy.context", 2)
     cut, _, _ = moved(Choice(preset("narayanan-2021")), "strategy.tensor_pieces", 4)
-    return (*found, gpt, sharded, long, cut, Choice(of_file(read_experiment(EXPERTS))))
+    files = (Choice(of_file(read_experiment(each))) for each in (EXPERTS, STAGES))
+    return (*found, gpt, sharded, long, cut, *files)
 
 
 def shown(prediction):
