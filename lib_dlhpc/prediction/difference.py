@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from math import isinf
 from typing import Any
 
 from lib_dlhpc.prediction.advice import endless, run_time
@@ -69,14 +70,18 @@ def difference_words(p: Breakdown, a: Breakdown, changed: str, name: str = "A") 
 
 
 def _moved_time(p: Breakdown, a: Breakdown, name: str) -> str:
-    """Return in a sentence how the time of the run differs; of runs that failures never let end, without failures."""
+    """Return in a sentence how the time of the run differs; without failures where these let neither end, or
+    only one machine states them."""
     both = endless(p) and endless(a)
-    whole, before = (float(each.time_to_train) if both else run_time(each) for each in (p, a))
+    unlike = len({isinf(each.experiment.machine.node_mtbf) for each in (p, a)}) > 1
+    time_of = (lambda each: float(each.time_to_train)) if both or unlike else run_time
+    whole, before = time_of(p), time_of(a)
     if abs(whole - before) <= SAME * before:
         return ""
-    if endless(p) != endless(a):
+    if not unlike and endless(p) != endless(a):
         return f" Time to train: {time_words(p)}; {name}: {time_words(a)}."
     head = "Failures let neither run end; without them it takes" if both else "The run takes"
+    head = "Without failures, which only one machine states, the run takes" if unlike else head
     return f" {head} {show(whole, 's')} instead of {show(before, 's')}."
 
 

@@ -1,5 +1,7 @@
 """Two predictions in words: what differs, by field, and the causes of a step add up to it."""
 
+import math
+
 import pytest
 
 from lib_dlhpc.prediction import predict
@@ -63,3 +65,8 @@ def test_runs_that_failures_never_let_end_are_compared_without_them():
     times = [each.time_to_train for each in (slow, predict(long))]
     shown = " instead of ".join(format_quantity(float(each), "s") for each in times)
     assert words.endswith(f"Failures let neither run end; without them it takes {shown}.")
+    other = predict(long.set({"machine.node_mtbf": math.inf, "machine.inter_node.bandwidth": 1e9}))
+    words = difference_words(other, predict(long), "failures")
+    assert words.endswith(
+        f"Without failures, which only one machine states, the run takes {shown}."
+    )
