@@ -21,8 +21,8 @@ BULLET, MARGIN = 0.3, 0.2  # in: the indent of a bullet; of the text in a cell, 
 FIGURE = (LEFT, TOP, WIDE, 4.14)  # left, top, width, height
 RESULT_BELOW = (LEFT, 5.88, WIDE, 0.72)  # what a figure shows: two lines of 18 points
 BESIDE = (5.5, TOP, 7.2, 4.75)
-# The width of a figure: its labels, 12 px high, have 17 points and more.
-FIGURE_PX, BESIDE_PX = 600, 360
+# The width of a figure: its labels, 12 px high, have 16 points and more.
+FIGURE_PX, BESIDE_PX = 640, 380
 HALF = 5.9  # the width of each of two questions
 COLUMN = BESIDE[0] - LEFT - 0.2  # the width of a text beside a figure
 TASK = 3.6  # where a task below code begins

@@ -2,18 +2,21 @@
 
 import copy
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
+from lib_dlhpc.explore.blocks.charts import apart
 from lib_dlhpc.explore.blocks.drawing import HATCH, HATCH_ON_COLOR
 from lib_dlhpc.explore.blocks.figure import Figure
-from lib_dlhpc.explore.slides.layout import width
+from lib_dlhpc.explore.slides.layout import width as text_width
 
 INK, PAPER, COVER = "#222", "#fff", "#9aa"
 Size = tuple[float, float]
 ROW, SQUARE, WORD = 20, 14, 13  # px: a line of the legend, its squares, its type
+LABEL = 12  # px: the type of axes (blocks/built.py)
 SIDES = ("width", "height")  # signals that Vega has of its own
 PATTERNS = "".join(
     f'<defs><pattern id="{hatch[5:-1]}" width="6" height="6" patternUnits="userSpaceOnUse"'
@@ -78,10 +81,49 @@ def _wide(spec: Mapping[str, Any]) -> float:
 
 
 def _fit(spec: dict[str, Any], width: float, height: float) -> None:
-    """Make a drawing as wide and high as this, its margins included."""
+    """Make a drawing as wide and high as this, its margins included.
+
+    The title of an upright axis takes two lines where it is longer than the axis.
+    """
     around = spec["padding"]
-    spec["width"] = width - around["left"] - around["right"]
     spec["height"] = height - around["top"] - around["bottom"]
+    for axis in spec.get("axes", ()):
+        title = axis.get("title")
+        upright = axis.get("orient") == "left" and isinstance(title, str) and " " in title
+        if upright and LABEL * text_width(title) > spec["height"]:
+            axis["title"] = _halves(title)
+            around["left"] += LABEL + 2
+    spec["width"] = width - around["left"] - around["right"]
+    _spread(spec)
+
+
+def _spread(spec: Mapping[str, Any]) -> None:
+    """Move the words at the ends of lines apart: they were placed for a page, which is higher than a slide."""
+    scale: dict[str, Any] = next((each for each in spec["scales"] if each["name"] == "y"), {})
+    domain = scale.get("domain")
+    parts = domain.get("fields", [domain]) if isinstance(domain, dict) else []
+    fields = {part["field"] for part in parts if isinstance(part, dict) and "field" in part}
+    if "place" not in fields:
+        return
+    bend, unbend = (math.log, math.exp) if scale["type"] == "log" else (float, float)
+    held = [data["values"] for data in spec["data"] if isinstance(data.get("values"), list)]
+    drawn = (row[field] for rows in held for row in rows for field in fields & row.keys())
+    shown = [bend(own) for own in drawn if own is not None and (bend is float or own > 0)]
+    for rows in held:
+        ends = [row for row in rows if "place" in row]
+        if ends:
+            gap = ROW * 0.7 * (max(shown) - min(shown)) / spec["height"]
+            moved = apart([bend(row["place"]) for row in ends], gap)
+            for row, place in zip(ends, moved, strict=True):
+                row["place"] = unbend(place)
+
+
+def _halves(title: str) -> list[str]:
+    """Return a title as two lines of about the same length."""
+    words = title.split()
+    cuts = range(1, len(words))
+    cut = min(cuts, key=lambda at: max(len(" ".join(words[:at])), len(" ".join(words[at:]))))
+    return [" ".join(words[:cut]), " ".join(words[cut:])]
 
 
 def _question_mark(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +173,7 @@ def _legend(found: list[dict[str, Any]], most: float) -> tuple[str, float]:
     x, y, parts = 8.0, 4.0, []
     for each in found:
         label = str(each["label"])
-        wide = SQUARE + 6 + WORD * width(label) + 18
+        wide = SQUARE + 6 + WORD * text_width(label) + 18
         if x + wide > most and x > 8:
             x, y = 8.0, y + ROW
         parts += [

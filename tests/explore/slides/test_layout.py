@@ -119,10 +119,10 @@ def test_a_figure_takes_half_of_its_slide():
 
 
 @pytest.mark.parametrize("kind", [PREDICT, RESULT])
-def test_the_labels_of_a_figure_have_seventeen_points(kind):
+def test_the_labels_of_a_figure_have_sixteen_points(kind):
     own = Slide("A", kind=kind)
     (wide, high), (_, _, across, down) = figure_size(own), figure_place(own)
-    assert SMALLEST_LABEL * across * 72 / wide >= 17
+    assert SMALLEST_LABEL * across * 72 / wide >= 16
     assert wide / high == pytest.approx(across / down)
 
 

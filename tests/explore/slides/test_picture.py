@@ -1,10 +1,13 @@
 """A figure on paper: its columns, its legend, no color of a page, and a file that is a picture."""
 
 import re
+from itertools import pairwise
 
 import pytest
 
+from lib_dlhpc.explore.allreduce import sizes
 from lib_dlhpc.explore.blocks.figure import Figure
+from lib_dlhpc.explore.data_parallel import waiting
 from lib_dlhpc.explore.data_parallel.buckets import one_step
 from lib_dlhpc.explore.one_step import layers
 from lib_dlhpc.explore.one_step.machines import Mine
@@ -71,3 +74,22 @@ def test_a_covered_figure_has_axes_and_legend_and_a_question_mark(gantt):
 def test_a_legend_explains_only_what_a_bar_has():
     found = next(figures(layers.step_by_layers(Mine())))
     assert {each["label"] for each in entries(found)} == set(found.data["parts"]["part"])
+
+
+def test_the_title_of_an_axis_takes_two_lines_rather_than_leave_the_slide():
+    found = list(figures(waiting.the_slowest()))
+    title = "step over mean compute time"
+    (figure,) = (own for own in found if title in str(own.spec["axes"]))
+    assert title in svg(figure, (640, 400)) and title not in svg(figure, (640, 200))
+
+
+def test_words_at_the_ends_of_lines_stand_apart_on_a_slide():
+    """Five algorithms, three of which end within a line of text of each other."""
+    drawn = svg(next(figures(sizes.message_sizes())), (640, 220))
+    at = {
+        name: float(y)
+        for y, name in re.findall(r'translate\([\d.]+,([\d.]+)\)"[^>]*>([^<]+)</text>', drawn)
+    }
+    names = ["ring", "2-D torus", "Rabenseifner", "recursive doubling", "binomial"]
+    places = sorted(at[name] for name in names)
+    assert min(b - a for a, b in pairwise(places)) > 11

@@ -63,14 +63,14 @@ function fit() { // without Arial, or a font as wide, type gets smaller until it
   }
 }
 
-function live(event) { // the pages are served at an address of their own: it is asked for once
+function live(event) { // the pages are served at an address of their own: asked for once per tab, as its port changes
   event.preventDefault();
   const key = "dlhpc-pages", asked = "Address of the pages, as dlhpc explore prints it";
-  const base = localStorage.getItem(key) || prompt(asked, "http://127.0.0.1:8866/");
+  const base = sessionStorage.getItem(key) || prompt(asked, "http://127.0.0.1:8866/");
   if (!base) return;
-  localStorage.setItem(key, base);
-  const { origin, search } = new URL(base), [file, fragment] = event.target.dataset.live.split("#");
-  window.open(`${origin}/voila/render/${file}${search}#${fragment}`, "pages");
+  sessionStorage.setItem(key, base);
+  const [file, fragment] = event.target.dataset.live.split("#"), page = new URL(`voila/render/${file}`, base);
+  window.open(`${page}${new URL(base).search}#${fragment}`, "pages");
 }
 
 function pressed(event) {
