@@ -19,8 +19,11 @@ import numpy as np
 
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import CLOSE, Case, compared
+from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction.io import reading
 from lib_dlhpc.spec.experiment import Experiment
+
+say = sentences(__file__)
 
 ENDING = ".img"
 OTHER = "labels.txt"  # a file that is no sample
@@ -265,8 +268,8 @@ def rate_findings(rate: Callable[..., Any], own: InputTask) -> list[Finding]:
         _case("Your own tier", own, 7.0, 2.0),
     ]
     return [
-        compared(ALONE, rate, alone, "As the library predicts it."),
-        compared(TOGETHER, rate, together, "As the library predicts it, whichever limit applies."),
+        compared(ALONE, rate, alone, say.alone_done),
+        compared(TOGETHER, rate, together, say.together_done),
     ]
 
 
@@ -277,38 +280,20 @@ def _case(about: str, own: InputTask, operations: float, reads: float) -> Case:
     parts, right = found.reader, float(found.rate)
     one = sum(parts.values())
     slips = [
-        ("That is the rate of one reader. There are more, and they wait concurrently.", 1 / one),
-        ("Where is the time for the operations?", many / (one - parts["metadata"])),
-        (
-            "Where is the wait for the first byte of each read?",
-            many / (one - parts["read latency"]),
-        ),
-        ("Who decodes?", many / (one - parts["decoding"])),
-        ("A single reader needs time for its bytes, too.", many / (one - parts["transfer"])),
-        (
-            "Those are operations per second. A sample takes several operations.",
-            float(own.metadata_rate),
-        ),
-        (
-            "That is the rate that the bandwidth of the tier allows.",
-            found.rates["storage bandwidth"],
-        ),
-        (
-            "How many operations do all readers together send to the metadata servers, and how "
-            "many can those handle?",
-            min(many / one, found.rates["storage bandwidth"]),
-        ),
-        (
-            "How much of the bandwidth of the tier do all readers together use?",
-            min(many / one, found.rates["metadata servers"]),
-        ),
+        (say.one_reader, 1 / one),
+        (say.no_operations, many / (one - parts["metadata"])),
+        (say.no_latency, many / (one - parts["read latency"])),
+        (say.no_decoding, many / (one - parts["decoding"])),
+        (say.no_transfer, many / (one - parts["transfer"])),
+        (say.operation_rate, float(own.metadata_rate)),
+        (say.bandwidth_alone, found.rates["storage bandwidth"]),
+        (say.no_metadata, min(many / one, found.rates["storage bandwidth"])),
+        (say.no_bandwidth, min(many / one, found.rates["metadata servers"])),
     ]
     limits = [many / one, found.rates["storage bandwidth"], found.rates["metadata servers"]]
     added = 1 / sum(1 / float(each) for each in limits)
     slips = [(words, wrong) for words, wrong in slips if abs(wrong / right - 1) > 2 * CLOSE]
-    slips += [
-        ("Limits do not add up: the lowest limit is the rate.", added)
-    ]  # close to it in some cases
+    slips += [(say.added_limits, added)]  # close to it in some cases
     tier = run.machine.storage["shared"]
     given = operations, reads, own.sample, own.decode, tier, many
     return Case(
