@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.program.fold import Shape
     from lib_dlhpc.program.program import Block, Chunk, Prices
 
-GRADIENTS = "data"  # their stream
+GRADIENTS = "gradients"  # their stream
 # Which part of the time that links between switches take is spent on the same ones: of the message across the boundary
 # behind each stage, with the gradients of that stage, and of the next, (2, ranks).
 Above: TypeAlias = Callable[[], NDArray[np.float64]]
