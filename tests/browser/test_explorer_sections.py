@@ -41,15 +41,21 @@ VARIED = ["Ranks that share a step's samples", "Ranks, a batch on each", "Allred
 
 
 @pytest.fixture(scope="module")
+def calibration(tmp_path_factory: Any) -> Path:
+    """What a user who has calibrated has in the folder of settings."""
+    file: Path = tmp_path_factory.mktemp("config") / "dlhpc" / "machine.toml"
+    file.parent.mkdir()
+    file.write_text((SHIPPED / MACHINE).read_text("utf-8"), "utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
 def explorer(
-    repository: Path, chromium: Any, ranks_can_start: None, tmp_path_factory: Any
+    repository: Path, chromium: Any, ranks_can_start: None, calibration: Path
 ) -> Iterator[tuple[str, int]]:
-    """The explorer of a user who has calibrated, on a machine with MPI."""
-    home = tmp_path_factory.mktemp("config")
-    (home / "dlhpc").mkdir()
-    (home / "dlhpc" / "machine.toml").write_text((SHIPPED / MACHINE).read_text("utf-8"), "utf-8")
+    """The explorer of this user, on a machine with MPI."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CONFIG_HOME", str(home))
+        patch.setenv("XDG_CONFIG_HOME", str(calibration.parents[1]))
         with served(repository / "modules" / "00_what_if_explorer.ipynb") as server:
             yield server
 
@@ -242,7 +248,8 @@ def test_a_click_measures_what_can_be_run_here(page, eventually):
 # run here -------------------------------------------------------------------------------------------
 
 
-def test_what_is_too_large_for_this_machine_says_why(page, eventually):
+def test_what_is_too_large_for_this_machine_says_why(page, eventually, calibration):
+    calibration.unlink()  # with one, ranks train sixteen small runs before and after; those of the sweep have
     chip(page, GOYAL)
     section(page, "Run here")
     run = page.get_by_role("button", name="Run", exact=True)
@@ -254,6 +261,9 @@ def test_what_is_too_large_for_this_machine_says_why(page, eventually):
 
 
 def test_a_click_runs_it_and_another_experiment_takes_the_result_away(page, eventually):
+    use(page, DIGITS.format(ranks=2, batch=32))  # the steps of the chip's run take five seconds
+    tells(page.locator(".dl-nums"), "epoch of digits")
+    settled(page)
     page.get_by_role("button", name="Run", exact=True).click()
     eventually(lambda: judged(results(page)), what="the run")
     tells(results(page), "measured here", "simulated (events)", "one step", "backward")
