@@ -53,7 +53,8 @@ def runs_of(experiment: Experiment) -> tuple[list[Experiment], Counter[str]]:
                     refused[f"{', '.join([*words, *on])}: {error}"] += 1
     if not runs:
         where, what = ("axes", "setting") if settings else ("batch", "batch")
-        raise SpecError(f"plan.{where}: every {what} is refused: {'; '.join(refused)}")
+        single = "" if settings else ". To plan one batch as it is, set strategy.batch instead."
+        raise SpecError(f"plan.{where}: every {what} is refused: {'; '.join(refused)}{single}")
     return runs, refused
 
 

@@ -333,6 +333,8 @@ def _rules_of_asked(
         yield "layers without ZeRO 3", (c["zero_unit"] != "block") & (c["zero"] != 3)
     if "tensor_pieces" in c:
         yield SAME, (c["tensor_pieces"] > 1) & (c["tensor"] == 1)
+    if "stage_cut" in c:
+        yield SAME, (c["stage_cut"] == "work") & (c["pipeline"] == 1)
     if "shards" in c:
         yield "shards without ZeRO", (c["shards"] > 0) & (c["zero"] == 0)
         yield (

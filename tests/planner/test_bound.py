@@ -145,6 +145,12 @@ RUNS = {
         {"batch": 4, "precision": "bf16", "loss": "separate"},
         {"recompute": ["early-stop"]},
     ),
+    "stages by work": (
+        {**GPT, "vocabulary": 4000},
+        "h100-pod",
+        {"batch": 4, "precision": "bf16", "stage_cut": "work"},
+        {"pipeline": [2, 4], "tensor": [1], "zero": [0, 1]},
+    ),
     "gathered keys": (
         {**GPT},
         "h100-pod",

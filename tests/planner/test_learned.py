@@ -323,6 +323,7 @@ WIDE = {  # axes whose values beside the default one are not small numbers
     "allreduce": ["auto", "ring"],
     "overlap": [False, True],
     "bucket": [1e6, 25e6],
+    "stage_cut": ["blocks", "work"],
     "power_limit": [0.0, 10.0],
     "spatial": {"most": 4},
     "zero": {"least": 1, "most": 3},
