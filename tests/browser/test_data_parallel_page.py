@@ -11,7 +11,7 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "02_data_parallel.ipynb"
 PLOTS = 8
-QUESTIONS = 36
+QUESTIONS = 37
 MOVES = {
     0: {
         "GPUs": "ArrowLeft",

@@ -7,7 +7,7 @@ pytestmark = pytest.mark.browser
 
 NOTEBOOK = "12_train_a_language_model.ipynb"
 PLOTS = 8
-QUESTIONS = 45
+QUESTIONS = 48
 MOVES = {
     0: {
         "Context": "ArrowRight",
@@ -31,7 +31,7 @@ MOVES = {
         "Samples": "ArrowRight",
     },
 }
-GUESSES = {0: "10", 11: "10", 17: "5", 22: "25", 28: "20", 35: "4"}
+GUESSES = {0: "10", 11: "10", 18: "5", 23: "25", 30: "20", 38: "4"}
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
