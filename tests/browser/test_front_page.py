@@ -82,6 +82,17 @@ def test_every_link_leads_to_a_page(page):
     for to in (to for to in found if not to.split("?")[0].endswith(".ipynb")):
         assert page.request.get(to).status == 200, to
     tells(page.locator("footer"), "BSD-3-Clause", "How to cite")
+    picture = page.locator("meta[property='og:image']").get_attribute("content")
+    assert picture.startswith(page.url.split("#")[0])  # a site that shows the link needs all of it
+    assert page.request.get(picture).status == 200
+
+
+def test_words_point_at_their_part_of_the_picture(page, eventually):
+    shown = "part => getComputedStyle(document.querySelector(`#step .part.${part}`)).opacity"
+    page.locator("#step-words [data-part='waits']").hover()
+    eventually(lambda: page.evaluate(shown, "waits") == "1" != page.evaluate(shown, "forward"))
+    page.mouse.move(0, 0)
+    eventually(lambda: page.evaluate(shown, "forward") == "1")
 
 
 def test_what_was_done_is_shown_and_a_newcomer_has_done_nothing(page):

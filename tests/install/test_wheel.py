@@ -193,8 +193,9 @@ def test_the_course_is_served_from_an_empty_folder(environment, tmp_path):
     try:
         address = server.stdout.readline().split()[3]
         with urlopen(address, timeout=PATIENCE) as answer:
-            relative = answer.read().replace(f'content="{address}'.encode(), b'content="')
-            assert relative == front_page().read_bytes()
+            sent = answer.read()
+        stored = sent.replace(f'content="{address}'.encode(), b'content="')
+        assert sent != stored == front_page().read_bytes()
     finally:
         server.terminate()  # its first kernel may still be starting
         server.wait(PATIENCE)
