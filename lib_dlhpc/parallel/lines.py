@@ -37,7 +37,9 @@ def lines(experiment: Experiment) -> Lines | None:
     far = apart < groups.near(experiment) or shares_links(experiment.machine)
     where = int(s.nodes), int(experiment.devices_per_node), many, apart
     machine = id(experiment.machine), id(experiment.calibration)
-    return Lines(far, partial(_meets, Keyed(experiment, machine, where, int(s.chunks) > 1)))
+    return Lines(
+        2 * many * far, partial(_meets, Keyed(experiment, machine, where, int(s.chunks) > 1))
+    )
 
 
 @lru_cache(maxsize=64)

@@ -24,8 +24,9 @@ from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.schedules.pipeline import Pipeline
 
 Floats = NDArray[np.float64]
-KEPT = 4  # messages of a line that those of others may still meet
-LONG = 0.02  # of the passes of a microbatch through a chunk; shorter messages of several stages change little
+# Messages of a line that those of others may still meet. Of 150 pipelines drawn at random, more change none. With 4, two
+# change by up to 0.5%.
+KEPT = 6
 # Of two lines on one link: where that is among the links of each, and u v.
 Link: TypeAlias = tuple[int, int, float]
 
@@ -40,11 +41,11 @@ class Meets(NamedTuple):
 class Lines(NamedTuple):
     """The lines of a pipeline.
 
-    far: whether stages that do not send to each other share links. found: which lines do, if microbatches go both ways
-    at a time, or one way and then the other.
+    far: how many lines there are, if stages that do not send to each other share links, else 0. found: which lines do,
+    if microbatches go both ways at a time, or one way and then the other.
     """
 
-    far: bool
+    far: int
     found: Callable[[bool], Meets | None]
 
     def meets(self, schedule: str) -> Meets | None:
@@ -57,15 +58,15 @@ def line_of(place: int, boundary: int) -> int:
     return 2 * place + (boundary != place)
 
 
-def are_long(busy: Floats, forward: Floats, backward: Floats, far: bool) -> Any:
-    """Whether messages may meet: the longest takes longer than the shortest pass forward, or, if far, than a small part
-    of the shortest forward and backward.
+def are_long(busy: Floats, forward: Floats, backward: Floats, far: int) -> Any:
+    """Whether messages may meet: the longest takes longer than the shortest pass forward. Or, if far, one message of
+    each line, one after another, would take longer than the shortest passes of a microbatch, both ways.
 
-    Each is of all passes of a microbatch, s, (passes, ...).
+    Each is of all passes of a microbatch, s, (passes, ...). far: see Lines.
     """
     shortest = forward.min(axis=0)
     if far:
-        shortest = np.minimum(shortest, LONG * (forward + backward).min(axis=0))
+        shortest = np.minimum(shortest, (forward + backward).min(axis=0) / far)
     return busy.max(axis=0) > shortest
 
 
