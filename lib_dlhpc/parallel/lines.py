@@ -92,18 +92,21 @@ def _above(key: Keyed[Experiment]) -> Floats:
     )
     ranks, block = np.arange(apart), sizes(experiment).data * stride(experiment, "data")
     following = ranks // block * block + (ranks + stride(experiment, "data")) % block
-    loads = np.zeros((many, 2, len(on.capacity)))  # of gradients, and of messages both ways
+    first = 2 * (on.ranks + on.nodes * on.rails)  # of the links between switches
+    loads = np.zeros((2, many, len(on.capacity) - first))  # of gradients, and of messages both ways
+    most = 0.0
     for place, after in enumerate(np.roll(np.arange(many), -1).tolist()):
         here, there = place * apart + ranks, after * apart + ranks
-        links, loads_of = _load(on, here, place * apart + following)
-        loads[place, 0, links] = loads_of
-        for ends in ((here, there), (there, here)):
+        ways = (0, here, place * apart + following), (1, here, there), (1, there, here)
+        for what, *ends in ways:
             links, seconds = _load(on, *ends)
-            loads[place, 1, links] = np.maximum(loads[place, 1, links], seconds / seconds.max())
-    loads[:, 0] /= loads[:, 0].max() or 1.0
-    loads = loads[..., 2 * (on.ranks + on.nodes * on.rails) :]
-    rings = np.stack([loads[:, 0], np.roll(loads[:, 0], -1, axis=0)])
-    return (rings * loads[:, 1]).max(axis=-1, initial=0.0)
+            most = max(most, seconds.max(initial=0.0)) if not what else most
+            part = seconds / seconds.max(initial=0.0) if what else seconds
+            above, at = links >= first, links[links >= first] - first
+            loads[what, place, at] = np.maximum(loads[what, place, at], part[above])
+    rings = loads[0] / (most or 1.0)
+    both = np.stack([rings, np.roll(rings, -1, axis=0)])
+    return np.asarray((both * loads[1]).max(axis=-1, initial=0.0))
 
 
 def _fixed(

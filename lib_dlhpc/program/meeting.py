@@ -87,6 +87,7 @@ class Exchanges:
         self.through = [0.0 * at for at in clock]
         # When the last pass of each stage began that has posted gradients, and how long their exchange takes.
         self.began: list[tuple[Any, Any] | None] = [None] * len(clock)
+        self.meeting = False  # whether any gradients are exchanged
 
     def passed(
         self,
@@ -121,6 +122,7 @@ class Exchanges:
 
         before, free: when the stream is free before and behind the pass. seconds: that they take alone.
         """
+        self.meeting = True
         self.began[place] = start, seconds + self.later(0.0, before - start)
         self.free[place] = free
         met = self.later(0.0, self.sooner(self.sent[place] - start, seconds))
@@ -130,12 +132,14 @@ class Exchanges:
         """Return by how much a message that a place sends is late; boundary: across which, busy: s alone."""
         behind, ahead, chunks = self.shares
         before, late = boundary // chunks, 0.0
-        ready, begin = begin, self.later(begin, self.through[place])
         own, others = behind[boundary], ahead[boundary]
-        if before == place:
-            target = (place + 1) % self.ranks
-        else:
-            target, own, others = before, others, own
+        if before != place:
+            own, others = others, own
+        if not self.meeting:
+            self.sent[place] = begin + own * busy
+            return late
+        target = (place + 1) % self.ranks if before == place else before
+        ready, begin = begin, self.later(begin, self.through[place])
         if self.began[place] is not None:
             late = self._met(place, own, begin, busy, 1.0)
         if self.began[target] is not None:

@@ -24,8 +24,8 @@ from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.schedules.pipeline import Pipeline
 
 Floats = NDArray[np.float64]
-# Messages of a line that those of others may still meet. Of 150 pipelines drawn at random, more change none. With 4, two
-# change by up to 0.5%.
+# Messages of a line that those of others may still meet. Of 150 pipelines drawn at random, more change none.
+# With 4, two change by up to 0.5%.
 KEPT = 6
 # Of two lines on one link: where that is among the links of each, and u v.
 Link: TypeAlias = tuple[int, int, float]
