@@ -86,11 +86,13 @@ def test_goyals_ranks_are_idle_20_ms_of_255(goyal):
     assert goyal.machine.jitter == 0.03
 
 
-def test_on_64_nodes_of_the_torus_events_meet_the_congestion_that_rounds_leave_out():
+@pytest.mark.parametrize(("topology", "exposed"), [("torus", 3.7), ("single-switch", 2.4)])
+def test_on_64_nodes_all_three_know_the_congestion_of_the_torus(topology, exposed):
     run = replay("ying-2018").experiment.set(
         {"strategy.nodes": 64, "strategy.allreduce": "recursive_doubling"}
+        | {"machine.topology": topology}
     )
     shown = [predict(run).terms["exposed communication"]]
     for fidelity in ("rounds", "events"):
         shown.append(breakdown(simulate(run, fidelity)).terms["exposed communication"])
-    assert [round(1e3 * float(seconds), 1) for seconds in shown] == [3.7, 2.4, 3.7]
+    assert [round(1e3 * float(seconds), 1) for seconds in shown] == [exposed] * 3
