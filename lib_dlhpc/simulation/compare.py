@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lib_dlhpc.costs.groups import allreduces
-from lib_dlhpc.costs.network import crossing_congestion, joined, network_of, shifted
 from lib_dlhpc.simulation.energy import energy_of
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.plain import plain_tables
@@ -18,10 +17,6 @@ from lib_dlhpc.timeline import Measured
 
 NOTABLE = 1e-6  # of a step; less is rounding
 DIFFERENCE = "   difference of the step"
-NO_CONGESTION = (
-    "the prediction includes the congestion of the {}; fidelity rounds includes none beyond the NICs."
-    " Try --fidelity events."
-)
 
 
 def heading(
@@ -207,8 +202,6 @@ def _asynchronous_reasons(experiment: Experiment, fidelity: str) -> list[str]:
 
 def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
     strategy, reasons = experiment.strategy, []
-    if fidelity == "rounds" and _shares_uplinks(experiment):
-        reasons.append(NO_CONGESTION.format(experiment.machine.topology))
     if strategy.pipeline > 1 and experiment.machine.jitter:
         reasons.append(
             "in a simulated pipeline no rank waits for the slowest: a rank that computes less gets its turn later, and"
@@ -223,7 +216,7 @@ def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
         if strategy.pipeline > 1:
             reasons.append(
                 "messages between stages share links as they arrive; in the prediction, one that meets a message that"
-                " was already received delays the next of its kind instead, and gradients delay no messages."
+                " was already received delays the next of its kind instead."
             )
         reasons.append(
             "groups that exchange at the same time share the links of the machine as their messages arrive."
@@ -232,10 +225,8 @@ def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
 
 
 def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) -> list[str]:
-    machine, used = experiment.calibrated_machine, set(allreduces(experiment).values())
-    nodes, here = int(experiment.strategy.nodes), int(experiment.devices_per_node)
-    reasons = []
-    if "parameter_server" in {one.name for one in used} and here > 1:
+    used, reasons = set(allreduces(experiment).values()), []
+    if "parameter_server" in {one.name for one in used} and int(experiment.devices_per_node) > 1:
         reasons.append(
             "in the prediction the host of a node sums the gradients of its devices first; in the schedule"
             " each device is a worker and a server of its own."
@@ -250,34 +241,11 @@ def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) 
                 "a sender waits until its receiver has reached the round too (rendezvous), so one late rank"
                 " holds up its neighbors on both sides; in fidelity rounds early data waits in a buffer."
             )
-    elif machine.topology != "single-switch" and nodes > 1 and _congested(experiment):
-        reasons.append(NO_CONGESTION.format(machine.topology))
     if reasons and experiment.calibration.rate and int(experiment.calibration.devices) > 1:
         reasons.append(
             "the measured rate includes part of the exchange, so what is left for compute differs as well."
         )
     return reasons
-
-
-def _shares_uplinks(experiment: Experiment) -> bool:
-    """Whether some exchange between nodes can meet congestion beyond the NICs."""
-    nodes, devices = int(experiment.strategy.nodes), int(experiment.devices_per_node)
-    machine, nodes, _ = joined(experiment.calibrated_machine, nodes, devices)
-    most = shifted(machine, nodes, nodes, max(nodes // 2, 1))
-    return nodes > 1 and bool(max(most, crossing_congestion(machine, nodes)) > 1)
-
-
-def _congested(experiment: Experiment) -> bool:
-    """Whether the price of a bucket holds congestion."""
-    net = network_of(experiment)
-    quiet = net._replace(
-        congestion=lambda distance: 1.0,
-        all_to_all=1.0,
-        neighbors=lambda distance, of=None: 1.0,
-        trees=lambda distance=0: 1.0,
-    )
-    priced = allreduces(experiment).items()
-    return any(one.priced(n, net).total > one.priced(n, quiet).total for n, one in priced)
 
 
 def _line(
