@@ -223,8 +223,10 @@ def without_meeting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Price each exchange as if alone on its links, for runs that are described within the test."""
     from lib_dlhpc.parallel import step
     from lib_dlhpc.program import fold
+    from lib_dlhpc.program.program import Program
 
     monkeypatch.setattr(fold.Shape, "crossing", lambda *_: None)
+    monkeypatch.setattr(Program, "shares", None)
     step._blocks.cache_clear()
     yield
     step._blocks.cache_clear()

@@ -9,6 +9,7 @@ from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.costs import compression
+from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.costs.groups import collective, group_network
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
@@ -55,7 +56,7 @@ def test_all_of_the_exchange_is_between_backward_and_update():
     assert (whole.goal, whole.elements) == ("allreduce", sent.whole)
     bytes_of = step.stages[0][0].last.prices[0].bytes
     assert bytes_of(pairs) == 4 * 8 * sent.pairs and bytes_of(whole) == 4 * sent.whole
-    memory = run.machine.device.memory_bandwidth
+    memory = streaming_rate(run.machine.device)
     assert select.seconds == pytest.approx(10 * 4 * run.model.parameters / memory)
     assert add.seconds == pytest.approx(4 * sent.pairs * 16 / memory)
     prove((step,))

@@ -5,6 +5,7 @@ import pytest
 from split_runs import GPT, split
 
 from lib_dlhpc import SpecError
+from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.parallel import steps
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.explain import explain
@@ -22,7 +23,7 @@ def run_of(every=4, jitter=0.0, **training):
 
 
 def seconds_of(run, numbers):
-    return 4 * numbers * run.model.parameters / run.machine.device.memory_bandwidth
+    return 4 * numbers * run.model.parameters / streaming_rate(run.machine.device)
 
 
 def test_plain_averages_have_no_outer_update():

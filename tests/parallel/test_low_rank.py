@@ -7,6 +7,7 @@ from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.costs import low_rank
+from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.costs.groups import collective, group_network
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
@@ -41,7 +42,7 @@ def test_the_program_sums_the_factors_one_after_the_other():
     assert kinds == [Move, Collective, Move, Collective, Move, Update]
     sent = low_rank.sent(run.model, 2)
     assert [found[at].elements for at in (1, 3)] == [sent.left + sent.whole, sent.right]
-    memory = run.machine.device.memory_bandwidth
+    memory = streaming_rate(run.machine.device)
     moved = sum(found[at].seconds for at in (0, 2, 4)) * memory
     assert moved == pytest.approx(9 * 4 * sent.elements)
     prove((step,))
@@ -74,7 +75,7 @@ def test_wide_factors_are_bound_by_arithmetic_and_narrow_ones_by_memory():
     narrow, wide = run_of("images", 1), run_of("images", 8)
     slow = {"machine.device.efficiency": 1e-5}
     elements = low_rank.sent(narrow.model, 1).elements
-    memory = 4 * elements / narrow.machine.device.memory_bandwidth
+    memory = 4 * elements / streaming_rate(narrow.machine.device)
     assert low_rank.product_time(narrow, 1) == pytest.approx(memory)
     flop = 2 * 8 * low_rank.sent(wide.model, 8).elements
     rate = wide.machine.device.peak["fp32"] * 1e-5

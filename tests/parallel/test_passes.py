@@ -14,6 +14,7 @@ from lib_dlhpc.prediction.price import price
 from lib_dlhpc.prediction.split import split_step
 from lib_dlhpc.program import Collective, Compute, Meet, Swap, Update, Wait, prove
 from lib_dlhpc.program import Path as LongestPath
+from lib_dlhpc.program.meeting import GRADIENTS
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
 
@@ -81,7 +82,7 @@ def half(each):
 
 
 def waited(each):
-    return [each, Wait("data", "data", "", "x")] if getattr(each, "stream", "") else [each]
+    return [each, Wait("data", GRADIENTS, "", "x")] if getattr(each, "stream", "") else [each]
 
 
 ALL = ("forward", "backward", "last")

@@ -19,6 +19,7 @@ from lib_dlhpc.program import (
     prove,
     sums,
 )
+from lib_dlhpc.program.meeting import GRADIENTS
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Weights
 
@@ -122,7 +123,7 @@ def posts(each):
     if each != Compute(0, "backward"):
         return [each]
     last = SPLIT[0].stages[0][0].last.variants[0].instructions
-    return [each, *filter(sums, last), Wait("data", "data", "", "")]
+    return [each, *filter(sums, last), Wait("data", GRADIENTS, "", "")]
 
 
 def renumbered(stream):
@@ -166,7 +167,7 @@ MUTANTS = {
     "weights not waited for": (blocks(ZERO, ["forward"], drop(Wait)), "ahead|without its weights"),
     "a gather that nobody waits for": (
         blocks(ZERO, ["forward"], drop(Wait, key=KEY)),
-        "ends before data|without its weights",
+        "ends before gradients|without its weights",
     ),
     "the head of a tied network not gathered": (
         blocks(
@@ -176,7 +177,7 @@ MUTANTS = {
         ),
         "without its weights",
     ),
-    "gradients freed in flight": (blocks(TWO, ["backward"], drop(Wait)), "ends before data"),
+    "gradients freed in flight": (blocks(TWO, ["backward"], drop(Wait)), "ends before gradients"),
     "gradients dropped": (blocks(PLAIN, ["last"], drop(Collective)), "replicas never sum"),
     "gradients summed twice": (blocks(PLAIN, ["last"], twice(Collective)), "2 times over"),
     "a layer's gradients left out": (blocks(PLAIN, ["last"], shifted), "0 times over"),
@@ -197,11 +198,11 @@ MUTANTS = {
     ),
     "first weights not waited for": (
         blocks(ONCE, ["first"], drop(Wait, key="weights 0")),
-        "ends before data|without its weights",
+        "ends before gradients|without its weights",
     ),
     "last weights not waited for": (
         blocks(ONCE, ["first"], drop(Wait, key=LAST_KEY)),
-        "ends before data|without its weights",
+        "ends before gradients|without its weights",
     ),
     "no update": (ends(PLAIN, drop_rows(Update)), "updates the weights once"),
     "two updates": (
@@ -243,7 +244,7 @@ MUTANTS = {
     ),
     "weight gradients freed in flight": (
         blocks(SPLIT_ZERO, ["weights"], drop(Wait)),
-        "ends before data",
+        "ends before gradients",
     ),
     "copies of the network that never sum": (
         ends(DUAL, drop_rows(Swap)),
