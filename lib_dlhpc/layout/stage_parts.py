@@ -28,7 +28,7 @@ class Network:
         self.homes: Sequence[int] = range(len(model.layers))
         self.input_shape = model.input_shape
         if graph is not None:
-            self.layers, self.homes = [*graph.layers], graph.homes
+            self.layers, self.homes = graph.layers, graph.homes
             self.input_shape = graph.local_shape(graph.held["input"])
         self._at = {layer.name: number for number, layer in enumerate(self.layers)}
         self._prefixes = [layer.name.rpartition(".")[0] for layer in self.layers]
