@@ -115,7 +115,7 @@ def test_more_served_tokens_never_choose_a_larger_model():
 
 def test_the_result_reads_in_words_columns_and_a_chart():
     own = trained(family(), 3 * DAY)
-    assert "13 billion parameters on 124 billion tokens" in repr(own)
+    assert "13 billion parameters on 123 billion tokens" in repr(own)
     columns = own.to_columns()
     assert {len(each) for each in columns.values()} == {len(LAYERS)}
     assert columns["extrapolated"] == [bool(own.beyond(row)) for row in range(len(LAYERS))]

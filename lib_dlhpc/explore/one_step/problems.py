@@ -1,7 +1,6 @@
 """Problems of module 01, one step."""
 
 from lib_dlhpc.costs import by_operator, flat
-from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.roofline import Setting, device_of, point, roof
 from lib_dlhpc.prediction.collectives import ALGORITHMS
@@ -66,7 +65,9 @@ def chain_seconds(fused: bool) -> float:
 
 def single(gpu: Device) -> float:
     """Return the seconds of a layer of WIDE numbers for one sample, whose bytes decide."""
-    return float(gpu.launch) + 2 * (WIDE**2 + 2 * WIDE) / float(streaming_rate(gpu))
+    return float(gpu.launch) + 2 * (WIDE**2 + 2 * WIDE) / (
+        float(gpu.memory_bandwidth) * (gpu.streaming or 1.0)
+    )
 
 
 def message(size: float) -> float:
