@@ -137,7 +137,9 @@ def _pages(chromium: Any) -> Iterator[Callable[..., Any]]:
     yield open_page
     found = [*complaints]
     for context in contexts:
-        for page in context.pages:  # their kernels end: chromium-headless-shell drops the last words of closed ones
+        for page in (
+            context.pages
+        ):  # their kernels end: chromium-headless-shell drops the last words of closed ones
             page.goto("about:blank")
         context.close()
     assert found == []
