@@ -57,6 +57,11 @@ class Again(NamedTuple):
         return self.like.elsewhere(self.name, self.inputs, **whole)
 
 
+def made(layer: Layer | Again) -> Layer:
+    """Return a layer, made if it is not there yet."""
+    return layer.made() if isinstance(layer, Again) else layer
+
+
 @dataclass
 class Graph:
     """The local layers of one rank so far. `homes` names the layer of the model each belongs with."""

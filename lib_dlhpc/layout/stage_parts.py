@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from lib_dlhpc.layout.graph import Again, Graph
+from lib_dlhpc.layout.graph import Again, Graph, made
 from lib_dlhpc.layout.part import Part
 from lib_dlhpc.layout.sent_parts import in_parts
 from lib_dlhpc.spec.model import Layer, Model
@@ -84,9 +84,7 @@ class Network:
 
     def layer(self, number: int) -> Layer:
         """Return a layer, made when it is first asked for."""
-        layer = self.layers[number]
-        if isinstance(layer, Again):
-            self.layers[number] = layer = layer.made()
+        layer = self.layers[number] = made(self.layers[number])
         return layer
 
     def table(self, name: str) -> Layer:

@@ -16,6 +16,7 @@ from lib_dlhpc.costs.groups import GOALS
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layers.state_space import flop, state_elements
+from lib_dlhpc.layout.graph import made
 from lib_dlhpc.layout.tensor import split_tensors
 from lib_dlhpc.serving.service import INDEXER, STATE_SPACE, WIDTH, Service, is_attention
 from lib_dlhpc.spec.model import Layer, Model
@@ -107,7 +108,7 @@ def _shard(of: Keyed[Model], devices: int, weight: str, cache: str) -> Shard:
     one = _of_one_token(model, devices)
     layers: tuple[Layer, ...] = one.layers
     if devices > 1:
-        layers = tuple(split_tensors(one, devices, 0, "paired", False).layers)
+        layers = tuple(map(made, split_tensors(one, devices, 0, "paired", False).layers))
     precision, width = activations(weight), WIDTH[weight]
     head = max(at for at, layer in enumerate(layers) if layer.kind == "dense")
     exchanges = tuple(_exchanges(layers, head))

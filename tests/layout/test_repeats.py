@@ -4,7 +4,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import tensor
-from lib_dlhpc.layout.graph import Again
+from lib_dlhpc.layout.graph import made
 from lib_dlhpc.layout.repeats import blocks
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.networks import build
@@ -55,7 +55,7 @@ def test_a_repeated_block_is_what_the_rules_make_of_it(name, how, monkeypatch):
 
 
 def vars_of(layer):
-    layer = layer.made() if isinstance(layer, Again) else layer
+    layer = made(layer)
     fields = {key: value for key, value in vars(layer).items() if key not in ("traits", "likeness")}
     return {**fields, "likeness": layer.likeness}
 
