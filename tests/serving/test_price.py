@@ -156,7 +156,8 @@ PRICES = Prices(large())
 
 def test_a_small_batch_waits_for_weights_and_a_large_one_for_the_cache():
     device = PRICES.device
-    weights = PRICES.shard.model.layer_parameters.sum() * 2 / device.memory_bandwidth
+    weights = PRICES.shard.model.layer_parameters.sum() * 2
+    weights /= device.memory_bandwidth * device.streaming
     assert PRICES.decode(1, 100).weights == pytest.approx(weights, rel=1e-3)
     assert PRICES.decode(1, 100).bound == "weights"
     assert PRICES.decode(256, 4000).bound == "cache"

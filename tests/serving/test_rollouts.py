@@ -71,7 +71,7 @@ def test_one_device_with_equal_answers_is_the_closed_form():
 @pytest.mark.parametrize("replicas", [1, 4, 8])
 def test_equal_lengths_leave_no_empty_slots(replicas):
     made = generate(rollouts(answer_spread=0.0, replicas=replicas))
-    assert made.busy == 1 and made.tail == 0
+    assert made.busy == pytest.approx(1) and made.tail == pytest.approx(0, abs=1e-9)
     assert made.tokens == 24 * 200
 
 
