@@ -16,7 +16,7 @@ from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.three_ways import terms_html, three_ways
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.data_parallel.buckets import WHEN, Overlap
-from lib_dlhpc.labs.sentences import sentences
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show

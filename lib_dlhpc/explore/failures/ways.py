@@ -15,9 +15,9 @@ from lib_dlhpc.explore.failures.interval import (
     experiment,
 )
 from lib_dlhpc.explore.failures.interval import Setting as Run
-from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.resilience import Resilience
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.units import format_quantity as show
 
 say = sentences(__file__)

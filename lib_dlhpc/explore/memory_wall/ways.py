@@ -10,9 +10,9 @@ from lib_dlhpc.explore.blocks.bench import Bench, Dropdown, Slider, View, amount
 from lib_dlhpc.explore.blocks.panels import problem_html, table_html
 from lib_dlhpc.explore.blocks.roofline import ROOFLINE
 from lib_dlhpc.explore.memory_wall.charts import Way, ways_state
-from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.fit import Search
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import read_device
 from lib_dlhpc.spec.units import format_quantity as show

@@ -13,7 +13,7 @@ from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.traces import here
 from lib_dlhpc.explore.traces.here import NOBODY, RANKS, Setting, Traced, Ways
 from lib_dlhpc.explore.traces.panel import TracePanel
-from lib_dlhpc.labs.sentences import sentences
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline.analysis import Analysis
 

@@ -10,7 +10,7 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, controls_of
 from lib_dlhpc.explore.blocks.workbench import verdict_html, workbench
 from lib_dlhpc.explore.traces.panel import TracePanel
 from lib_dlhpc.explore.traces.waits import KINDS, NOBODY, RANKS, WORK, Setting, analyzed, trace
-from lib_dlhpc.labs.sentences import sentences
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.timeline.analysis import Finding
 
 say = sentences(__file__)

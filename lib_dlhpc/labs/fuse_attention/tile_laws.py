@@ -15,8 +15,8 @@ from lib_dlhpc.labs.findings import Finding, broken, in_turn, kept, once, waitin
 from lib_dlhpc.labs.formula_cases import value_of
 from lib_dlhpc.labs.fuse_attention.chip import Chip
 from lib_dlhpc.labs.fuse_attention.runs import Kernel, last_parts, off, run
-from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.layers.base.saved import Array
+from lib_dlhpc.sentences import sentences
 
 say = sentences(__file__)
 

@@ -13,7 +13,7 @@ import numpy as np
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import Case, compared
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.sentences import sentences
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.machine import read_device
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from lib_dlhpc.labs.emulated.ranks import emulate
 from lib_dlhpc.labs.mistakes import LabError, bytes_of, explained
-from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.layers.base.saved import Array
+from lib_dlhpc.sentences import sentences
 
 say = sentences(__file__)
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lib_dlhpc.labs.lay_out_a_language_model.sharded_units import RankRun, ShardedTask
-from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.layers.base.saved import Array
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 

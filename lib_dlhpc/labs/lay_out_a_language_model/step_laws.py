@@ -14,8 +14,8 @@ from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import Case, compared, one_term
 from lib_dlhpc.labs.lay_out_a_language_model.layout_laws import EXPOSED, block_weights, words_of
 from lib_dlhpc.labs.lay_out_a_language_model.layouts import Layout, LayoutTask, predicted
-from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.labs.step_costs import step_costs
+from lib_dlhpc.sentences import sentences
 
 say = sentences(__file__)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import log, log2
 
 from lib_dlhpc.labs.predict_your_cluster.hidden_cluster import Fit, Job
-from lib_dlhpc.labs.sentences import sentences
+from lib_dlhpc.sentences import sentences
 
 say = sentences(__file__)
 

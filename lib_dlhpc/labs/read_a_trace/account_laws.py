@@ -21,7 +21,7 @@ from lib_dlhpc.labs.read_a_trace.answers import (
     seconds,
 )
 from lib_dlhpc.labs.read_a_trace.traces import Step, events_of, step_trace
-from lib_dlhpc.labs.sentences import sentences
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.timeline import Timeline, exposed, idle, span
 from lib_dlhpc.timeline.measure import WORK
 from lib_dlhpc.timeline.spans import covered, in_order, union

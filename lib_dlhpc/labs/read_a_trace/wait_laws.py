@@ -24,7 +24,7 @@ from lib_dlhpc.labs.read_a_trace.answers import (
 )
 from lib_dlhpc.labs.read_a_trace.chain import RANKS, WORDS, chain, chain_off
 from lib_dlhpc.labs.read_a_trace.traces import SLOW, Run, events_of, run_trace
-from lib_dlhpc.labs.sentences import sentences
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.timeline import Timeline, span
 from lib_dlhpc.timeline.analysis.busy import busy
 from lib_dlhpc.timeline.analysis.calls import calls

@@ -23,7 +23,7 @@ from lib_dlhpc.labs.read_a_trace.traces import (
     run_trace,
     share_of,
 )
-from lib_dlhpc.labs.sentences import sentences
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.timeline import span
 from lib_dlhpc.timeline.analysis import analyze
 

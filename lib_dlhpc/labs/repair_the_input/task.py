@@ -19,8 +19,8 @@ import numpy as np
 
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import CLOSE, Case, compared
-from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction.io import reading
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.experiment import Experiment
 
 say = sentences(__file__)

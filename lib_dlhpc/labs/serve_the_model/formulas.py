@@ -10,7 +10,6 @@ from typing import Any
 
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import Case, compared
-from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.labs.serve_the_model.tasks import (
     Task,
     allreduce_of,
@@ -20,6 +19,7 @@ from lib_dlhpc.labs.serve_the_model.tasks import (
     prices_of,
     size_of,
 )
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.serving import Chunk, Decoder
 from lib_dlhpc.spec.networks import build
 

@@ -15,7 +15,7 @@ from lib_dlhpc.convergence.loss_law import SERVE, TRAIN, law_of
 from lib_dlhpc.labs.findings import Finding, once
 from lib_dlhpc.labs.formula_cases import Case, compared, value_of
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.sentences import sentences
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.units import format_quantity as show
 
 say = sentences(__file__)

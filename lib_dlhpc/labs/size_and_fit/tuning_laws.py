@@ -13,7 +13,7 @@ import numpy as np
 
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import Case, compared
-from lib_dlhpc.labs.sentences import sentences
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.adapters import ADAPTER
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 

@@ -20,7 +20,6 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.formula_cases import CLOSE, Case, compared, value_of
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.sentences import sentences
 from lib_dlhpc.prediction.intervals import (
     best_interval,
     daly_first_order,
@@ -29,6 +28,7 @@ from lib_dlhpc.prediction.intervals import (
     system_mtbf,
     young,
 )
+from lib_dlhpc.sentences import sentences
 from lib_dlhpc.simulation.failures import simulate_runs
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity

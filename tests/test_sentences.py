@@ -11,7 +11,7 @@ import lib_dlhpc
 FILES = [
     path
     for path in sorted(Path(lib_dlhpc.__file__).parent.rglob("*.py"))
-    if "labs.sentences import" in path.read_text("utf-8")
+    if "lib_dlhpc.sentences import" in path.read_text("utf-8")
 ]
 
 
