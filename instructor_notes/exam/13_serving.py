@@ -119,7 +119,7 @@ def what_fills_it(draw: Draw) -> Question:
     )
     tokens = draw.between(1000, 6000, 100)
     own, left = prices(network, "h200-pod"), left_of(network, "h200-pod", 1)
-    each, weights = own.shard.cached(tokens), own.shard.weights
+    each, weights = own.shard.kv_cache_bytes(tokens), own.shard.weights
     fitting = int(left // each)
     return Question(
         "what fills it",
@@ -146,8 +146,8 @@ def twice_the_ranks(draw: Draw) -> Question:
     four, eight = (
         (left_of(network, machine, gpus), prices(network, machine, gpus).shard) for gpus in (4, 8)
     )
-    few, many = (int(left // shard.cached(tokens)) for left, shard in (four, eight))
-    left, each, weights = four[0], four[1].cached(tokens), four[1].weights
+    few, many = (int(left // shard.kv_cache_bytes(tokens)) for left, shard in (four, eight))
+    left, each, weights = four[0], four[1].kv_cache_bytes(tokens), four[1].weights
     return Question(
         "twice the ranks",
         f"{NETWORKS[network]} in bf16 on 4 {GPUS[machine]} leaves {show(left, 'B')} of each GPU for caches, beside"

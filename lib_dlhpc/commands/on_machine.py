@@ -63,7 +63,7 @@ def read_on_machine(options: argparse.Namespace) -> tuple[Experiment, list[str]]
     measured, notes = _measured(options.machine)
     if measured is None:
         experiment = read(options.experiment, options.set)
-        notes = [*notes, *_slow_default(options, experiment)]
+        notes = [*notes, *_defaults(options, experiment)]
         return experiment, [*notes, *run_only.warnings(experiment)]
     from lib_dlhpc.prediction.what_if import what_if
 
@@ -77,18 +77,25 @@ def read_on_machine(options: argparse.Namespace) -> tuple[Experiment, list[str]]
     return experiment, [*notes, *run_only.warnings(experiment)]
 
 
-def _slow_default(options: argparse.Namespace, experiment: Experiment) -> list[str]:
-    """Return a note if "model@machine" leaves a device in single precision that is made for 16 bits."""
-    chosen = any(text.partition("=")[0].strip() == "strategy.precision" for text in options.set)
-    peak = experiment.machine.device.peak
-    gain = peak.get("bf16", 0) / peak.get("fp32", inf)
-    default = not chosen and experiment.strategy.precision == "fp32"
-    if not default or gain < MUCH_FASTER or not catalog.on_machine(options.experiment):
+def _defaults(options: argparse.Namespace, experiment: Experiment) -> list[str]:
+    """Return notes on defaults of "model@machine" with which few would train such a network on such a device."""
+    if not catalog.on_machine(options.experiment):
         return []
-    return [
-        f"fp32 is the default; {experiment.machine.device.name} has {gain:.0f} times its peak rate in bf16:"
-        " --set strategy.precision=bf16."
-    ]
+    chosen = {text.partition("=")[0].strip() for text in options.set}
+    s, device, notes = experiment.strategy, experiment.machine.device, list[str]()
+    gain = device.peak.get("bf16", 0) / device.peak.get("fp32", inf)
+    if "strategy.precision" not in chosen and s.precision == "fp32" and gain >= MUCH_FASTER:
+        notes.append(
+            f"fp32 is the default; {device.name} has {gain:.0f} times its peak rate in bf16:"
+            " --set strategy.precision=bf16."
+        )
+    adam = "strategy.optimizer" in chosen or s.optimizer != "momentum"
+    if not adam and experiment.model.reads_tokens:
+        notes.append(
+            "momentum is the default optimizer; language models are usually trained with Adam, whose state takes twice"
+            " the memory: --set strategy.optimizer=adam."
+        )
+    return notes
 
 
 def known_of(experiment: Experiment, notes: list[str]) -> Known:

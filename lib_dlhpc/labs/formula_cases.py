@@ -87,7 +87,7 @@ def compared(
             found = value_of(function, *arguments)
         except LabError as error:
             return broken(law, f"{about}: {error}")
-        if abs(found - right) > max(near * right, least):
+        if abs(found - right) > max(near * abs(right), least):
             like = [slip for slip in slips if abs(found - slip[1]) <= near / 2 * abs(slip[1])]
             # Two mistakes may come to nearly the same: the one that was made is the nearest.
             nearest = min(like, key=lambda slip: abs(found - slip[1]), default=(hint, right))[0]

@@ -47,7 +47,7 @@ class Pools(NamedTuple):
 def sending(service: Service, prices: Prices) -> Callable[[int], float]:
     """Return the function from the tokens of a prompt to the seconds of sending its cache."""
     path = path_of(service, service.service.devices * service.service.replicas)
-    return lambda prompt: path.latency + path.beta * prices.cached(prompt)
+    return lambda prompt: path.latency + path.beta * prices.kv_cache_bytes(prompt)
 
 
 def path_of(service: Service, devices: int) -> Wire:

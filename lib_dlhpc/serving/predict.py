@@ -155,7 +155,7 @@ def predict_service(service: Service) -> ServicePrediction:
     """Predict a service; raises SpecError if the model, or one sequence, does not fit the devices."""
     prices, load = Prices(service), service.requests
     room = room_of(service, prices)
-    sequence = prices.cached(service.longest - 1)
+    sequence = prices.kv_cache_bytes(service.longest - 1)
     if sequence > room:
         raise SpecError(
             f"The cache of a sequence of {service.longest} tokens needs {format_quantity(sequence, 'B')} per"

@@ -41,7 +41,7 @@ class Reuse(NamedTuple):
 
 def reuse_of(service: Service, prices: Prices, room: float) -> Reuse:
     """Return how many mean requests fit `room` bytes of a device, and how many of them find their prefix."""
-    load, whole = service.requests, prices.cached(service.longest - 1)
+    load, whole = service.requests, prices.kv_cache_bytes(service.longest - 1)
     tokens = blocks_of(load.shared, service.service.prefix_block) * service.service.prefix_block
     if not tokens:
         return Reuse(room / whole)
@@ -57,7 +57,7 @@ def reuse_of(service: Service, prices: Prices, room: float) -> Reuse:
 
 def bytes_of_token(prices: Prices) -> float:
     """Return the bytes of cache of one token more, on a device."""
-    return prices.cached(2) - prices.cached(1)
+    return prices.kv_cache_bytes(2) - prices.kv_cache_bytes(1)
 
 
 def blocks_of(tokens: int, block: int) -> int:

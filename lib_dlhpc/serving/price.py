@@ -134,10 +134,10 @@ class Prices:
                 found += self._attention(kind, *work)
         return found
 
-    def cached(self, tokens: int) -> float:
+    def kv_cache_bytes(self, tokens: int) -> float:
         """Return the bytes of cache of a sequence of this number of tokens, with room for its drafts."""
-        own = self.shard.cached(tokens + self.drafts)
-        return own + (self.draft.cached(tokens + self.drafts) if self.draft else 0.0)
+        own = self.shard.kv_cache_bytes(tokens + self.drafts)
+        return own + (self.draft.kv_cache_bytes(tokens + self.drafts) if self.draft else 0.0)
 
     def prefill(self, prompt: int, stored: int = 0) -> StepTime:
         """Return the seconds of the step of one prompt, without its `stored` tokens; it ends with the first token."""

@@ -106,7 +106,9 @@ def generate(service: Service, prices: Prices | None = None) -> Generation:
     """
     _check(service)
     prices, serving = prices or Prices(service), service.service
-    slots = min(serving.batch, int(room_of(service, prices) // prices.cached(service.longest - 1)))
+    slots = min(
+        serving.batch, int(room_of(service, prices) // prices.kv_cache_bytes(service.longest - 1))
+    )
     if slots < 1:
         raise SpecError(f"requests.answer = {service.requests.answer}: not one answer fits.")
     prompts, answers = lengths(service)

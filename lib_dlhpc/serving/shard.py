@@ -73,7 +73,7 @@ class Shard:
     exchanges: tuple[Exchange, ...]
     precision: str
 
-    def cached(self, tokens: int) -> float:
+    def kv_cache_bytes(self, tokens: int) -> float:
         """Return the bytes of the cache of a sequence with this number of tokens."""
         return sum(
             each.layers

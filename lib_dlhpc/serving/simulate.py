@@ -258,7 +258,9 @@ def scheduler_of(service: Service, prices: Prices) -> Scheduler:
     """Return the scheduler of an idle replica; raises SpecError if the model does not fit."""
     block = service.service.prefix_block
     stored = PrefixCache(block, block * bytes_of_token(prices))
-    scheduler = Scheduler(service.service, prices.cached, room_of(service, prices), prefixes=stored)
+    scheduler = Scheduler(
+        service.service, prices.kv_cache_bytes, room_of(service, prices), prefixes=stored
+    )
     if service.draft:
         rng = np.random.default_rng([service.requests.seed, 3])
         scheduler.advance = partial(drawn_tokens, rng, service.drafting.acceptance, service.drafts)

@@ -147,6 +147,14 @@ def test_a_device_made_for_16_bits_is_noticed_where_fp32_is_only_the_default(pri
     assert said in prints("predict", "llama3-8b@h100-pod", "--quiet")
     for chosen in ("bf16", "fp32"):
         words = ("llama3-8b@h100-pod", "--quiet", "--set", f"strategy.precision={chosen}")
-        assert "is the default" not in prints("predict", *words)
+        assert "fp32 is the default" not in prints("predict", *words)
     for other in ("resnet50@summit", "goyal-2017"):  # no bf16; a run that states its precision
         assert "is the default" not in prints("predict", other, "--quiet")
+
+
+def test_a_language_model_without_adam_is_noticed_where_momentum_is_only_the_default(prints):
+    said, words = "momentum is the default", ("predict", "llama3-8b@h100-pod", "--quiet")
+    assert said in prints(*words)
+    for chosen in ("adamw", "momentum"):
+        assert said not in prints(*words, "--set", f"strategy.optimizer={chosen}")
+    assert said not in prints("predict", "resnet50@h100-pod", "--quiet")

@@ -24,6 +24,12 @@ def test_of_two_mistakes_that_come_to_nearly_the_same_the_nearest_is_named():
     assert "no mistake gives that" in judged(70.0) and judged(100.0) == "fine"
 
 
+def test_a_number_below_zero_is_right_within_the_same_share():
+    case = Case("A case", (), -100.0, [])
+    assert compared("law", lambda: -100.01, [case], "fine").words == "fine"
+    assert compared("law", lambda: -120.0, [case], "fine").words != "fine"
+
+
 def test_a_formula_without_a_return_is_said_to_be_one():
     assert "returns nothing. Is a `return` missing?" in judged(None)
     assert "returns a value of type str: expected a number." in judged("much")

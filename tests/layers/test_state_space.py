@@ -7,6 +7,7 @@ import pytest
 from same_terms import assert_same_terms
 
 from lib_dlhpc import Experiment, predict
+from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.importing.hugging_face import from_config
 from lib_dlhpc.layers import Site
@@ -320,7 +321,7 @@ def test_experts_with_a_squared_relu_have_no_biases():
 def test_a_state_without_attention_is_served():
     """Of Mamba-2: no cache, a state alone."""
     prices = Prices(service(model={"family": "hybrid", **TINY, "pattern": "M"}))
-    assert prices.cached(1) == prices.cached(1000) == 2 * state_elements(SMALL)
+    assert prices.kv_cache_bytes(1) == prices.kv_cache_bytes(1000) == 2 * state_elements(SMALL)
     with pytest.raises(SpecError, match="does not generate text"):
         service(model={"family": "hybrid", **TINY, "pattern": "-"})
 
@@ -336,10 +337,10 @@ def test_the_state_of_a_sequence_is_constant_and_only_attention_has_a_cache():
     assert 24 * 2 * state_elements(SCAN.attributes) == state
     assert convolved(SCAN.attributes) == 128 * 64 + 2 * 8 * 128
     for tokens in (1, 1000, 65536):
-        assert prices.cached(tokens) == state + tokens * 4 * 2 * 8 * 128 * 2
-    assert prices.cached(65536) < plain.cached(65536) / 7
+        assert prices.kv_cache_bytes(tokens) == state + tokens * 4 * 2 * 8 * 128 * 2
+    assert prices.kv_cache_bytes(65536) < plain.kv_cache_bytes(65536) / 7
     # docs/guide/serve.md
-    assert [state, 4 * 2 * 8 * 128 * 2, plain.cached(1)] == pytest.approx(
+    assert [state, 4 * 2 * 8 * 128 * 2, plain.kv_cache_bytes(1)] == pytest.approx(
         [51.8e6, 16.4e3, 131e3], rel=0.003
     )
 
@@ -349,9 +350,9 @@ def test_a_step_reads_and_writes_each_state_once():
     prices = Prices(service())
     device = prices.device
     token = 4 * 2 * 8 * 128 * 2
-    state = prices.cached(1) - token
+    state = prices.kv_cache_bytes(1) - token
     more = prices.decode(33, 4096).cache - prices.decode(32, 4096).cache
-    assert more == pytest.approx((2 * state + 4096 * token) / device.memory_bandwidth, rel=1e-9)
+    assert more == pytest.approx((2 * state + 4096 * token) / streaming_rate(device), rel=1e-9)
 
 
 def test_a_prompt_takes_the_flop_of_its_chunks():

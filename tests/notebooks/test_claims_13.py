@@ -260,7 +260,7 @@ def test_weights_of_70b_fit_one_h200_in_bf16_and_one_h100_in_int4():
 
 def test_a_latent_vector_is_smaller_than_grouped_heads_and_each_rank_has_it():
     def token(name: str, devices: int) -> float:
-        return Prices(service(name, "h200-pod", {}, devices=devices)).cached(1)
+        return Prices(service(name, "h200-pod", {}, devices=devices)).kv_cache_bytes(1)
 
     assert token("deepseek-v3", 8) == token("deepseek-v3", 1) == 576 * 61 * 2
     assert token("llama3-405b", 1) == 8 * token("llama3-405b", 8) == 516_096
@@ -311,7 +311,7 @@ def test_sparse_attention_is_slower_for_short_contexts_and_faster_for_long_ones(
     for name in ("deepseek-v3", "deepseek-v3.2"):
         own = service(name, "h200-pod", {"prompt": 131_072, "answer": 1}, devices=8, **fp8)
         prices = Prices(own)
-        assert room_of(own, prices) >= 8 * prices.cached(131_072)
+        assert room_of(own, prices) >= 8 * prices.kv_cache_bytes(131_072)
         steps[name] = [f"{1e3 * prices.decode(8, n).total:.1f}" for n in (1024, 131_072)]
     (few, many), (sparse_few, sparse_many) = steps.values()
     page = (repository / "modules" / "13_serving.ipynb").read_text("utf-8")

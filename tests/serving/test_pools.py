@@ -30,7 +30,7 @@ def test_a_cache_takes_its_bytes_over_the_link():
     own = (
         2 * 80 * 2 * 128 * 2 * 8192
     )  # keys and values of 80 layers, 2 of 8 heads a device, 2 bytes
-    assert prices.cached(8192) == own
+    assert prices.kv_cache_bytes(8192) == own
     rate = link.bandwidth * link.efficiency  # a NIC for each device
     assert sending(service, prices)(8192) == pytest.approx(link.latency + own / rate)
 
@@ -39,7 +39,7 @@ def test_replicas_of_one_node_send_over_its_own_links():
     near, far = (pools(replicas=n, prefill_replicas=1) for n in (2, 3))
     link = near.machine.intra_node
     seconds = [sending(each, Prices(each))(8192) for each in (near, far)]
-    expected = link.latency + Prices(near).cached(8192) / (link.bandwidth * link.efficiency)
+    expected = link.latency + Prices(near).kv_cache_bytes(8192) / (link.bandwidth * link.efficiency)
     assert seconds[0] == pytest.approx(expected) and seconds[0] < seconds[1] / 5
 
 

@@ -94,7 +94,9 @@ def test_more_sequences_fit_where_they_share_their_prefix():
     own = large(prefixes=1, prefix_block=16, rate=0.0, prompt=8704, shared=8192, answer=100)
     found, alone = predict_service(own), predict_service(own.set(prefix_block=0))
     prices = Prices(own)
-    rest = (found.room - prices.cached(8192)) // (prices.cached(8803) - prices.cached(8192))
+    rest = (found.room - prices.kv_cache_bytes(8192)) // (
+        prices.kv_cache_bytes(8803) - prices.kv_cache_bytes(8192)
+    )
     assert found.sequences == rest > 10 * alone.sequences
 
 

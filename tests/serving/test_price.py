@@ -34,7 +34,7 @@ def test_weights_are_parameters_times_bytes(precision):
     ],
 )
 def test_the_cache_has_what_attention_keeps(model, bytes_a_token):
-    assert shard_of(large(model)).cached(1000) == 1000 * bytes_a_token
+    assert shard_of(large(model)).kv_cache_bytes(1000) == 1000 * bytes_a_token
 
 
 def test_weights_in_fp8_leave_attention_in_16_bits():
@@ -105,13 +105,15 @@ def test_long_contexts_cost_a_fraction_of_dense_attention_and_short_ones_more():
 def test_a_window_bounds_the_cache_and_the_step():
     service = large("mistral-7b")
     shard, prices = shard_of(service), Prices(service)
-    assert shard.cached(9000) == shard.cached(4096) > shard.cached(4000)
+    assert shard.kv_cache_bytes(9000) == shard.kv_cache_bytes(4096) > shard.kv_cache_bytes(4000)
     assert prices.decode(8, 9000).total == prices.decode(8, 4096).total
 
 
 def test_devices_divide_weights_and_cache_until_heads_are_copied():
     alone, eight, more = (shard_of(large("llama3-70b", devices=n)) for n in (1, 8, 16))
-    assert alone.cached(100) == 8 * eight.cached(100) == 8 * more.cached(100)
+    assert (
+        alone.kv_cache_bytes(100) == 8 * eight.kv_cache_bytes(100) == 8 * more.kv_cache_bytes(100)
+    )
     # norms, and keys and values of more than 8 devices, are on each
     assert alone.weights / 8 < eight.weights < 1.001 * alone.weights / 8
     assert alone.weights / 16 < more.weights < 1.05 * alone.weights / 16

@@ -110,10 +110,12 @@ def test_a_draft_model_takes_room_for_its_weights_and_its_cache():
     assert with_draft.weights > without.weights and with_draft.sequences < without.sequences
     draft = plain("llama3-8b").shard
     assert with_draft.cache_sequence == pytest.approx(
-        plain().shard.cached(1203) + draft.cached(1203)
+        plain().shard.kv_cache_bytes(1203) + draft.kv_cache_bytes(1203)
     )
     short = predict_service(drafted(prompt=5, answer=2))  # room for drafts is of tokens, too
-    assert short.cache_token == pytest.approx(plain().shard.cached(1) + draft.cached(1))
+    assert short.cache_token == pytest.approx(
+        plain().shard.kv_cache_bytes(1) + draft.kv_cache_bytes(1)
+    )
 
 
 def test_both_models_read_the_prompt_and_the_larger_has_the_most_activations():

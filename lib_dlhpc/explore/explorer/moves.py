@@ -177,8 +177,9 @@ def _of_schedule(s: Strategy, schedule: str) -> Changes:
 
 def _of_model(name: str) -> Changes:
     family = catalog.read("models", name)["family"] if name in catalog.names("models") else ""
-    optimizer = "adam" if family in ("bert", "gpt") else "momentum"
-    usual = {"dataset.name": DATASETS.get(family, "imagenet"), "strategy.optimizer": optimizer}
+    data = DATASETS.get(family, "imagenet")
+    transformer = data in ("webtext", "wikipedia-books") or family in ("vit", "dit", "unet")
+    usual = {"dataset.name": data, "strategy.optimizer": "adam" if transformer else "momentum"}
     return {**usual, "strategy.lora": 0, **PLAIN_TOKENS, **DIRECT}
 
 

@@ -103,7 +103,7 @@ def time_of(setting: Setting, name: str) -> float:
 
 def bytes_of(setting: Setting, name: str) -> float:
     """Return the bytes that a sequence leaves for its next token: keys and values, or states."""
-    return float(of(setting, name)[0].shard.cached(setting.tokens))
+    return float(of(setting, name)[0].shard.kv_cache_bytes(setting.tokens))
 
 
 def longest(name: str, setting: Setting) -> int:

@@ -95,7 +95,7 @@ def fit(setting: Setting, heads: int) -> Fit:
     serving: dict[str, Any] = {"devices": setting.gpus, "precision": setting.weights}
     own = service(model, "h100-pod", load, cache_precision=setting.cache, **serving)
     prices = Prices(own)
-    sequence = prices.shard.cached(setting.tokens)
+    sequence = prices.shard.kv_cache_bytes(setting.tokens)
     try:
         count = int(room_of(own, prices) // sequence)
     except SpecError:

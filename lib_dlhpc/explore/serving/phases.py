@@ -98,7 +98,7 @@ def parts(setting: Setting) -> tuple[StepTime, StepTime]:
 def fits(setting: Setting) -> int:
     """Return the sequences whose cache fits beside the weights."""
     own, prices = served(setting._replace(batch=1))
-    return int(room_of(own, prices) // prices.shard.cached(own.longest - 1))
+    return int(room_of(own, prices) // prices.shard.kv_cache_bytes(own.longest - 1))
 
 
 def bound_words(setting: Setting) -> tuple[str, str]:
@@ -132,7 +132,7 @@ def points(setting: Setting) -> dict[str, list[tuple[int, Point]]]:
 def prompt_point(prices: Prices, tokens: int) -> Point:
     """Return the step of a prompt: weights are read once, the cache is written."""
     shard = prices.shard
-    moved = bytes_read(shard) + shard.cached(tokens)
+    moved = bytes_read(shard) + shard.kv_cache_bytes(tokens)
     return Point(prices.flop(tokens), moved, prices.prefill(tokens).total)
 
 
@@ -141,7 +141,7 @@ def decode_point(prices: Prices, batch: int, context: int) -> Point:
     shard = prices.shard
     attended = sum(kind.layers * kind.flop * context for kind in shard.attended)
     work = batch * (float(shard.model.layer_forward_flop.sum()) + attended)
-    moved = bytes_read(shard) + batch * shard.cached(context)
+    moved = bytes_read(shard) + batch * shard.kv_cache_bytes(context)
     return Point(work, moved, prices.decode(batch, context).total)
 
 

@@ -169,7 +169,7 @@ def way(setting: Setting) -> float:
 
 def cache(setting: Setting) -> float:
     """Return the bytes of the cache of a prompt, of all GPUs of a replica."""
-    return GPUS * prices().cached(setting.prompt)
+    return GPUS * prices().kv_cache_bytes(setting.prompt)
 
 
 def sustained(setting: Setting, way_of: str) -> float:

@@ -112,7 +112,7 @@ PROBLEMS = written(
         PER_NODE
         * Prices(
             service("deepseek-v3", "h200-pod", {"prompt": 1024}, devices=PER_NODE)
-        ).shard.cached(SEEN),
+        ).shard.kv_cache_bytes(SEEN),
         token=2 * (LATENT + TURNED),
         copies=PER_NODE * latent,
     ),

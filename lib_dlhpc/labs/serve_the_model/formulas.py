@@ -54,7 +54,7 @@ def cache_finding(cache: Callable[..., Any], task: Task) -> Finding:
         about = f"The decoder in numpy, {layers} layers, {heads} heads, {kv} of keys and values"
         cases.append(_cached(about, size, tokens, right))
     size = size_of(task)
-    right = prices_of(task, 1).cached(1000)
+    right = prices_of(task, 1).kv_cache_bytes(1000)
     return compared(
         CACHE, cache, [*cases, _cached(task.model, size, 1000, right)], say.cache_done, 1e-9, "B"
     )
@@ -90,7 +90,7 @@ class _Terms:
         self.prompt, self.many, self.devices = prompt, len(contexts), devices
         self.flop = 2 * size["weights"] / devices / gpu["flops"]  # of a token
         self.read = size["weights"] * size["bytes"] / devices / gpu["bandwidth"]
-        self.kv = prices_of(task, devices).cached(1) / gpu["bandwidth"]  # of a token
+        self.kv = prices_of(task, devices).kv_cache_bytes(1) / gpu["bandwidth"]  # of a token
         self.cached, self.longest = self.kv * sum(contexts), max(contexts, default=0)
         self.wide = size["bytes"] * size["hidden"]  # B of a token
         self.layers, self.task = size["layers"], task

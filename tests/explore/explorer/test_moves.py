@@ -15,7 +15,8 @@ from lib_dlhpc.explore.explorer.presets import names, of_file, preset
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.advice import advise, moves
 from lib_dlhpc.prediction.resplit import DEGREES
-from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec import catalog
+from lib_dlhpc.spec.experiment import Experiment, read_experiment, read_model
 
 START = {
     "model": "gpt-1536x16",
@@ -35,6 +36,13 @@ def test_a_machine_without_fp8_takes_the_nearest_precision_and_says_so(machine, 
     e = experiment_of(further)
     assert e.strategy.precision == nearest and f"precision {nearest}" in words
     assert ("fp8", "fp8") not in NAMED["strategy.precision"].options(e)
+
+
+@pytest.mark.parametrize("name", catalog.names("models"))
+def test_a_language_model_is_trained_with_adam(name):
+    changes = consequences(read_experiment(START), "model.name", name)
+    if read_model(name).reads_tokens:
+        assert changes["strategy.optimizer"] == "adam"
 
 
 def test_microbatches_from_both_ends_are_set_with_what_they_need_and_left_where_they_cannot_be():

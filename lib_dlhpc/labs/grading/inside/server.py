@@ -18,7 +18,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, cast
 
-from . import closed, files, stubs, wire
+from . import files, sandbox, stubs, wire
 from .session import HAND_IN, Session
 
 # What is loaded now is all that there will be: later there are no files to load from.
@@ -39,7 +39,7 @@ def main(descriptor: int, options: str) -> None:
     own["programs"] = dict
     if own["torch"]:
         own["programs"] = _torch()
-        own["memory"] += closed.mapped()  # its libraries take more than a hand-in may
+        own["memory"] += sandbox.mapped()  # its libraries take more than a hand-in may
     python = [each for each in own["legal"] if not each.startswith(NOT_PYTHON)]
     for name in (*LOADED, *python):
         import_module(name)
@@ -51,7 +51,7 @@ def main(descriptor: int, options: str) -> None:
     own["swap"] = _swap(own["files"]) if own["files"] else None
     sys.path.clear()
     control, children = socket.socket(fileno=descriptor), set[int]()
-    held = closed.without_network() + 2 * bool(closed.landlock())
+    held = sandbox.without_network() + 2 * bool(sandbox.landlock())
     gc.freeze()  # what all share is not written to by a collection
     control.sendall(b"%d\n" % held)
     while True:
@@ -107,10 +107,10 @@ def _be(control: socket.socket, descriptors: list[int], own: dict[str, Any]) -> 
     if own["swap"]:
         _give_stand_ins(session, own["swap"])
     gc.disable()  # a file that is closed by a collection would send in the middle of a message
-    if not closed.without_files() and closed.landlock():
+    if not sandbox.without_files() and sandbox.landlock():
         os._exit(1)  # what the command says that the system holds
-    closed.limit(own["seconds"], own["memory"])
-    closed.refuse(HAND_IN, frozenset(own["legal"]))
+    sandbox.limit(own["seconds"], own["memory"])
+    sandbox.refuse(HAND_IN, frozenset(own["legal"]))
     try:
         session.serve()
     except (wire.Closed, wire.Garbled):
