@@ -22,6 +22,7 @@ Rows: TypeAlias = NDArray[np.intp]
 Maker: TypeAlias = Callable[[Mapping[str, Any]], Experiment]
 Refused: TypeAlias = dict[str, tuple[int, int]]  # by rule: how many points, and the first
 VALUE = re.compile(r"\[[^]]*\]|'[^']*'|\bany\b|\b\d[\d.,]*(?:e[+-]?\d+)?\b")
+VALUES = re.compile(r"#(?:, #)+")  # of a list, however long
 QUANTITIES = {  # of a prediction, with their units
     "step_time": "s",
     "throughput": "samples/s",
@@ -113,7 +114,7 @@ def refuse(refused: Refused, rule: str, points: int, first: int) -> None:
 
 def rule(error: SpecError) -> str:
     """Return what an error says, without the values that differ from point to point."""
-    return VALUE.sub("#", " ".join(str(error).split()))
+    return VALUES.sub("#", VALUE.sub("#", " ".join(str(error).split())))
 
 
 def _maker(experiment: Experiment, axes: Axes, fixed: Mapping[str, Any]) -> Maker:

@@ -75,14 +75,15 @@ def test_a_step_is_played_slowly_until_it_is_stopped(page, eventually):
     page.emulate_media(reduced_motion="no-preference")
 
 
-def test_every_link_leads_to_a_page(page):
+def test_every_link_leads_to_a_page(page, eventually):
     """Notebooks, which would start a kernel each, are files of modules/: see tests/explore."""
     links = "[...document.links].map(each => each.href.split('#')[0])"
     found = {to for to in page.evaluate(links) if to.startswith(page.url.split("#")[0])}
     for to in (to for to in found if not to.split("?")[0].endswith(".ipynb")):
         assert page.request.get(to).status == 200, to
     tells(page.locator("footer"), "BSD-3-Clause", "How to cite")
-    picture = page.locator("meta[property='og:image']").get_attribute("content")
+    image = page.locator("meta[property='og:image']")
+    picture = eventually(lambda: image.get_attribute("content"))
     assert picture.startswith(page.url.split("#")[0])  # a site that shows the link needs all of it
     assert page.request.get(picture).status == 200
 

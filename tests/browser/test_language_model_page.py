@@ -36,7 +36,7 @@ GUESSES = {0: "10", 11: "10", 18: "5", 23: "25", 30: "20", 38: "4"}
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
     before = "131,072 tokens, 16 context ranks"
-    closed.a_guess_uncovers(GUESSES, 11, before, "it is 31.8%", "a factor of 3.18")
+    closed.a_guess_uncovers(GUESSES, 11, before, "it is 31.9%", "a factor of 3.19")
 
 
 def test_walls_say_why(page, eventually):

@@ -67,7 +67,7 @@ GUESSES = {
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
     before = "Llama 2 7B, A100, prompt of 2,048 tokens"
-    closed.a_guess_uncovers(GUESSES, 16, before, "it is 40.9 ms", "a factor of 2.45")
+    closed.a_guess_uncovers(GUESSES, 16, before, "it is 40.8 ms", "a factor of 2.45")
 
 
 @pytest.mark.parametrize("index", MOVES)

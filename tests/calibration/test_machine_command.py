@@ -16,7 +16,7 @@ def measured(monkeypatch, tmp_path):
     """The numbers of a planted machine in place of this one's, and a user without a calibration."""
     asked = []
 
-    def measure(ranks, seconds, run):
+    def measure(ranks, seconds, run, progress):
         asked.append((ranks, seconds))
         return Planted(ranks=ranks).raw()
 

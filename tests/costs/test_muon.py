@@ -5,7 +5,12 @@ from dataclasses import replace
 import pytest
 
 from lib_dlhpc.costs.checkpoints import checkpoint_bytes
-from lib_dlhpc.costs.compute import orthogonal_rate, streamed_update_time, update_time
+from lib_dlhpc.costs.compute import (
+    orthogonal_rate,
+    streamed_update_time,
+    streaming_rate,
+    update_time,
+)
 from lib_dlhpc.costs.muon import (
     Matrices,
     matrices,
@@ -58,7 +63,7 @@ def test_an_update_is_that_of_momentum_and_the_iterations():
     whole, streamed = (of(LLAMA, H100, "muon") for of in (update_time, streamed_update_time))
     assert whole == pytest.approx(streamed + time)
     moved = 4 * (5 * orthogonalized(LLAMA) + 7 * rest(LLAMA, "muon"))
-    assert streamed == pytest.approx(moved / H100.memory_bandwidth)
+    assert streamed == pytest.approx(moved / streaming_rate(H100))
     slow = replace(H100, slowdown=2.0)
     assert update_time(LLAMA, slow, "muon") == pytest.approx(2 * whole)
 

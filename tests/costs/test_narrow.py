@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.costs import narrow as costs
-from lib_dlhpc.costs.compute import layer_activities, layer_times, product_bytes, update_time
+from lib_dlhpc.costs.compute import (
+    layer_activities,
+    layer_times,
+    product_bytes,
+    streaming_rate,
+    update_time,
+)
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.layer_rate import LayerRate
 from lib_dlhpc.spec.machine import load_machine
@@ -51,7 +57,7 @@ def test_a_dense_layer_by_hand(form, device, size, moved, batch, each_pass):
     index = next(at for at, x in enumerate(model.layers) if x.name == "layer1.expand")
     rows, inputs, outputs = batch * 4096, 8192, 4 * 8192
     weights = inputs * outputs + outputs
-    bandwidth, rate = device.memory_bandwidth, device.peak[form] * device.efficiency
+    bandwidth, rate = streaming_rate(device), device.peak[form] * device.efficiency
     product = (2 * rows * inputs * outputs + device.half_work) / rate
     cast = each_pass * weights
     casts = [moved * (rows * each + cast) / bandwidth for each in (inputs, outputs)]
@@ -72,7 +78,7 @@ def test_weights_that_are_held_are_cast_once_with_the_update(optimizer):
     usual, cast = (update_time(model, H100, optimizer, casts) for casts in (False, True))
     assert usual == update_time(MODELS["gpt"], H100, optimizer)
     narrow = sum(layer.parameters for layer in model.layers if layer.narrow)
-    assert cast - usual == pytest.approx(3 * narrow / H100.memory_bandwidth, rel=1e-9)
+    assert cast - usual == pytest.approx(3 * narrow / streaming_rate(H100), rel=1e-9)
     frozen = replace(model, layers=tuple(replace(x, frozen=bool(x.narrow)) for x in model.layers))
     assert update_time(frozen, H100, optimizer) == update_time(frozen, H100, optimizer, False)
 

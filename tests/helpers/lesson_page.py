@@ -287,8 +287,9 @@ class LessonPage:
         found = "dlhpc-feedback"
         eventually(lambda: self.page.evaluate(focus) == found, what="a place for the keyboard")
         feedback = self.page.locator(".dlhpc-question").nth(number).locator(".dlhpc-feedback")
-        eventually(lambda: answer in feedback.first.inner_text())
-        eventually(lambda: compared in self.page.locator("table").last.inner_text())
+        eventually(lambda: answer in feedback.first.inner_text(), what=feedback.first.inner_text)
+        table = self.page.locator("table").last
+        eventually(lambda: compared in table.inner_text(), what=table.inner_text)
 
     def wall(self, index: int) -> str:
         """Return the limit that an experiment reports."""

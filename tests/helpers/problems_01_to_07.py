@@ -104,12 +104,14 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "reach. Its memory moves {}. What",
         ),
         "Find the mistake: a faster GPU": (
-            lambda n, old, new, launch: (
-                (launch + 2 * (n * n + 2 * n) / old) / (launch + 2 * (n * n + 2 * n) / new)
+            lambda n, old, new, reached, launch: (
+                (launch + 2 * (n * n + 2 * n) / old)
+                / (launch + 2 * (n * n + 2 * n) / (reached / 100 * new))
             ),
             "layer with {} inputs and outputs",
             "FLOP/s and {}, an",
-            "FLOP/s and {}; a launch",
+            "FLOP/s and {}, of which",
+            "of which kernels reach {}%",
             "launch takes {} on both",
         ),
         "One sample": (dense(1), *GPU),
