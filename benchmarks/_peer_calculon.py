@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.prediction.calibrated import meet
+from lib_dlhpc.prediction.measured.calibrated import meet
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 

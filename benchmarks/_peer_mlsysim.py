@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.prediction.calibrated import meet
+from lib_dlhpc.prediction.measured.calibrated import meet
 from lib_dlhpc.spec.experiment import Experiment
 
 VERSION = "0.3.0"

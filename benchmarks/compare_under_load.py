@@ -29,7 +29,7 @@ from accuracy import calibrated
 from lib_dlhpc.comparison import Comparison, compare
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.lifetime.signals import taken
-from lib_dlhpc.prediction.bands import ALL
+from lib_dlhpc.prediction.measured.bands import ALL
 from lib_dlhpc.spec.experiment import load
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine

@@ -31,8 +31,8 @@ from _quick import add_quick
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.published import entries, families, published, row_of
-from lib_dlhpc.prediction.validate import Row, experiment_of, validate
+from lib_dlhpc.prediction.validation.published import entries, families, published, row_of
+from lib_dlhpc.prediction.validation.validate import Row, experiment_of, validate
 from lib_dlhpc.spec.experiment import Experiment
 
 KEPT = Path(__file__).with_name("peers.csv")

@@ -23,7 +23,7 @@ from _quick import add_quick
 from _ring_peers import ALPHA, BANDWIDTH, MISSING, lean, run_peer, simgrid, textbook
 
 from lib_dlhpc.costs.network import Level, Network, flat
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.schedules import messages, schedule
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.rounds import finish_times, program

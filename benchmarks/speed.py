@@ -19,7 +19,7 @@ import numpy as np
 from _quick import add_quick
 
 from lib_dlhpc.prediction import breakdown, compute_scale, predict, sweep
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 
 # What one who predicts imports; lib_dlhpc by itself is an empty package.
 OURS = "lib_dlhpc.prediction"

@@ -21,7 +21,7 @@ from unittest import mock
 
 import lib_dlhpc
 from lib_dlhpc import cli, load, predict
-from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.schedules import COLLECTIVES, PIPELINES
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.launch import submit
     from lib_dlhpc.planner import plan
     from lib_dlhpc.prediction import predict, sweep
-    from lib_dlhpc.prediction.validate import validate
+    from lib_dlhpc.prediction.validation.validate import validate
     from lib_dlhpc.simulation import simulate
     from lib_dlhpc.spec.experiment import Experiment, dump, dumps, load, loads
     from lib_dlhpc.verbs import calibrate, run
@@ -56,7 +56,7 @@ _HOMES = {
     "import_model": "lib_dlhpc.importing",
     "predict": "lib_dlhpc.prediction",
     "sweep": "lib_dlhpc.prediction",
-    "validate": "lib_dlhpc.prediction.validate",
+    "validate": "lib_dlhpc.prediction.validation.validate",
     "simulate": "lib_dlhpc.simulation",
     "plan": "lib_dlhpc.planner",
     "compare": "lib_dlhpc.comparison",

@@ -1,4 +1,4 @@
-"""Old import paths, for one version: lib_dlhpc.predict.fit is lib_dlhpc.prediction.fit, with a warning.
+"""Old import paths, for one version: lib_dlhpc.predict.fit is lib_dlhpc.prediction.limits.fit, with a warning.
 
 A package and a verb cannot share a name, so packages became nouns. An old package, imported by its path, is
 still callable like the verb that `from lib_dlhpc import predict` returns.

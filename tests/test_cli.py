@@ -12,7 +12,7 @@ from published_rows import validate_once
 from lib_dlhpc.cli import main
 from lib_dlhpc.commands import sweep
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import dump, load
 
@@ -347,8 +347,8 @@ def test_validate_exits_0_while_all_rows_are_within_what_they_state(capsys, monk
 
 
 def test_validate_exits_1_when_a_row_leaves_its_tolerance(capsys, monkeypatch):
-    from lib_dlhpc.prediction import validate
-    from lib_dlhpc.prediction.published import published
+    from lib_dlhpc.prediction.validation import validate
+    from lib_dlhpc.prediction.validation.published import published
 
     monkeypatch.setattr(
         validate, "published", lambda identity: published(identity) | {"value": "10"}

@@ -18,7 +18,7 @@ from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.comparison.steady import steps_of
 from lib_dlhpc.comparison.sweep import Row, Sweep
 from lib_dlhpc.prediction import what_if
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.results import Result, frame, percent, shown
 from lib_dlhpc.serving import predict_service, read_service, simulate_service
 from lib_dlhpc.spec import catalog
@@ -222,7 +222,7 @@ def test_text_of_others_stays_text():
 
 def test_nothing_is_drawn_until_a_chart_is_asked_for():
     code = (
-        "import sys\nfrom lib_dlhpc import predict\nfrom lib_dlhpc.prediction.replays import replay\n"
+        "import sys\nfrom lib_dlhpc import predict\nfrom lib_dlhpc.prediction.validation.replays import replay\n"
         "prediction = predict(replay('goyal-2017').experiment)\n"
         "repr(prediction), prediction._repr_html_(), prediction.to_columns()\n"
         "assert not {'altair', 'pandas', 'polars'} & set(sys.modules)"

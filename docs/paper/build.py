@@ -13,7 +13,7 @@ import numpy as np
 from lib_dlhpc import predict, validate
 from lib_dlhpc.explore.course import LABS, PATH
 from lib_dlhpc.explore.front.results import NODES, goyal
-from lib_dlhpc.prediction.validate import Validation, summary
+from lib_dlhpc.prediction.validation.validate import Validation, summary
 from lib_dlhpc.results.charts import save
 from lib_dlhpc.teaching.questions import read
 

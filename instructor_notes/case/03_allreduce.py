@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from lib_dlhpc.prediction.collectives import bus_bandwidth
-from lib_dlhpc.prediction.overlap import exposed_time
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.communication.collectives import bus_bandwidth
+from lib_dlhpc.prediction.communication.overlap import exposed_time
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.cases import Case, Choice, Draw, Line, Option, Plan, Reading, Step, Table
 

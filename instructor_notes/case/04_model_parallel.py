@@ -3,7 +3,7 @@
 from lib_dlhpc.explore.model_parallel import pipeline
 from lib_dlhpc.explore.model_parallel.pipeline import Pipe
 from lib_dlhpc.prediction import Breakdown
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.teaching.cases import Case, Choice, Draw, Line, Option, Plan, Reading, Step, Table
 from lib_dlhpc.teaching.designs import begun, varied
 

@@ -3,7 +3,7 @@
 from lib_dlhpc.explore.data_parallel.waiting import expected_wait
 from lib_dlhpc.explore.traces import coupled
 from lib_dlhpc.explore.traces.waits import Setting, analyzed, gain_of_ideal_network
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.cases import Case, Choice, Draw, Line, Option, Plan, Reading, Step, Table
 

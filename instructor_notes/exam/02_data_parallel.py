@@ -12,8 +12,8 @@ from lib_dlhpc.explore.data_parallel.buckets import bucket_count, step_of
 from lib_dlhpc.explore.data_parallel.race import Race
 from lib_dlhpc.explore.data_parallel.waiting import Ranks
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.collectives import ALGORITHMS
-from lib_dlhpc.prediction.overlap import exposed_time
+from lib_dlhpc.prediction.communication.collectives import ALGORITHMS
+from lib_dlhpc.prediction.communication.overlap import exposed_time
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import Step
 from lib_dlhpc.teaching.questions import Draw, Open, Question

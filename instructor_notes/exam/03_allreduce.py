@@ -6,7 +6,7 @@ from lib_dlhpc.explore.allreduce.charts import name_of
 from lib_dlhpc.explore.allreduce.nodes import buffers_out
 from lib_dlhpc.explore.allreduce.rounds import Example
 from lib_dlhpc.explore.allreduce.sizes import Flat, crossover
-from lib_dlhpc.prediction.collectives import ALGORITHMS
+from lib_dlhpc.prediction.communication.collectives import ALGORITHMS
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import Step
 from lib_dlhpc.teaching.questions import Draw, Open, Question

@@ -4,7 +4,7 @@ from math import log
 
 from lib_dlhpc.explore.io_bottleneck.cache import hit_rate
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, found
-from lib_dlhpc.prediction.caching import best, least_recently_used
+from lib_dlhpc.prediction.storage.caching import best, least_recently_used
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import Step

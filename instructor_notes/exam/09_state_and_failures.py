@@ -2,7 +2,7 @@
 
 from math import log, sqrt
 
-from lib_dlhpc.prediction.intervals import system_mtbf, young
+from lib_dlhpc.prediction.failures.intervals import system_mtbf, young
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import Step
 from lib_dlhpc.teaching.questions import Draw, Open, Question

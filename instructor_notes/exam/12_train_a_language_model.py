@@ -1,6 +1,6 @@
 """Exam questions of module 12, training a large language model."""
 
-from lib_dlhpc.prediction.bubbles import Passes, bubbles
+from lib_dlhpc.prediction.pipelines.bubbles import Passes, bubbles
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import Step
 from lib_dlhpc.teaching.questions import Draw, Open, Question

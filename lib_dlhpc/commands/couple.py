@@ -10,7 +10,7 @@ from lib_dlhpc.errors import SpecError
 
 if TYPE_CHECKING:
     from lib_dlhpc.launch.coupled import CoupledResult
-    from lib_dlhpc.prediction.coupled import CoupledPrediction
+    from lib_dlhpc.prediction.communication.coupled import CoupledPrediction
     from lib_dlhpc.spec.workflow import Workflow
     from lib_dlhpc.timeline.analysis import Finding
 
@@ -60,7 +60,7 @@ class ThreeWays:
 
 def _couple(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import JobError
-    from lib_dlhpc.prediction.coupled import placements
+    from lib_dlhpc.prediction.communication.coupled import placements
     from lib_dlhpc.spec.workflow import load, loads
 
     described = loads(standard_input()) if options.workflow == STDIN else load(options.workflow)
@@ -98,7 +98,7 @@ def _placed(workflow: "Workflow", who: str | None) -> "Workflow":
 def three_ways(workflow: "Workflow", ranks: int, folder: Path | None = None) -> ThreeWays:
     """Run a workflow, then predict and simulate it with the measured costs of the run."""
     from lib_dlhpc.launch.coupled import run_coupled
-    from lib_dlhpc.prediction.coupled import predict_coupled
+    from lib_dlhpc.prediction.communication.coupled import predict_coupled
     from lib_dlhpc.simulation.coupled import simulate_coupled
     from lib_dlhpc.timeline.coupled import mean_terms
 

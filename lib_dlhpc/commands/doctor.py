@@ -171,7 +171,7 @@ def scheduler() -> Check:
 def core() -> Check:
     """Predict a published run."""
     from lib_dlhpc.prediction import predict
-    from lib_dlhpc.prediction.replays import replay
+    from lib_dlhpc.prediction.validation.replays import replay
 
     step = float(predict(replay("goyal-2017").experiment).step_time)
     return Check("a prediction", step > 0, f"goyal-2017: {show(step, 's')} per step")

@@ -49,7 +49,7 @@ class Known:
         """Return the bands of a simulated or measured step, from its terms and the predicted ones."""
         if not self.bands:
             return {}
-        from lib_dlhpc.prediction.bands import ALL, carried
+        from lib_dlhpc.prediction.measured.bands import ALL, carried
 
         whole = [{ALL: sum(terms.values()), **terms} for terms in (predicted, own)]
         return carried(self.bands, *whole)
@@ -102,7 +102,7 @@ def known_of(experiment: Experiment, notes: list[str]) -> Known:
     """Return the bands of a prediction; empty for a machine that was not measured."""
     if experiment.machine.measured is None:
         return Known(notes=tuple(notes))
-    from lib_dlhpc.prediction.bands import bands, calibration_of
+    from lib_dlhpc.prediction.measured.bands import bands, calibration_of
 
     try:
         return Known(bands(experiment), calibration_of(experiment.machine), tuple(notes))

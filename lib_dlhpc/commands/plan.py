@@ -99,7 +99,7 @@ def _axis(text: str) -> tuple[str, Any]:
 def _with_failures(found: "Plan") -> "tuple[tuple[WithFailures, ...], list[str]]":
     """Return the chosen layouts with failures, and what is missing to simulate them, or to survive failures."""
     from lib_dlhpc.planner.failures import with_failures
-    from lib_dlhpc.prediction.resilience import in_words
+    from lib_dlhpc.prediction.failures.resilience import in_words
 
     best = found.best.prediction
     expected = float(best.resilience.expected_time)
@@ -117,8 +117,8 @@ def _with_failures(found: "Plan") -> "tuple[tuple[WithFailures, ...], list[str]]
 
 
 def _as_dict(found: "Plan") -> dict[str, Any]:
-    from lib_dlhpc.prediction.gains import without_gain
-    from lib_dlhpc.prediction.trust import trust_dict
+    from lib_dlhpc.prediction.changes.gains import without_gain
+    from lib_dlhpc.prediction.validation.trust import trust_dict
 
     columns = found.to_columns()
     return {
@@ -139,8 +139,8 @@ def _as_dict(found: "Plan") -> dict[str, Any]:
 
 
 def _lines(found: "Plan") -> list[str]:
-    from lib_dlhpc.prediction.gains import without_gain
-    from lib_dlhpc.prediction.report import tokens_words
+    from lib_dlhpc.prediction.changes.gains import without_gain
+    from lib_dlhpc.prediction.reports.report import tokens_words
 
     title, facts, header, rows, _ = found.summary()
     table = [tuple(header), *rows]

@@ -46,7 +46,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def _predict(options: argparse.Namespace) -> int:
     from lib_dlhpc.prediction import predict
-    from lib_dlhpc.prediction.report import as_dict, as_text
+    from lib_dlhpc.prediction.reports.report import as_dict, as_text
 
     experiment, notes = read_on_machine(options)
     prediction = predict(experiment)
@@ -82,7 +82,7 @@ def _other(options: argparse.Namespace) -> "Breakdown | None":
 
 def _against(name: str, prediction: "Breakdown", other: "Breakdown") -> str:
     """Return what differs from the other run and what that does, in words."""
-    from lib_dlhpc.prediction.difference import changed_words, difference_words
+    from lib_dlhpc.prediction.changes.difference import changed_words, difference_words
 
     changed = changed_words(prediction.experiment, other.experiment)
     words = difference_words(prediction, other, changed, name)
@@ -90,8 +90,8 @@ def _against(name: str, prediction: "Breakdown", other: "Breakdown") -> str:
 
 
 def _against_dict(name: str, prediction: "Breakdown", other: "Breakdown") -> dict[str, Any]:
-    from lib_dlhpc.prediction.difference import changed_fields
-    from lib_dlhpc.prediction.report import as_dict
+    from lib_dlhpc.prediction.changes.difference import changed_fields
+    from lib_dlhpc.prediction.reports.report import as_dict
 
     pairs = changed_fields(prediction.experiment, other.experiment)
     changed = {key: {"from": old, "to": new} for key, (old, new) in pairs.items()}
@@ -101,7 +101,7 @@ def _against_dict(name: str, prediction: "Breakdown", other: "Breakdown") -> dic
 
 def _miss(options: argparse.Namespace, seconds: float) -> list[str]:
     """Return a note if the prediction of an unchanged historical run misses its published time."""
-    from lib_dlhpc.prediction.replays import replay
+    from lib_dlhpc.prediction.validation.replays import replay
     from lib_dlhpc.spec import catalog
 
     changed = options.set or options.machine or Path(options.experiment).is_file()
@@ -114,8 +114,8 @@ def _miss(options: argparse.Namespace, seconds: float) -> list[str]:
 
 def _search(experiment: Experiment) -> None:
     """Print configurations that fit; Ctrl-C ends the search and prints those found so far."""
-    from lib_dlhpc.prediction.fit import Search
-    from lib_dlhpc.prediction.report import configurations_text
+    from lib_dlhpc.prediction.limits.fit import Search
+    from lib_dlhpc.prediction.reports.report import configurations_text
 
     search, end = Search(experiment), monotonic() + SECONDS
     try:

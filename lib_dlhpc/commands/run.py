@@ -23,7 +23,7 @@ def _run(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.energy import counters, energy_lines, run_energy
     from lib_dlhpc.launch.terminal import run_here
-    from lib_dlhpc.prediction import on_ranks
+    from lib_dlhpc.prediction.limits import on_ranks
 
     experiment = read(options.experiment or _held(options), options.set)
     ranks = ranks_of(experiment, options.ranks, options.resume)

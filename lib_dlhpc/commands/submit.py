@@ -74,7 +74,7 @@ def _submit(options: argparse.Namespace) -> int:
         if options.to != "local" and (options.to or options.site):
             find_spec("psij")  # raises where it is missing, too: its extra installs both
         raise
-    from lib_dlhpc.prediction.on_ranks import check_fits
+    from lib_dlhpc.prediction.limits.on_ranks import check_fits
 
     folder = folder_of(options)
     if not (options.experiment or options.resume):
@@ -133,8 +133,8 @@ def _task(options: argparse.Namespace) -> int:
 
 def _sweep(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import submit_sweep
-    from lib_dlhpc.prediction.on_ranks import check_fits
-    from lib_dlhpc.prediction.resplit import beside
+    from lib_dlhpc.prediction.changes.resplit import beside
+    from lib_dlhpc.prediction.limits.on_ranks import check_fits
     from lib_dlhpc.prediction.what_if import what_if
 
     if options.dry_run:
@@ -229,7 +229,7 @@ def _follow(
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.jobs import ENDS
     from lib_dlhpc.launch.terminal import as_text
-    from lib_dlhpc.prediction import on_ranks
+    from lib_dlhpc.prediction.limits import on_ranks
 
     state, shown = "", ""
     try:

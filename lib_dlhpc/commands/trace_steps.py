@@ -77,8 +77,8 @@ def _steps(options: argparse.Namespace) -> int:
 def _calibrate(options: argparse.Namespace) -> int:
     from lib_dlhpc.commands.experiment import read
     from lib_dlhpc.commands.trace_reading import read_trace
-    from lib_dlhpc.prediction.traced import calibrate
-    from lib_dlhpc.prediction.traced_report import as_dict, as_text, as_toml
+    from lib_dlhpc.prediction.measured.traced import calibrate
+    from lib_dlhpc.prediction.measured.traced_report import as_dict, as_text, as_toml
     from lib_dlhpc.timeline.steps import step_terms
 
     experiment = read(options.experiment, options.set)

@@ -18,7 +18,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def _validate(options: argparse.Namespace) -> int:
-    from lib_dlhpc.prediction.validate import standings, summary, validate
+    from lib_dlhpc.prediction.validation.validate import standings, summary, validate
 
     rows, known = validate(options.families), standings(options.families)
     left_out = {key: item.why for key, item in known.items() if item.status == "left out"}

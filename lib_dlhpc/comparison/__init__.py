@@ -13,6 +13,6 @@ text.py        the table and the bars in a terminal; plain values for JSON
 
 from lib_dlhpc.comparison.comparison import Comparison, compare
 from lib_dlhpc.comparison.sweep import Sweep, sweep
-from lib_dlhpc.prediction.bands import bands
+from lib_dlhpc.prediction.measured.bands import bands
 
 __all__ = ["Comparison", "Sweep", "bands", "compare", "sweep"]

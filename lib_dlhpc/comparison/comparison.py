@@ -21,7 +21,7 @@ from lib_dlhpc.launch.energy import Power, counters, run_power
 from lib_dlhpc.launch.local import Job, start
 from lib_dlhpc.lifetime import owned
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.bands import ALL, Band, bands, carried, seconds_of, widened
+from lib_dlhpc.prediction.measured.bands import ALL, Band, bands, carried, seconds_of, widened
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.energy import energy_of

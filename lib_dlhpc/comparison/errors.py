@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lib_dlhpc.comparison.comparison import Comparison
-from lib_dlhpc.prediction.bands import ALL
+from lib_dlhpc.prediction.measured.bands import ALL
 
 
 def errors(comparisons: Sequence[Comparison], way: str) -> list[float]:

@@ -3,7 +3,7 @@
 from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.bands import ALL, seconds_of
+from lib_dlhpc.prediction.measured.bands import ALL, seconds_of
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured_machine import foreign

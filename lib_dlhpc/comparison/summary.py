@@ -4,7 +4,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from lib_dlhpc.comparison.text import title
-from lib_dlhpc.prediction.bands import ALL
+from lib_dlhpc.prediction.measured.bands import ALL
 from lib_dlhpc.results import Columns, Summary, shown
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from lib_dlhpc.comparison.placed import Placed, check_here, check_many, placed
 from lib_dlhpc.comparison.steady import Steps
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.local import JobError
-from lib_dlhpc.prediction import resplit, what_if
+from lib_dlhpc.prediction import what_if
+from lib_dlhpc.prediction.changes import resplit
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine

@@ -94,7 +94,7 @@ def cached_share(experiment: Experiment) -> Any:
     """Return the fraction of the data set in a node's cache: its hit rate under random access.
 
     With a new permutation in every epoch all samples are equally likely to be cached, whatever the eviction
-    policy (lib_dlhpc/prediction/caching.py discusses the accuracy).
+    policy (lib_dlhpc/prediction/storage/caching.py discusses the accuracy).
     """
     return np.minimum(experiment.storage.cache / data_set_bytes(experiment), 1.0)
 

@@ -28,7 +28,7 @@ from lib_dlhpc.planner.kindred import Kin, families
 from lib_dlhpc.planner.memory_bound import passes_kept
 from lib_dlhpc.planner.passes import Layers
 from lib_dlhpc.planner.space import Space
-from lib_dlhpc.prediction.pipelined import before_backward
+from lib_dlhpc.prediction.pipelines.pipelined import before_backward
 from lib_dlhpc.spec.experiment import Experiment
 
 Floats = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 A run takes the step that all its ranks take, with stragglers: as events, whose messages share links, where these are
 few enough, else in rounds. It saves and restarts as in simulation/failures.py; the closed form
-(prediction/resilience.py) takes the predicted step. Needs the extra [sim].
+(prediction/failures/resilience.py) takes the predicted step. Needs the extra [sim].
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ import numpy as np
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner.result import Choice, Plan
-from lib_dlhpc.prediction.resilience import in_words, resilience
+from lib_dlhpc.prediction.failures.resilience import in_words, resilience
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import breakdown
 

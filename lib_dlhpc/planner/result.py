@@ -10,7 +10,7 @@ import numpy as np
 
 from lib_dlhpc.planner.front import difference, front, knee
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.trust import trust_words
+from lib_dlhpc.prediction.validation.trust import trust_words
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.planning import OBJECTIVES

@@ -9,7 +9,7 @@ import numpy as np
 from lib_dlhpc.costs import energy, length
 from lib_dlhpc.costs.compute import peak_rate
 from lib_dlhpc.costs.network import Cost
-from lib_dlhpc.prediction import memory
+from lib_dlhpc.prediction.memory.device import server_bytes
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import altair as alt
 
     from lib_dlhpc.prediction.accuracy import ToAccuracy
-    from lib_dlhpc.prediction.ledger import Moment
-    from lib_dlhpc.prediction.offload import Need
-    from lib_dlhpc.prediction.resilience import Resilience
+    from lib_dlhpc.prediction.failures.resilience import Resilience
+    from lib_dlhpc.prediction.memory.ledger import Moment
+    from lib_dlhpc.prediction.memory.offload import Need
 
 
 # The terms of a step and their fields below.
@@ -178,21 +178,21 @@ class Breakdown(Result):
     @property
     def fits(self) -> Any:
         """Whether device, server and offload target have enough memory."""
-        needed = np.maximum(self.memory_total, memory.server_bytes(self.experiment))
+        needed = np.maximum(self.memory_total, server_bytes(self.experiment))
         on_device = needed <= self.experiment.machine.device.memory
         return (on_device & np.less_equal(self.offloaded, self.offload_capacity))[()]
 
     @property
     def offloading(self) -> "Need":
         """Required and available offload bandwidth (scalar experiments that offload)."""
-        from lib_dlhpc.prediction import hybrid
+        from lib_dlhpc.prediction.memory import hybrid
 
         return hybrid.offloading(self.experiment, self.compute_scale)
 
     @property
     def moments(self) -> tuple["Moment", ...]:
         """Memory of each pipeline rank at the moments that may be its peak (scalar experiments)."""
-        from lib_dlhpc.prediction import ledger
+        from lib_dlhpc.prediction.memory import ledger
 
         return ledger.moments(self.experiment)
 
@@ -242,32 +242,32 @@ class Breakdown(Result):
     @property
     def resilience(self) -> "Resilience":
         """The run with failures: goodput, expected time, best checkpoint interval."""
-        from lib_dlhpc.prediction.resilience import resilience
+        from lib_dlhpc.prediction.failures.resilience import resilience
 
         return resilience(self)
 
     @property
     def walls(self) -> list[str]:
         """One sentence for each limit that the run exceeds, and by how much (scalar experiments)."""
-        from lib_dlhpc.prediction.walls import walls_hit
+        from lib_dlhpc.prediction.limits.walls import walls_hit
 
         return walls_hit(self)
 
     def summary(self) -> Summary:
         """Return the most important numbers and the terms, in words."""
-        from lib_dlhpc.prediction.summary import summary
+        from lib_dlhpc.prediction.reports.summary import summary
 
         return summary(self)
 
     def to_columns(self) -> Columns:
         """Return a row for each term: fields of the experiment, `term`, `seconds`."""
-        from lib_dlhpc.prediction.summary import columns
+        from lib_dlhpc.prediction.reports.summary import columns
 
         return columns(self)
 
     def plot(self) -> "alt.Chart":
         """Return the terms as a stacked bar; arrays as a bar for each element."""
-        from lib_dlhpc.prediction.summary import bars
+        from lib_dlhpc.prediction.reports.summary import bars
         from lib_dlhpc.results.charts import stacked_bars
 
         return stacked_bars(bars(self), "configuration", self.summary().title)

@@ -13,9 +13,10 @@ from lib_dlhpc.costs.network import Cost, last_axis, network_of
 from lib_dlhpc.costs.outer import outer_time
 from lib_dlhpc.costs.wire_format import SCALE_BYTES, cast_time, is_scaled, on_wire, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
-from lib_dlhpc.prediction import memory, overlap
 from lib_dlhpc.prediction.breakdown import TERMS, Breakdown
+from lib_dlhpc.prediction.communication import overlap
 from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
+from lib_dlhpc.prediction.memory import device
 from lib_dlhpc.prediction.split import split_step
 from lib_dlhpc.program import Mix
 from lib_dlhpc.schedules.choice import cheapest
@@ -70,7 +71,7 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         exposed_communication=exposed,
         input_time=fetch,
         input_stall=stall,
-        memory=memory.ledger(experiment),
+        memory=device.ledger(experiment),
         server_load=load * training,
         single_device=work.forward + work.backward + update,
         messages={"data": cost},
@@ -121,7 +122,7 @@ def of_a_run(step: Any, served: Any, mixes: tuple[Mix, Mix], **known: Any) -> Br
 def _split(experiment: Experiment, scale: Any) -> Breakdown:
     """Predict a split network; arrays element by element."""
     from lib_dlhpc.costs.offload import offload_link  # whole networks need neither of these two
-    from lib_dlhpc.prediction import ledger
+    from lib_dlhpc.prediction.memory import ledger
 
     if holds_arrays(experiment) or np.ndim(scale):
         return elementwise(breakdown, experiment, scale)
@@ -220,7 +221,7 @@ def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, A
 
 def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
     """Return the same for asynchronous updates: servers update; devices wait only at the staleness bound."""
-    from lib_dlhpc.prediction import asynchronous  # no other update needs it
+    from lib_dlhpc.prediction.communication import asynchronous  # no other update needs it
 
     priced = asynchronous.service(experiment, update)
     jitter, ahead = experiment.machine.jitter, experiment.strategy.staleness

@@ -19,7 +19,7 @@ import numpy as np
 from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.points import (
+from lib_dlhpc.prediction.sweeps.points import (
     QUANTITIES,
     Axes,
     Refused,
@@ -29,7 +29,7 @@ from lib_dlhpc.prediction.points import (
     refuse,
     values_at,
 )
-from lib_dlhpc.prediction.sweep import nothing_fits
+from lib_dlhpc.prediction.sweeps.sweep import nothing_fits
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.scale_out.engines import results

@@ -4,9 +4,9 @@ A run trains for `interval` s, is idle for a checkpoint, and continues; the chec
 asynchronously, and the next one waits for that. A failure ends any phase: after a restart training is back
 at the newest checkpoint that was written in full, or, if the nodes' own copies survive, at the newest of all,
 whose write then starts anew. Failures strike at random, or at times that are given; also in a checkpoint
-and in a restart, which then begins anew. What stands in prediction/intervals.py as one formula happens here.
+and in a restart, which then begins anew. What stands in prediction/failures/intervals.py as one formula happens here.
 A silent error stops nothing; the next check finds it, and training is back at the newest checkpoint that
-was checked (prediction/silent.py). With nodes in repair, a restart waits where no spare is left.
+was checked (prediction/failures/silent.py). With nodes in repair, a restart waits where no spare is left.
 
 Not simulated: checkpoints between two steps only (the interval is of any length), and what differs between ranks.
 """

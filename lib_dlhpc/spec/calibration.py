@@ -23,7 +23,7 @@ class Calibration:
     """Rates measured on this machine.
 
     `rate` belongs to the experiment's own network. `compute_scale` and `link_efficiency` come from a
-    measured run of another network or another split; prediction/calibrated.py derives them. A change between
+    measured run of another network or another split; prediction/measured/calibrated.py derives them. A change between
     bf16, fp8 and nvfp4 retains `compute_scale`: all but linear layers is in bf16 before and after, and a run with
     a measured ratio beside one without would compare two calibrations, not two precisions.
     """

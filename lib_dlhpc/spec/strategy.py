@@ -74,12 +74,12 @@ class Strategy:
     arithmetic, weights and activations; fp16 and bf16 have fp32 master weights; fp8, nvfp4 and nvfp4-all are bf16 whose
     linear layers read operands in that format, with nvfp4 but those of the last blocks (spec/narrow.py).
     pipeline_runtime: whose memory a stage takes: Megatron-LM's, which frees messages once they are used, or PyTorch's
-    (torch.distributed.pipelining with FSDP; prediction/kept_messages.py). schedule: of the pipeline; interleaved
-    ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose weight gradients fill idle time (Qi et al.
-    2024); dualpipe: microbatches from both ends, so that each rank holds two stages and hides exchanges of experts
-    (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1); not run. stage_cut: into stages of equally many blocks, where
-    they divide (blocks), or with the least work in the longest stage (work): fewer blocks beside embedding and logits,
-    as in Llama 3 (Grattafiori et al. 2024, section 3.3.2; layout/stages.py).
+    (torch.distributed.pipelining with FSDP; prediction/memory/pytorch_pipelines.py). schedule: of the pipeline;
+    interleaved ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose weight gradients fill idle time
+    (Qi et al. 2024); dualpipe: microbatches from both ends, so that each rank holds two stages and hides exchanges of
+    experts (DeepSeek-AI 2024, arXiv 2412.19437, section 3.2.1); not run. stage_cut: into stages of equally many
+    blocks, where they divide (blocks), or with the least work in the longest stage (work): fewer blocks beside
+    embedding and logits, as in Llama 3 (Grattafiori et al. 2024, section 3.3.2; layout/stages.py).
     split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or channel), or
     alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM"). tensor_pieces: into which a
     tensor-parallel collective and the product beside it are cut to overlap (Wang et al. 2023; costs/pieces.py).

@@ -22,7 +22,7 @@ from lib_dlhpc.calibration.robust import Points
 from lib_dlhpc.calibration.worker import APART, MOST_TURNS, in_turn, rotating
 from lib_dlhpc.calibration.workspace import CalibrationError
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.spec.experiment import load
 from lib_dlhpc.spec.machine import StorageTier, read_machine
 from lib_dlhpc.spec.measured_machine import foreign, load_measured, measured_on

@@ -10,7 +10,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import Site
 from lib_dlhpc.launch.systems import system
 from lib_dlhpc.planner import candidates, plan
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.scale_out import LostError, Work, place, results, sweep
 from lib_dlhpc.spec.experiment import Experiment
 

@@ -10,7 +10,7 @@ import pytest
 from lib_dlhpc.cli import main
 from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.bands import bands
+from lib_dlhpc.prediction.measured.bands import bands
 from lib_dlhpc.spec.experiment import load
 
 CALIBRATED = str(SHIPPED / MACHINE)

@@ -6,7 +6,7 @@ import pytest
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.planner.result import in_words
-from lib_dlhpc.prediction.trust import trust_dict, trust_words
+from lib_dlhpc.prediction.validation.trust import trust_dict, trust_words
 from lib_dlhpc.scale_out import progress
 from lib_dlhpc.spec.experiment import load
 

@@ -6,7 +6,8 @@ import pytest
 
 from lib_dlhpc.comparison.here import step_here
 from lib_dlhpc.comparison.placed import placed, why_not
-from lib_dlhpc.prediction import on_ranks, predict
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.limits import on_ranks
 from lib_dlhpc.spec.measured_machine import STAND_IN, default_path
 from lib_dlhpc.spec.units import format_quantity
 

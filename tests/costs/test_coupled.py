@@ -7,7 +7,7 @@ from small_workflow import small
 
 from lib_dlhpc.costs.coupled import rows_computed, sides_of
 from lib_dlhpc.costs.network import Level, Network
-from lib_dlhpc.prediction.collectives import ring
+from lib_dlhpc.prediction.communication.collectives import ring
 from lib_dlhpc.spec.workflow import Costs
 
 

@@ -7,7 +7,7 @@ from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stored_activations import reads_input, reads_output, stored_bytes
 from lib_dlhpc.layout import chain, parts
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.fit import ways_to_fit
+from lib_dlhpc.prediction.limits.fit import ways_to_fit
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_model
 

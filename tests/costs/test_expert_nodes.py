@@ -13,8 +13,8 @@ from lib_dlhpc.layers.base.copies import expected_places
 from lib_dlhpc.layout import untrained
 from lib_dlhpc.parallel import program, steps
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.explain_split import explain_split
-from lib_dlhpc.prediction.no_effect import without_effect
+from lib_dlhpc.prediction.changes.no_effect import without_effect
+from lib_dlhpc.prediction.reports.explain_split import explain_split
 from lib_dlhpc.program import Collective, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown

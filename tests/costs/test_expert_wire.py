@@ -7,7 +7,7 @@ from split_runs import MOE, split
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.parallel import program, steps
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.no_effect import without_effect
+from lib_dlhpc.prediction.changes.no_effect import without_effect
 from lib_dlhpc.program import Collective, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown

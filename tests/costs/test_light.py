@@ -11,7 +11,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import parts, untrained
 from lib_dlhpc.parallel import steps
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.no_effect import without_effect
+from lib_dlhpc.prediction.changes.no_effect import without_effect
 from lib_dlhpc.program import prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec import catalog

@@ -10,7 +10,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import parts
 from lib_dlhpc.parallel import steps
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.no_effect import without_effect
+from lib_dlhpc.prediction.changes.no_effect import without_effect
 from lib_dlhpc.program import prove
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_model

@@ -28,7 +28,7 @@ from lib_dlhpc.explore.compare.sweep import SweepHere, swept
 from lib_dlhpc.explore.explorer.run import Run
 from lib_dlhpc.launch.local import JobError
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.host import cores

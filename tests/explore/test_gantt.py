@@ -16,7 +16,7 @@ from lib_dlhpc.explore.blocks.built import dataset_names
 from lib_dlhpc.explore.gantt import drawings
 from lib_dlhpc.explore.gantt.chart import LOOKS, SHOWN, gantt, gantt_state
 from lib_dlhpc.explore.gantt.words import last_to_join, seconds_computing
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import exposed, from_rows, waits
 

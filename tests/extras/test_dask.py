@@ -5,7 +5,7 @@ from distributed import LocalCluster
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner import candidates, plan
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.scale_out import Work, dask_cluster, place, results, sweep
 from lib_dlhpc.scale_out.seeds import simulate_seeds
 from lib_dlhpc.spec.experiment import Experiment

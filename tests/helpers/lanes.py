@@ -12,7 +12,11 @@ from pathlib import Path
 LANES = ("mpi", "cluster", "instructor_notes", "explore/slides")
 ONE_PROCESS = ("simulation", "training", "prediction", "repository")
 RUNS = ("explore", "labs", "calibration", "cluster", "launch", "comparison", "commands")
-ROWS = ("prediction/test_validate.py", "prediction/test_host.py", "prediction/test_trust.py")
+ROWS = (
+    "prediction/validation/test_validate.py",
+    "prediction/validation/test_host.py",
+    "prediction/validation/test_trust.py",
+)
 ROWS += (
     "repository/test_peers.py",
     "repository/test_readme.py",

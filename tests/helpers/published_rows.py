@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 
 from lib_dlhpc.explore.blocks.lesson import Lesson
-from lib_dlhpc.prediction import validate as module
-from lib_dlhpc.prediction.validate import Row, Validation, validate
+from lib_dlhpc.prediction.validation import validate as module
+from lib_dlhpc.prediction.validation.validate import Row, Validation, validate
 from lib_dlhpc.spec import catalog
 
 

@@ -39,7 +39,7 @@ from lib_dlhpc.labs.repair_the_input.task import (
     original,
     task_of,
 )
-from lib_dlhpc.prediction.io import reading
+from lib_dlhpc.prediction.storage.io import reading
 from lib_dlhpc.storage import open_store, pack
 from lib_dlhpc.storage.mount import mounted
 

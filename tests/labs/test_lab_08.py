@@ -32,7 +32,7 @@ from lib_dlhpc.labs.survive.save_and_resume import (
     restart_findings,
     restarts_of,
 )
-from lib_dlhpc.prediction.intervals import best_interval, goodput, young
+from lib_dlhpc.prediction.failures.intervals import best_interval, goodput, young
 
 LAB = "08_survive"
 NAMES = ["your name", "another", "x"]

@@ -10,7 +10,7 @@ from lib_dlhpc.costs.compute import traffic
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers import KINDS
 from lib_dlhpc.layout.parts import parts
-from lib_dlhpc.prediction.memory import ledger
+from lib_dlhpc.prediction.memory.device import ledger
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network

@@ -9,7 +9,8 @@ from lib_dlhpc.layout import chain, parts, representative, represented
 from lib_dlhpc.layout.parts import stages_of
 from lib_dlhpc.layout.stage_parts import Network
 from lib_dlhpc.parallel import step
-from lib_dlhpc.prediction import hybrid, predict
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.memory import hybrid
 from lib_dlhpc.spec.experiment import loads
 
 PIPELINES = [case for case in CASES if "pipeline" in case["strategy"]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.prediction import predict, sensitivity
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.timeline import breakdown

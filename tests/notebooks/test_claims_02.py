@@ -23,7 +23,7 @@ from lib_dlhpc.explore.data_parallel.updates import served
 from lib_dlhpc.explore.data_parallel.waiting import Ranks, expected_wait, waiting_share
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.step import bucket_times
-from lib_dlhpc.prediction.validate import results, validate
+from lib_dlhpc.prediction.validation.validate import results, validate
 
 
 def test_the_published_figure_is_about_90_percent_and_the_prediction_is_within_3_percent():

@@ -31,7 +31,7 @@ from lib_dlhpc.explore.model_parallel.products import (
 from lib_dlhpc.explore.model_parallel.products import predicted as split
 from lib_dlhpc.explore.model_parallel.products import seconds as lasts
 from lib_dlhpc.explore.model_parallel.published import nodes_gain
-from lib_dlhpc.prediction.validate import results, validate
+from lib_dlhpc.prediction.validation.validate import results, validate
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.timeline import breakdown
 

@@ -10,7 +10,7 @@ from lib_dlhpc.explore.hybrid_parallel.cosmos import Cubes, finer, step_of
 from lib_dlhpc.explore.hybrid_parallel.live import Setting, times_as_fast
 from lib_dlhpc.explore.hybrid_parallel.published import comparisons
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.spec.experiment import Experiment
 
 

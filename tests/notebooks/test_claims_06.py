@@ -15,7 +15,7 @@ from lib_dlhpc.explore.large_batch.rules import (
     times_base,
 )
 from lib_dlhpc.explore.large_batch.time import WORTH, Cost, saved, seconds_to_accuracy, steps_needed
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.studies.large_batch import CHANCE, MNIST, Trial, outcome
 from lib_dlhpc.studies.large_batch_results import (
     accuracies,

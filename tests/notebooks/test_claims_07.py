@@ -10,10 +10,10 @@ from lib_dlhpc.explore.io_bottleneck import limits as input_
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, demand, experiment, found, hours
 from lib_dlhpc.explore.io_bottleneck.live import requests
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.caching import best, least_recently_used
-from lib_dlhpc.prediction.io import nodes_needed
-from lib_dlhpc.prediction.profile import HOURS, READ_CALLS, profile, skylake_run, slides_run
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.storage.caching import best, least_recently_used
+from lib_dlhpc.prediction.storage.io import nodes_needed
+from lib_dlhpc.prediction.storage.profile import HOURS, READ_CALLS, profile, skylake_run, slides_run
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.simulation.caching import orders
 
 V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"

@@ -23,8 +23,8 @@ from lib_dlhpc.explore.memory_wall.questions import lesson
 from lib_dlhpc.explore.memory_wall.ways import Setting as Step
 from lib_dlhpc.explore.memory_wall.ways import fastest, fitting, sent, way
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.offload import PAGE_FAULT
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.memory.offload import PAGE_FAULT
+from lib_dlhpc.prediction.validation.validate import results
 
 FAST = "eight 200 Gb/s InfiniBand"
 KNOWN = ("recompute all", "ZeRO 3 + recompute all", "pipeline + ZeRO 1", "offload activations")

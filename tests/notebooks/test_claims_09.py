@@ -37,10 +37,10 @@ from lib_dlhpc.explore.failures.versions import last_layer_bytes
 from lib_dlhpc.explore.failures.ways import BEST, WAYS, ways_walls
 from lib_dlhpc.explore.failures.ways import Setting as Saved
 from lib_dlhpc.explore.failures.ways import found as saved
-from lib_dlhpc.prediction.intervals import daly, exact, goodput, young
-from lib_dlhpc.prediction.silent import best_check
-from lib_dlhpc.prediction.spares import in_repair, waiting
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.failures.intervals import daly, exact, goodput, young
+from lib_dlhpc.prediction.failures.silent import best_check
+from lib_dlhpc.prediction.failures.spares import in_repair, waiting
+from lib_dlhpc.prediction.validation.validate import results
 
 
 def good(**changes) -> float:

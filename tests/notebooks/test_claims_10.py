@@ -24,8 +24,8 @@ from lib_dlhpc.explore.energy_planning.questions import (
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.explore.energy_planning.to_accuracy import by_cause, cost, runs
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.slack import BEST_CLOCK
-from lib_dlhpc.prediction.validate import validate
+from lib_dlhpc.prediction.energy.slack import BEST_CLOCK
+from lib_dlhpc.prediction.validation.validate import validate
 
 
 def test_the_published_figures_are_predicted_within_1_percent():

@@ -20,7 +20,7 @@ from lib_dlhpc.explore.traces.waits import (
     gain_of_ideal_network,
     network_wall,
 )
-from lib_dlhpc.prediction.coupled import waits
+from lib_dlhpc.prediction.communication.coupled import waits
 
 
 def kinds(setting: Setting) -> set[str]:

@@ -44,9 +44,9 @@ from lib_dlhpc.explore.language_model.rollouts import Setting as Learned
 from lib_dlhpc.explore.language_model.sequences import Setting as Long
 from lib_dlhpc.layout.groups import stride
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.published import row_of
-from lib_dlhpc.prediction.replays import replay
-from lib_dlhpc.prediction.validate import experiment_of, results, validate
+from lib_dlhpc.prediction.validation.published import row_of
+from lib_dlhpc.prediction.validation.replays import replay
+from lib_dlhpc.prediction.validation.validate import experiment_of, results, validate
 from lib_dlhpc.schedules.choice import chosen
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_experiment

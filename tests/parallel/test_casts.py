@@ -9,8 +9,8 @@ from lib_dlhpc import SpecError
 from lib_dlhpc.costs.wire_format import cast_time
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.explain import explain
-from lib_dlhpc.prediction.no_effect import without_effect
+from lib_dlhpc.prediction.changes.no_effect import without_effect
+from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.program import Collective, Move, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown

@@ -13,7 +13,7 @@ from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.costs.groups import collective, group_network
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.program import Collective, Move, Update, Wait, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.run_only import warnings

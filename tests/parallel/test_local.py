@@ -8,7 +8,7 @@ from lib_dlhpc import SpecError
 from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.parallel import steps
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.program import Move, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure

@@ -13,7 +13,7 @@ from lib_dlhpc.layout import parts, shards
 from lib_dlhpc.parallel import program
 from lib_dlhpc.parallel.data import cut
 from lib_dlhpc.parallel.orthogonalized import LABEL, gathered_momentum, orthogonalization_time
-from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.program import Collective
 from lib_dlhpc.program.proof import prove
 from lib_dlhpc.simulation import simulate

@@ -9,7 +9,7 @@ from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.layout import parts
 from lib_dlhpc.parallel import step
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.no_effect import without_effect
+from lib_dlhpc.prediction.changes.no_effect import without_effect
 from lib_dlhpc.program import Collective, Compute, Wait, prove
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.simulation import simulate

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.planner import candidates
 from lib_dlhpc.planner.candidates import Candidates, least_of
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 
 
 @given(st.lists(st.sampled_from([0.5, 1.0, 1.5, 2.0, np.inf]), min_size=1), st.integers(1, 60))

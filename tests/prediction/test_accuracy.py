@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import Experiment, predict
-from lib_dlhpc.prediction.explain import explain
-from lib_dlhpc.prediction.report import as_dict, as_text
+from lib_dlhpc.prediction.reports.explain import explain
+from lib_dlhpc.prediction.reports.report import as_dict, as_text
 
 GOYAL = Experiment(
     model="resnet50",

@@ -4,7 +4,7 @@ import pytest
 
 from lib_dlhpc import Experiment
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.fit import ways_to_fit
+from lib_dlhpc.prediction.limits.fit import ways_to_fit
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.replays import replay
-from lib_dlhpc.prediction.report import as_dict, as_text
+from lib_dlhpc.prediction.reports.report import as_dict, as_text
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.spec.experiment import load
 
 GOYAL = replay("goyal-2017").experiment

@@ -4,8 +4,8 @@ import pytest
 
 from lib_dlhpc import Experiment, SpecError, plan, simulate
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.explain import explain
-from lib_dlhpc.prediction.no_effect import without_effect
+from lib_dlhpc.prediction.changes.no_effect import without_effect
+from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.check import check
 

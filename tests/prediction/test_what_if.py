@@ -3,8 +3,8 @@
 import pytest
 
 from lib_dlhpc.prediction import predict, what_if
-from lib_dlhpc.prediction.explain import explain
-from lib_dlhpc.prediction.replays import replay, replays
+from lib_dlhpc.prediction.reports.explain import explain
+from lib_dlhpc.prediction.validation.replays import replay, replays
 
 GOYAL = replay("goyal-2017").experiment
 

@@ -16,8 +16,11 @@ from turns import ALONE
         ("tests/explore/slides/test_x.py::test_a", "tests/explore/slides"),
         ("tests/explore/test_x.py::test_a", "tests/explore/test_x.py"),
         ("tests/test_api.py::test_a", "tests/test_api.py"),
-        ("tests/test_cli.py::test_a", "tests/prediction/test_validate.py"),
-        ("tests/prediction/test_validate.py::test_a", "tests/prediction/test_validate.py"),
+        ("tests/test_cli.py::test_a", "tests/prediction/validation/test_validate.py"),
+        (
+            "tests/prediction/validation/test_validate.py::test_a",
+            "tests/prediction/validation/test_validate.py",
+        ),
         ("modules/01_one_step.ipynb::Cell 3", "modules/01_one_step.ipynb"),
         ("labs/mpi/x.ipynb::Cell 0", "labs/mpi/x.ipynb"),
     ],

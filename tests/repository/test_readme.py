@@ -15,8 +15,8 @@ from published_rows import scored, validate_once
 from lib_dlhpc import load
 from lib_dlhpc.cli import main
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.published import entries, families
-from lib_dlhpc.prediction.validate import summary, validate
+from lib_dlhpc.prediction.validation.published import entries, families
+from lib_dlhpc.prediction.validation.validate import summary, validate
 from lib_dlhpc.serving import published
 from lib_dlhpc.spec.experiment import loads
 

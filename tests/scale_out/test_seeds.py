@@ -6,7 +6,7 @@ import pytest
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.scale_out import place, seeds, work
 from lib_dlhpc.scale_out.seeds import simulate_seeds
 from lib_dlhpc.simulation import measure, simulate

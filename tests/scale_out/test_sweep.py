@@ -9,8 +9,9 @@ import pytest
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.errors import FieldError, SpecError
-from lib_dlhpc.prediction import points, predict, what_if
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction import predict, what_if
+from lib_dlhpc.prediction.sweeps import points
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.scale_out import LostError, place, rows, sweep, work
 from lib_dlhpc.spec.experiment import Experiment
 

@@ -21,8 +21,9 @@ from lib_dlhpc.explore.explorer.axes import axes_of
 from lib_dlhpc.explore.explorer.controls import NAMED
 from lib_dlhpc.explore.explorer.limits import messages, too_much
 from lib_dlhpc.explore.explorer.page import Explorer
-from lib_dlhpc.prediction import collectives, predict
-from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction import predict
+from lib_dlhpc.prediction.communication import collectives
+from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.schedules import ALGORITHMS, COLLECTIVES, price, prove, schedule
 from lib_dlhpc.schedules.choice import candidates
 from lib_dlhpc.simulation import simulate

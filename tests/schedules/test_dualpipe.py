@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.prediction.bubbles import Passes, bubbles
+from lib_dlhpc.prediction.pipelines.bubbles import Passes, bubbles
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
 from lib_dlhpc.schedules.dualpipe import dualpipe, overlapped_dualpipe
 from lib_dlhpc.schedules.pipeline import (

@@ -10,7 +10,7 @@ from lib_dlhpc.costs.network import Level, Network, network_of
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner import plan as plan_run
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.collectives import bus_bandwidth
+from lib_dlhpc.prediction.communication.collectives import bus_bandwidth
 from lib_dlhpc.schedules import ALGORITHMS, Round, beside, messages, price, prove, schedule, within
 from lib_dlhpc.schedules.choice import candidates, chosen, plan
 from lib_dlhpc.schedules.rounds import COMBINE, MULTICAST, STREAM, one_by_one

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.costs.network import Level, Network
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.prediction.collectives import ALGORITHMS as CLOSED_FORMS
+from lib_dlhpc.prediction.communication.collectives import ALGORITHMS as CLOSED_FORMS
 from lib_dlhpc.schedules import ALGORITHMS, COLLECTIVES, Cost, price, schedule
 from lib_dlhpc.schedules.double_tree import SEGMENTS, double_binary_tree_cost
 

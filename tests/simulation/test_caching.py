@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError, loads
 from lib_dlhpc.costs.reading import cached_share, miss_share
-from lib_dlhpc.prediction.caching import best, least_recently_used
+from lib_dlhpc.prediction.storage.caching import best, least_recently_used
 from lib_dlhpc.simulation.caching import ONLINE, POLICIES, hit_rates, orders
 
 SHARES = [0.05, 0.25, 0.5, 0.75, 0.95]

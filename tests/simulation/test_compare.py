@@ -7,8 +7,8 @@ import pytest
 
 from lib_dlhpc.cli import main
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.profile import slides_run
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.storage.profile import slides_run
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.compare import NOTABLE, why
 from lib_dlhpc.simulation.simulation import Traffic

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from small_workflow import small
 
-from lib_dlhpc.prediction.coupled import predict_coupled
+from lib_dlhpc.prediction.communication.coupled import predict_coupled
 from lib_dlhpc.simulation.coupled import simulate_coupled
 from lib_dlhpc.timeline.analysis import analyze
 from lib_dlhpc.timeline.coupled import ROOM, SAMPLES, TERMS, coupled_terms, mean_terms

@@ -11,7 +11,7 @@ from lib_dlhpc.costs.groups import network_on
 from lib_dlhpc.costs.network import Level, Network, all_to_all_congestion, congestion, shifted
 from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.prediction import collectives
+from lib_dlhpc.prediction.communication import collectives
 from lib_dlhpc.schedules import ALGORITHMS as RECORDS
 from lib_dlhpc.schedules import COLLECTIVES, Schedule, beside, messages, price, schedule, within
 from lib_dlhpc.simulation import alone, rounds

@@ -8,7 +8,7 @@ import pytest
 from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs.checkpoints import Checks, Saving
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.intervals import expected_cycle
+from lib_dlhpc.prediction.failures.intervals import expected_cycle
 from lib_dlhpc.simulation.failures import KINDS, simulate_failures, simulate_runs
 from lib_dlhpc.spec.run import CHECKPOINTS
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.costs.reading import limits
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.profile import slides_run
+from lib_dlhpc.prediction.storage.profile import slides_run
 from lib_dlhpc.simulation import simulate
 
 RUN = slides_run(nodes=2).set({"machine.jitter": 0.0})

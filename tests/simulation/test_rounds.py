@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.costs.network import Level, Network, flat
-from lib_dlhpc.prediction.collectives import ALGORITHMS
+from lib_dlhpc.prediction.communication.collectives import ALGORITHMS
 from lib_dlhpc.schedules import COLLECTIVES, messages, schedule
 from lib_dlhpc.schedules.rounds import as_sent
 from lib_dlhpc.simulation.rounds import durations, finish_times, program

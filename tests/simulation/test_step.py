@@ -11,7 +11,7 @@ from split_runs import EQUAL, split
 from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.simulation import simulate, simulate_terms
 from lib_dlhpc.simulation.events import finish_times

@@ -6,7 +6,7 @@ from queueing import closed_rate, open_wait, saturation
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.costs.reading import limits, reader_time
-from lib_dlhpc.prediction.profile import slides_run
+from lib_dlhpc.prediction.storage.profile import slides_run
 from lib_dlhpc.simulation.storage import Station, Way, arrivals, clients
 
 SLOW = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import Experiment, SpecError, dump, dumps, load, loads
-from lib_dlhpc.prediction.replays import replay, replays
+from lib_dlhpc.prediction.validation.replays import replay, replays
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_experiment, to_tables
 from lib_dlhpc.spec.files import LARGEST_FILE
@@ -427,7 +427,7 @@ def test_every_dataset_round_trips(base, name):
 
 
 def test_every_replay_round_trips():
-    """Those of published rows do, too: tests/prediction/test_validate.py has them."""
+    """Those of published rows do, too: tests/prediction/validation/test_validate.py has them."""
     for each in replays():
         assert loads(dumps(each.experiment)) == each.experiment
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from random_events import events
 
 from lib_dlhpc import SpecError
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import STREAMS, Event, export_chrome, from_rows
 from lib_dlhpc.timeline.formats import read, write

@@ -3,9 +3,9 @@
 import tomllib
 from typing import Any, NamedTuple
 
-from lib_dlhpc.prediction.collectives import bus_bandwidth
-from lib_dlhpc.prediction.definitions import protocol_bus_bandwidth
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.communication.collectives import bus_bandwidth
+from lib_dlhpc.prediction.validation.definitions import protocol_bus_bandwidth
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.spec.catalog import ROOT
 
 RUN = "arb32"  # 32 ranks on 4 nodes; catalog/published/arb32.toml says from where

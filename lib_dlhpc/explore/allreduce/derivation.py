@@ -4,7 +4,7 @@ from math import log2
 
 from lib_dlhpc.explore.allreduce.sizes import Flat
 from lib_dlhpc.explore.slides.derivation import written
-from lib_dlhpc.prediction.collectives import ALGORITHMS
+from lib_dlhpc.prediction.communication.collectives import ALGORITHMS
 
 RANKS, SIZE, LATENCY, BANDWIDTH, REDUCTION = 16, 100e6, 10e-6, 12.5e9, 50e9
 beta, gamma = 1 / BANDWIDTH, 1 / REDUCTION

@@ -12,7 +12,7 @@ from lib_dlhpc.explore.allreduce.sizes import BANDWIDTHS, SIZES, fastest_first
 from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount, gigabits, on_bench
 from lib_dlhpc.explore.blocks.charts import Data
-from lib_dlhpc.prediction.collectives import Cost
+from lib_dlhpc.prediction.communication.collectives import Cost
 from lib_dlhpc.schedules import COLLECTIVES, schedule
 from lib_dlhpc.spec.units import format_quantity
 

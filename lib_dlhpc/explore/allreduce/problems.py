@@ -6,8 +6,8 @@ from lib_dlhpc.costs import flat
 from lib_dlhpc.explore.allreduce.bus import RUN, points
 from lib_dlhpc.explore.allreduce.nodes import buffers_out
 from lib_dlhpc.explore.allreduce.sizes import crossover
-from lib_dlhpc.prediction.collectives import ALGORITHMS, bus_bandwidth
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.communication.collectives import ALGORITHMS, bus_bandwidth
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
 

@@ -11,7 +11,7 @@ from lib_dlhpc.explore.allreduce.sizes import Flat, crossover, message_sizes, wi
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.labs.network_lab import network_lab
-from lib_dlhpc.prediction.collectives import ALGORITHMS
+from lib_dlhpc.prediction.communication.collectives import ALGORITHMS
 from lib_dlhpc.schedules import Network
 from lib_dlhpc.spec.units import format_quantity as show
 

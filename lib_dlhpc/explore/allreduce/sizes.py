@@ -10,7 +10,7 @@ from lib_dlhpc.costs import Network, flat
 from lib_dlhpc.explore.allreduce.charts import name_of
 from lib_dlhpc.explore.blocks.bench import Slider, View, amount, gigabits, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked, spread_labels
-from lib_dlhpc.prediction.collectives import ALGORITHMS, Cost
+from lib_dlhpc.prediction.communication.collectives import ALGORITHMS, Cost
 from lib_dlhpc.spec.units import format_quantity
 
 FLAT = ("recursive_doubling", "rabenseifner", "ring", "torus_2d", "binomial")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from lib_dlhpc.prediction.explain import Explanation
+from lib_dlhpc.prediction.reports.explain import Explanation
 
 SHORT = 10  # characters; a shorter cell, such as a number and its unit, takes one line
 FITTING = 4  # columns of a table that a phone has room for; rows of a wider one become cards there

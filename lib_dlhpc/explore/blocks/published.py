@@ -12,7 +12,7 @@ def published_table(
 
     families: where validation has the rows. rows: id, what it is, and the format of its number and unit.
     """
-    from lib_dlhpc.prediction.validate import validate  # most lessons have no such table
+    from lib_dlhpc.prediction.validation.validate import validate  # most lessons have no such table
 
     known = {row.id: row for row in validate(families, [name for name, *_ in rows])}
     lines = [[heading, "published", "predicted", "error"]]

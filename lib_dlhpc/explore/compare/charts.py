@@ -9,7 +9,7 @@ from lib_dlhpc.comparison.steady import OTHER
 from lib_dlhpc.comparison.sweep_text import summary
 from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.charts import State, between, columns
-from lib_dlhpc.prediction.bands import ALL
+from lib_dlhpc.prediction.measured.bands import ALL
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 

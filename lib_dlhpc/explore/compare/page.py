@@ -19,7 +19,7 @@ from lib_dlhpc.explore.compare.charts import ROWS, compared_state, predicted_sta
 from lib_dlhpc.explore.compare.panel import Here, Idle, Shown, no_longer_than_the_page, styled
 from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.launch.local import Job
-from lib_dlhpc.prediction.bands import ALL
+from lib_dlhpc.prediction.measured.bands import ALL
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine

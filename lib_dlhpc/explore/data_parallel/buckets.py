@@ -11,7 +11,7 @@ from lib_dlhpc.explore.blocks.charts import State, marked
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment

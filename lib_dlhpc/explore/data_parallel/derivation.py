@@ -3,7 +3,7 @@
 import numpy as np
 
 from lib_dlhpc.explore.slides.derivation import written
-from lib_dlhpc.prediction.overlap import exposed_time
+from lib_dlhpc.prediction.communication.overlap import exposed_time
 
 BACKWARD, BUCKETS, EACH = 0.150, 5, 0.020  # s, s of an allreduce
 hidden = min((BUCKETS - 1) * EACH, (1 - 1 / BUCKETS) * BACKWARD)

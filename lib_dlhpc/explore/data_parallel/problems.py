@@ -10,8 +10,8 @@ from lib_dlhpc.explore.data_parallel.buckets import bucket_count, step_of
 from lib_dlhpc.explore.data_parallel.sites import SITES, apart, waits
 from lib_dlhpc.explore.data_parallel.waiting import expected_wait
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.overlap import exposed_time
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.communication.overlap import exposed_time
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
 

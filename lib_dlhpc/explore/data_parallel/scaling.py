@@ -12,7 +12,7 @@ from lib_dlhpc.explore.blocks.lines import line_columns, value_at, values_at
 from lib_dlhpc.explore.data_parallel.bowl import Floats
 from lib_dlhpc.explore.data_parallel.buckets import PER_NODE, Allreduce, Nic, goyal
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_plain, format_quantity
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
-from lib_dlhpc.prediction.slack import Slack, slack
+from lib_dlhpc.prediction.energy.slack import Slack, slack
 from lib_dlhpc.program.calls import FORWARD
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show

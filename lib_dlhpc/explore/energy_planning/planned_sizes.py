@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.planner import LAYERS, Size, sizes
-from lib_dlhpc.prediction.validate import Row, validate
+from lib_dlhpc.prediction.validation.validate import Row, validate
 
 MACHINES: dict[str, dict[str, Any]] = {
     "H100, 8 × 400 Gb/s": {"name": "h100-pod"},

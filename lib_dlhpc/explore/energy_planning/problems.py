@@ -8,9 +8,9 @@ from lib_dlhpc.convergence import LAWS
 from lib_dlhpc.costs import clock
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.explore.energy_planning.to_accuracy import cost, predicted
-from lib_dlhpc.prediction.energy import facility_energy
-from lib_dlhpc.prediction.power_swings import Wave, floored
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.energy.energy import facility_energy
+from lib_dlhpc.prediction.energy.power_swings import Wave, floored
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
 

@@ -28,8 +28,8 @@ from lib_dlhpc.explore.energy_planning.swings import CHECKPOINT, GWH, YEAR
 from lib_dlhpc.explore.energy_planning.swings import Setting as Power
 from lib_dlhpc.explore.energy_planning.to_accuracy import LIMITS, cost, limit_words, runs
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
-from lib_dlhpc.prediction.replays import replay
-from lib_dlhpc.prediction.validate import validate
+from lib_dlhpc.prediction.validation.replays import replay
+from lib_dlhpc.prediction.validation.validate import validate
 from lib_dlhpc.spec.units import format_quantity as show
 
 FAST = "eight 200 Gb/s InfiniBand"

@@ -8,7 +8,14 @@ import numpy as np
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.power_swings import Wave, floored, staggered, stalled, step_wave, stored
+from lib_dlhpc.prediction.energy.power_swings import (
+    Wave,
+    floored,
+    staggered,
+    stalled,
+    step_wave,
+    stored,
+)
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

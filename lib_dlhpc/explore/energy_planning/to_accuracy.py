@@ -16,7 +16,7 @@ from lib_dlhpc.explore.energy_planning.charts import (
 from lib_dlhpc.planner.front import front, knee
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.breakdown import Breakdown
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.spec.experiment import Experiment
 
 MOST_NODES = 256  # Big Basin has 44; beyond, more of the same is assumed

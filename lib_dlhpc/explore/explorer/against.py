@@ -2,7 +2,7 @@
 
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, value_at
 from lib_dlhpc.explore.explorer.controls import NAMED, standing
-from lib_dlhpc.prediction.difference import named
+from lib_dlhpc.prediction.changes.difference import named
 from lib_dlhpc.spec.experiment import Experiment
 
 

@@ -5,9 +5,9 @@ from html import escape
 
 from lib_dlhpc.costs import peak_rate
 from lib_dlhpc.prediction import Breakdown
-from lib_dlhpc.prediction.advice import endless, fits, held, run_time
-from lib_dlhpc.prediction.difference import SAME, time_words
-from lib_dlhpc.prediction.replays import Replay
+from lib_dlhpc.prediction.changes.advice import endless, fits, held, run_time
+from lib_dlhpc.prediction.changes.difference import SAME, time_words
+from lib_dlhpc.prediction.validation.replays import Replay
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.units import format_energy, format_plain
 from lib_dlhpc.spec.units import format_quantity as show

@@ -89,7 +89,7 @@ def known_of(prediction: Breakdown) -> Known:
     machine = prediction.experiment.machine
     if machine.measured is None:
         return Known()
-    from lib_dlhpc.prediction.bands import bands, calibration_of
+    from lib_dlhpc.prediction.measured.bands import bands, calibration_of
 
     stale = measured_machine.foreign(machine) if chosen(machine) == OWN else []
     notes = [f"The calibration may not hold. {words}" for words in stale]

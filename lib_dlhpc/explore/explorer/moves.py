@@ -16,7 +16,7 @@ from lib_dlhpc.explore.explorer.choice import TIMES, Choice, History, experiment
 from lib_dlhpc.explore.explorer.controls import DATASETS, NAMED, standing
 from lib_dlhpc.explore.explorer.measured import OWN
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.resplit import (
+from lib_dlhpc.prediction.changes.resplit import (
     DEGREES,
     NO_PIPELINE,
     fills_both_ends,

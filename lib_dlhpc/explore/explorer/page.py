@@ -33,9 +33,9 @@ from lib_dlhpc.explore.explorer.section import Soon
 from lib_dlhpc.explore.explorer.simulation import Simulation
 from lib_dlhpc.explore.explorer.sweep import Sweep
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.difference import difference_words
-from lib_dlhpc.prediction.explain import explain
-from lib_dlhpc.prediction.replays import Replay
+from lib_dlhpc.prediction.changes.difference import difference_words
+from lib_dlhpc.prediction.reports.explain import explain
+from lib_dlhpc.prediction.validation.replays import Replay
 from lib_dlhpc.spec.experiment import Experiment, dumps, loads
 
 STYLE = (

@@ -8,7 +8,7 @@ from typing import Any
 from lib_dlhpc.explore.blocks.bars import bar
 from lib_dlhpc.explore.blocks.charts import State, beside, between, columns
 from lib_dlhpc.prediction import Breakdown
-from lib_dlhpc.prediction.difference import step_causes
+from lib_dlhpc.prediction.changes.difference import step_causes
 from lib_dlhpc.results import palette
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -12,10 +12,10 @@ import traitlets
 from lib_dlhpc.explore.blocks.plain_text import Readable
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, written
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.advice import Advice, searched
+from lib_dlhpc.prediction.changes.advice import Advice, searched
 from lib_dlhpc.prediction.forget import forget
-from lib_dlhpc.prediction.replays import Replay
-from lib_dlhpc.prediction.trust import caveat_of, errors_of, is_calibrated, is_ideal
+from lib_dlhpc.prediction.validation.replays import Replay
+from lib_dlhpc.prediction.validation.trust import caveat_of, errors_of, is_calibrated, is_ideal
 from lib_dlhpc.spec.experiment import dumps
 
 Search = Generator[None, None, Advice]

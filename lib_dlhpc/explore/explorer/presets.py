@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from lib_dlhpc.errors import SpecError, listed
-from lib_dlhpc.prediction.replays import Replay, replay
+from lib_dlhpc.prediction.validation.replays import Replay, replay
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 

@@ -116,7 +116,7 @@ def _bands_of(run: Simulated, shown: Measured) -> Bands:
     """Return the bands of what was simulated, where the prediction has some."""
     if not run.bands:
         return {}
-    from lib_dlhpc.prediction.bands import carried
+    from lib_dlhpc.prediction.measured.bands import carried
 
     predicted = {ALL: sum(run.predicted.values()), **run.predicted}
     return carried(run.bands, predicted, {ALL: shown.step_time, **shown.terms})

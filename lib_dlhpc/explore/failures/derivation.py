@@ -3,7 +3,7 @@
 from math import sqrt
 
 from lib_dlhpc.explore.slides.derivation import written
-from lib_dlhpc.prediction.intervals import exact, young
+from lib_dlhpc.prediction.failures.intervals import exact, young
 
 SAVE, MTBF = 60.0, 6 * 3600.0  # s
 best = sqrt(2 * SAVE * MTBF)

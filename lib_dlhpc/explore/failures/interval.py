@@ -19,7 +19,7 @@ from lib_dlhpc.explore.failures.losses import (
     simulating,
 )
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.resilience import Resilience
+from lib_dlhpc.prediction.failures.resilience import Resilience
 from lib_dlhpc.simulation import simulate_runs
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show

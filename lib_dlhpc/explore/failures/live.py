@@ -10,7 +10,7 @@ from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.failures import machine
 from lib_dlhpc.explore.failures.charts import phases_state
 from lib_dlhpc.explore.failures.machine import Alone, Setting, Survived
-from lib_dlhpc.prediction.intervals import expected_cycle, young
+from lib_dlhpc.prediction.failures.intervals import expected_cycle, young
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.simulation import FailureRuns, Phase, simulate_runs
 from lib_dlhpc.spec.units import count

@@ -16,9 +16,9 @@ from lib_dlhpc.explore.failures.spares import ELASTIC, WAIT, goodput_of
 from lib_dlhpc.explore.failures.spares import Setting as Spared
 from lib_dlhpc.explore.failures.versions import Versions, last_layer_bytes
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.intervals import young
-from lib_dlhpc.prediction.resilience import Resilience
-from lib_dlhpc.prediction.spares import waiting
+from lib_dlhpc.prediction.failures.intervals import young
+from lib_dlhpc.prediction.failures.resilience import Resilience
+from lib_dlhpc.prediction.failures.spares import waiting
 from lib_dlhpc.spec.units import format_quantity as show
 
 STATE = ("weights", "master weights", "gradients", "optimizer state")

@@ -32,8 +32,8 @@ from lib_dlhpc.explore.failures.losses import (
     simulated_point,
     simulating,
 )
-from lib_dlhpc.prediction.intervals import expected_cycle
-from lib_dlhpc.prediction.silent import (
+from lib_dlhpc.prediction.failures.intervals import expected_cycle
+from lib_dlhpc.prediction.failures.silent import (
     best_check,
     checked_cycle,
     checked_goodput,

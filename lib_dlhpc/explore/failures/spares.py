@@ -21,7 +21,7 @@ from lib_dlhpc.explore.failures.interval import (
 )
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.interval import found as run_of
-from lib_dlhpc.prediction.spares import elastic_goodput, waiting, waiting_goodput
+from lib_dlhpc.prediction.failures.spares import elastic_goodput, waiting, waiting_goodput
 
 GPUS = tuple(2**k for k in range(11, 18))
 REPAIRS = {"4 h": 4 * HOUR, "12 h": 12 * HOUR, "1 day": DAY, "3 days": 3 * DAY, "7 days": 7 * DAY}

@@ -16,7 +16,7 @@ from lib_dlhpc.explore.failures.interval import (
 )
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.resilience import Resilience
+from lib_dlhpc.prediction.failures.resilience import Resilience
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.units import format_quantity as show
 

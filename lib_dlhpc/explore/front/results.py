@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc import predict, simulate, validate
-from lib_dlhpc.prediction.published import published as measured
-from lib_dlhpc.prediction.replays import replay
-from lib_dlhpc.prediction.validate import Row
+from lib_dlhpc.prediction.validation.published import published as measured
+from lib_dlhpc.prediction.validation.replays import replay
+from lib_dlhpc.prediction.validation.validate import Row
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.timeline import Timeline

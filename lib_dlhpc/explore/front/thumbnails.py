@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc import Experiment, predict, simulate
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.serving import predict_service, read_service
 from lib_dlhpc.spec import catalog

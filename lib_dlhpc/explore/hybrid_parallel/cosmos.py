@@ -14,7 +14,7 @@ from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns, value_at
 from lib_dlhpc.explore.hybrid_parallel.charts import held_by, memory_state, parts_of, terms_state
 from lib_dlhpc.prediction import Breakdown, breakdown
-from lib_dlhpc.prediction.published import UNITS, results
+from lib_dlhpc.prediction.validation.published import UNITS, results
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import count, format_plain
 

@@ -14,7 +14,7 @@ from lib_dlhpc.explore.hybrid_parallel import background
 from lib_dlhpc.explore.hybrid_parallel.background import Background, Compute, aside
 from lib_dlhpc.explore.hybrid_parallel.charts import Way, best_of, terms_state, way_of
 from lib_dlhpc.prediction import breakdown
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.spec.experiment import Experiment
 
 seconds, size = amount("s"), amount("B")

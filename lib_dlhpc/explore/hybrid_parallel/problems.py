@@ -5,8 +5,8 @@ from lib_dlhpc.explore.hybrid_parallel import domain
 from lib_dlhpc.explore.hybrid_parallel.map import Ways, experiment_of
 from lib_dlhpc.explore.model_parallel import pipeline
 from lib_dlhpc.explore.model_parallel.pipeline import Pipe
-from lib_dlhpc.prediction.definitions import training_time
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validation.definitions import training_time
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.spec.machine import load_machine
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases

@@ -4,7 +4,7 @@ from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.hybrid_parallel import cosmos, deep
 from lib_dlhpc.explore.hybrid_parallel import map as ways
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validation.validate import results
 
 DEEP = {"hypar20-mem224": 224, "hypar20-mem720": 720}
 

@@ -8,8 +8,8 @@ import numpy as np
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.io_bottleneck.charts import volume_state
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.io import Volumes, volumes
-from lib_dlhpc.prediction.profile import slides_run
+from lib_dlhpc.prediction.storage.io import Volumes, volumes
+from lib_dlhpc.prediction.storage.profile import slides_run
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show

@@ -4,7 +4,7 @@ from math import log
 
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, experiment, found
 from lib_dlhpc.explore.slides.derivation import written
-from lib_dlhpc.prediction.caching import least_recently_used
+from lib_dlhpc.prediction.storage.caching import least_recently_used
 
 PER_FILE, CACHED = 3, 0.5
 tier = experiment(Setting()).machine.storage["lustre"]

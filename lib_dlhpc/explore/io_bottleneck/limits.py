@@ -7,8 +7,8 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.io_bottleneck.charts import limits_state, reader_state
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.io import Reading, needed_bandwidth, nodes_needed, reading
-from lib_dlhpc.prediction.profile import (
+from lib_dlhpc.prediction.storage.io import Reading, needed_bandwidth, nodes_needed, reading
+from lib_dlhpc.prediction.storage.profile import (
     HOURS,
     NODE_STORAGE,
     READ_CALLS,
@@ -20,7 +20,7 @@ from lib_dlhpc.prediction.profile import (
     slowed_to,
     weak_scaling,
 )
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

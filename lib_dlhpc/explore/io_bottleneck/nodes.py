@@ -10,8 +10,8 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount, on_be
 from lib_dlhpc.explore.io_bottleneck.charts import capacity_state, efficiency_state
 from lib_dlhpc.explore.io_bottleneck.limits import published
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.io import bytes_in_a_node, nodes_needed, reading
-from lib_dlhpc.prediction.profile import skylake_run
+from lib_dlhpc.prediction.storage.io import bytes_in_a_node, nodes_needed, reading
+from lib_dlhpc.prediction.storage.profile import skylake_run
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_plain
 

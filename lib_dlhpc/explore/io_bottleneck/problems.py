@@ -4,9 +4,9 @@ from math import log
 
 from lib_dlhpc.explore.io_bottleneck import nodes, writes
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, experiment, found
-from lib_dlhpc.prediction.caching import least_recently_used
-from lib_dlhpc.prediction.definitions import file_operations
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.storage.caching import least_recently_used
+from lib_dlhpc.prediction.validation.definitions import file_operations
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
 

@@ -10,7 +10,7 @@ from lib_dlhpc.explore.io_bottleneck import batch, limits, live, nodes, writes
 from lib_dlhpc.explore.io_bottleneck.cache import hit_rate, the_cache
 from lib_dlhpc.explore.io_bottleneck.limits import Setting, demand, found
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.caching import best, least_recently_used
+from lib_dlhpc.prediction.storage.caching import best, least_recently_used
 from lib_dlhpc.spec.units import format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 

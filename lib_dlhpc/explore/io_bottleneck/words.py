@@ -11,7 +11,7 @@ from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.explore.io_bottleneck.charts import HOW
 from lib_dlhpc.explore.io_bottleneck.here import BATCH, FILES
-from lib_dlhpc.prediction.io import reading
+from lib_dlhpc.prediction.storage.io import reading
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.simulation import clients
 from lib_dlhpc.spec.experiment import Experiment

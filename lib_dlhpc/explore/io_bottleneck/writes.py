@@ -7,7 +7,7 @@ from lib_dlhpc.explore.blocks.bench import Slider, View, amount, on_bench
 from lib_dlhpc.explore.io_bottleneck.charts import writes_state
 from lib_dlhpc.explore.io_bottleneck.limits import Setting as Hours
 from lib_dlhpc.explore.io_bottleneck.limits import experiment
-from lib_dlhpc.prediction.striping import Targets, file_per_process, shared_file
+from lib_dlhpc.prediction.storage.striping import Targets, file_per_process, shared_file
 from lib_dlhpc.spec.units import format_quantity as show
 
 CHECKPOINT = 1e12  # B

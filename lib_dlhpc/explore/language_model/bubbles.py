@@ -8,7 +8,7 @@ from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.explore.language_model.layout import LAYERS, Recompute, base, wall
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.bubbles import Held, Passes, bubbles
+from lib_dlhpc.prediction.pipelines.bubbles import Held, Passes, bubbles
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show

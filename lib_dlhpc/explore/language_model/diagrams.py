@@ -9,8 +9,8 @@ from lib_dlhpc.explore.slides.parts import of_steps, stacked
 from lib_dlhpc.layers import expected_places
 from lib_dlhpc.layout import own_tokens, sizes, stride
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.published import row_of, value_of
-from lib_dlhpc.prediction.validate import experiment_of
+from lib_dlhpc.prediction.validation.published import row_of, value_of
+from lib_dlhpc.prediction.validation.validate import experiment_of
 from lib_dlhpc.schedules import PIPELINES, timetable
 from lib_dlhpc.spec.units import count
 

@@ -8,7 +8,7 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.language_model.charts import causes, steps_state
 from lib_dlhpc.explore.memory_wall.charts import memory_state
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.published import published
+from lib_dlhpc.prediction.validation.published import published
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import count

@@ -10,8 +10,8 @@ from lib_dlhpc.explore.language_model.layout import GPUS, SEQUENCES, predicted
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.memory_wall import adapters
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
-from lib_dlhpc.prediction.published import results
+from lib_dlhpc.prediction.pipelines.pipelined import Ranks, pipeline_time
+from lib_dlhpc.prediction.validation.published import results
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
 

@@ -4,7 +4,7 @@ from math import log2
 
 from lib_dlhpc.explore.large_batch.rules import lars_step, longer_step, mean, times_base
 from lib_dlhpc.explore.large_batch.time import steps_to_accuracy
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.studies.large_batch_results import paired, stored
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases

@@ -12,7 +12,7 @@ from lib_dlhpc.explore.blocks.charts import State, apart, chart, columns
 from lib_dlhpc.explore.blocks.figure import Figure
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.large_batch.charts import GAP, LOWEST, Point, measured
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.spec.catalog import ROOT
 from lib_dlhpc.spec.training import Training
 from lib_dlhpc.studies.large_batch import MNIST

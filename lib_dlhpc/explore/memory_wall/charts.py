@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.explore.blocks.charts import State, beside, columns, marked, stacked
 from lib_dlhpc.explore.blocks.lines import FIRST, IDEAL, Curves, line_columns, value_at, values_at
 from lib_dlhpc.prediction import Breakdown
-from lib_dlhpc.prediction.memory_timeline import BACKWARD, FORWARD, UPDATE, MemoryTimeline
+from lib_dlhpc.prediction.memory.timeline import BACKWARD, FORWARD, UPDATE, MemoryTimeline
 from lib_dlhpc.results.palette import SERIES
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -7,8 +7,8 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.explorer.controls import DATASETS
 from lib_dlhpc.explore.memory_wall.charts import course_state, memory_state
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.ledger import Moment, peak
-from lib_dlhpc.prediction.memory_timeline import MemoryTimeline, memory_timeline
+from lib_dlhpc.prediction.memory.ledger import Moment, peak
+from lib_dlhpc.prediction.memory.timeline import MemoryTimeline, memory_timeline
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show

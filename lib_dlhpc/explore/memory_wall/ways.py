@@ -11,7 +11,7 @@ from lib_dlhpc.explore.blocks.panels import problem_html, table_html
 from lib_dlhpc.explore.blocks.roofline import ROOFLINE
 from lib_dlhpc.explore.memory_wall.charts import Way, ways_state
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.fit import Search
+from lib_dlhpc.prediction.limits.fit import Search
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import read_device

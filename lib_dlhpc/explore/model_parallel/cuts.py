@@ -12,7 +12,7 @@ from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.explore.model_parallel.a100 import on_a100
 from lib_dlhpc.layout import cut_points, live_names, stage_ends
-from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
+from lib_dlhpc.prediction.pipelines.pipelined import Ranks, pipeline_time
 from lib_dlhpc.schedules import PIPELINES
 from lib_dlhpc.simulation import simulate_pipeline
 from lib_dlhpc.spec.experiment import Experiment

@@ -5,9 +5,9 @@ import numpy as np
 from lib_dlhpc.explore.model_parallel import pipeline, products
 from lib_dlhpc.explore.model_parallel.pipeline import Pipe
 from lib_dlhpc.explore.model_parallel.products import Products
-from lib_dlhpc.prediction.bubbles import Passes, bubbles
-from lib_dlhpc.prediction.pipelined import Ranks, pipeline_time
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.pipelines.bubbles import Passes, bubbles
+from lib_dlhpc.prediction.pipelines.pipelined import Ranks, pipeline_time
+from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
 

@@ -4,7 +4,7 @@ from functools import cache
 
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.validate import results, validate
+from lib_dlhpc.prediction.validation.validate import results, validate
 from lib_dlhpc.spec.experiment import read_experiment
 
 GPIPE = {  # row -> what it has

@@ -3,7 +3,7 @@
 from lib_dlhpc.costs import by_operator, flat
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.roofline import Setting, device_of, point, roof
-from lib_dlhpc.prediction.collectives import ALGORITHMS
+from lib_dlhpc.prediction.communication.collectives import ALGORITHMS
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.teaching.problem_texts import Numbers, written

@@ -13,7 +13,7 @@ from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.workbench import verdict_html, wall_html, workbench
 from lib_dlhpc.explore.traces.charts import coupled_state
-from lib_dlhpc.prediction import coupled
+from lib_dlhpc.prediction.communication import coupled
 from lib_dlhpc.simulation import simulate_coupled
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show

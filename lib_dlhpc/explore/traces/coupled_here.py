@@ -13,7 +13,7 @@ from lib_dlhpc.explore.traces import coupled
 from lib_dlhpc.explore.traces.charts import coupled_state
 from lib_dlhpc.explore.traces.live import ways_html
 from lib_dlhpc.explore.traces.process import scratch, through
-from lib_dlhpc.prediction.coupled import predict_coupled
+from lib_dlhpc.prediction.communication.coupled import predict_coupled
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.units import count

@@ -6,7 +6,7 @@ from lib_dlhpc.explore.traces import coupled_here, here
 from lib_dlhpc.explore.traces.coupled import COSTS, RANKS, Setting
 from lib_dlhpc.explore.traces.waits import Setting as Program
 from lib_dlhpc.explore.traces.waits import trace
-from lib_dlhpc.prediction.coupled import predict_coupled
+from lib_dlhpc.prediction.communication.coupled import predict_coupled
 
 OWN, LAST = Setting(), RANKS - 1  # two programs, and the buffer between them
 SHOWN, WAITS = 2, {"receive": kit.ORANGE, "collective": kit.GRAY}

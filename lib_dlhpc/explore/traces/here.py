@@ -19,7 +19,7 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, amount
 from lib_dlhpc.explore.traces.charts import rank_parts
 from lib_dlhpc.explore.traces.process import scratch, through
 from lib_dlhpc.lifetime import owned
-from lib_dlhpc.prediction.neighbors import predict_neighbors
+from lib_dlhpc.prediction.communication.neighbors import predict_neighbors
 from lib_dlhpc.simulation import program, ring, simulate_neighbors
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.timeline import Timeline

@@ -4,7 +4,7 @@ from math import sqrt
 
 from lib_dlhpc.explore.traces import coupled
 from lib_dlhpc.explore.traces.waits import Setting, analyzed, gain_of_ideal_network
-from lib_dlhpc.prediction.coupled import OVERSHOOT, predict_coupled, waits
+from lib_dlhpc.prediction.communication.coupled import OVERSHOOT, predict_coupled, waits
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
 

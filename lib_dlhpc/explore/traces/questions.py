@@ -8,7 +8,7 @@ from lib_dlhpc.explore.traces import coupled, coupled_here, here, waits
 from lib_dlhpc.explore.traces.live import trace_here
 from lib_dlhpc.explore.traces.puzzle import find_it
 from lib_dlhpc.explore.traces.waits import IN_TURN, NETWORKS, NOBODY, Setting, analyzed
-from lib_dlhpc.prediction.coupled import CoupledPrediction
+from lib_dlhpc.prediction.communication.coupled import CoupledPrediction
 from lib_dlhpc.spec.units import format_quantity as show
 
 LATE = Setting(how="sends late")

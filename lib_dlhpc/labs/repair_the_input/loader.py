@@ -27,7 +27,7 @@ from lib_dlhpc.labs.repair_the_input.task import (
     make_folder,
     order,
 )
-from lib_dlhpc.prediction.io import Reading, reading
+from lib_dlhpc.prediction.storage.io import Reading, reading
 
 PATIENCE = 2.0  # s in which the next batch has to be asked for
 LONGEST = 20.0  # s of a whole run

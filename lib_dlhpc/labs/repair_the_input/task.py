@@ -19,7 +19,7 @@ import numpy as np
 
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import CLOSE, Case, compared
-from lib_dlhpc.prediction.io import reading
+from lib_dlhpc.prediction.storage.io import reading
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -253,7 +253,7 @@ def experiment_of(
 
 
 def rate_findings(rate: Callable[..., Any], own: InputTask) -> list[Finding]:
-    """Return whether `rate(operations, reads, size, decode, tier, readers)` agrees with prediction/io.py."""
+    """Return whether `rate(operations, reads, size, decode, tier, readers)` agrees with prediction/storage/io.py."""
     plenty: dict[str, Any] = {"metadata_rate": 1e9, "bandwidth": 1e14}
     alone = [
         _case("A tier without limits", own._replace(**plenty), 4.0, 1.0),

@@ -1,7 +1,7 @@
 """A learner's long run on a machine that fails: what it is expected to take, and how it saves.
 
 task_of(seed)                          machine and run of a learner; experiment_of(own, ...): as an experiment
-time_finding, interval_finding         whether a learner's formulas are those of prediction/intervals.py
+time_finding, interval_finding         whether a learner's formulas are those of prediction/failures/intervals.py
 simulated_finding                      the same compared with simulated runs with random failures
 best(own)                              the highest goodput that keeps to the limits, over ways and intervals
 choice_findings(choice, own)           whether a learner's [run] is legal, keeps to the limits, and is near that
@@ -20,7 +20,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.formula_cases import CLOSE, Case, compared, value_of
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.prediction.intervals import (
+from lib_dlhpc.prediction.failures.intervals import (
     best_interval,
     daly_first_order,
     expected_cycle,

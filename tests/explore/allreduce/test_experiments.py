@@ -33,7 +33,7 @@ from lib_dlhpc.explore.allreduce.sizes import (
 )
 from lib_dlhpc.explore.allreduce.try_out import try_out
 from lib_dlhpc.launch.mpi import run_to_end
-from lib_dlhpc.prediction.collectives import ALGORITHMS
+from lib_dlhpc.prediction.communication.collectives import ALGORITHMS
 from lib_dlhpc.schedules import COLLECTIVES, schedule
 
 flats = st.builds(

@@ -42,7 +42,7 @@ from lib_dlhpc.explore.data_parallel.waiting import (
 )
 from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.replays import replay
+from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
 

@@ -22,7 +22,7 @@ from lib_dlhpc.explore.explorer.headlines import headlines
 from lib_dlhpc.explore.explorer.moves import moved
 from lib_dlhpc.explore.explorer.presets import names, preset
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.difference import difference_words, moved_terms
+from lib_dlhpc.prediction.changes.difference import difference_words, moved_terms
 
 VALUES = st.one_of(
     st.booleans(),

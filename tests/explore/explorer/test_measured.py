@@ -23,7 +23,7 @@ from lib_dlhpc.explore.explorer.presets import of_file, preset
 from lib_dlhpc.explore.explorer.run import calibration
 from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED, example
 from lib_dlhpc.launch.local import JobError
-from lib_dlhpc.prediction.bands import bands
+from lib_dlhpc.prediction.measured.bands import bands
 from lib_dlhpc.spec.experiment import dumps, load
 from lib_dlhpc.spec.measured_machine import measured_on
 

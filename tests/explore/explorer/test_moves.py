@@ -13,8 +13,8 @@ from lib_dlhpc.explore.explorer.controls import NAMED, standing
 from lib_dlhpc.explore.explorer.moves import consequences, moved, moved_again
 from lib_dlhpc.explore.explorer.presets import names, of_file, preset
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.advice import advise, moves
-from lib_dlhpc.prediction.resplit import DEGREES
+from lib_dlhpc.prediction.changes.advice import advise, moves
+from lib_dlhpc.prediction.changes.resplit import DEGREES
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment, read_model
 

@@ -19,8 +19,8 @@ from lib_dlhpc.explore.explorer.panel import control_state, panel_state, wanted
 from lib_dlhpc.explore.explorer.parts import step_parts, step_state
 from lib_dlhpc.explore.explorer.presets import CHIPS, FIRST, names, of_file, preset
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.advice import Advice, run_time
-from lib_dlhpc.prediction.replays import replays
+from lib_dlhpc.prediction.changes.advice import Advice, run_time
+from lib_dlhpc.prediction.validation.replays import replays
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import dumps, loads, read_experiment
 from lib_dlhpc.spec.units import format_quantity

@@ -5,8 +5,8 @@ import pytest
 from lib_dlhpc.explore.explorer.headlines import headlines
 from lib_dlhpc.explore.explorer.presets import CHIPS, names, preset
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.advice import endless
-from lib_dlhpc.prediction.explain import explain
+from lib_dlhpc.prediction.changes.advice import endless
+from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.prediction.what_if import what_if
 
 

@@ -31,7 +31,7 @@ from lib_dlhpc.explore.explorer.simulated import (
 )
 from lib_dlhpc.explore.explorer.simulation import STALE
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.replays import replay, replays
+from lib_dlhpc.prediction.validation.replays import replay, replays
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.watchdog import Cancelled
 from lib_dlhpc.timeline import breakdown, columns, join

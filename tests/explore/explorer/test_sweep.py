@@ -37,8 +37,8 @@ from lib_dlhpc.explore.explorer.sweep import Sweep
 from lib_dlhpc.explore.explorer.sweep_rows import predict_rows, rows_html, rows_state
 from lib_dlhpc.explore.one_step.machines import MACHINE, SHIPPED, example
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.bands import bands
-from lib_dlhpc.prediction.replays import replay, replays
+from lib_dlhpc.prediction.measured.bands import bands
+from lib_dlhpc.prediction.validation.replays import replay, replays
 from lib_dlhpc.spec.experiment import Experiment, load
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.measured_machine import measured_on

@@ -11,7 +11,7 @@ from lib_dlhpc import predict
 from lib_dlhpc.explore import course
 from lib_dlhpc.explore.front import page, results, share, thumbnails
 from lib_dlhpc.explore.server.serve import in_course
-from lib_dlhpc.prediction.validate import standings
+from lib_dlhpc.prediction.validation.validate import standings
 
 
 def test_modules_and_labs_of_the_path_are_those_of_the_repository(repository):

@@ -23,8 +23,8 @@ from lib_dlhpc.explore.io_bottleneck.limits import (
 )
 from lib_dlhpc.explore.io_bottleneck.questions import ask
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.caching import best, least_recently_used
-from lib_dlhpc.prediction.validate import results
+from lib_dlhpc.prediction.storage.caching import best, least_recently_used
+from lib_dlhpc.prediction.validation.validate import results
 
 V100, IMAGES = "four V100 (what if)", "neural images, 455 GB"
 

@@ -25,7 +25,7 @@ from lib_dlhpc.explore.io_bottleneck.words import (
     result_html,
 )
 from lib_dlhpc.launch.local import JobError
-from lib_dlhpc.prediction.io import reading
+from lib_dlhpc.prediction.storage.io import reading
 from lib_dlhpc.storage.mount import mounted
 from lib_dlhpc.storage.pack import pack
 from lib_dlhpc.storage.packed import open_store

@@ -47,7 +47,7 @@ from lib_dlhpc.explore.traces.here import (
 from lib_dlhpc.explore.traces.here import Setting as Planted
 from lib_dlhpc.explore.traces.live import trace_here
 from lib_dlhpc.explore.traces.process import RunError, through
-from lib_dlhpc.prediction.coupled import predict_coupled
+from lib_dlhpc.prediction.communication.coupled import predict_coupled
 from lib_dlhpc.simulation.neighbors import program, ring, simulate_neighbors
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyze
