@@ -26,8 +26,8 @@ from lib_dlhpc.schedules import COLLECTIVES, PIPELINES
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#:\s]+)(#[^)]*)?\)")
-# Of the reference: pages, the command line and old names.
-WITHOUT = ("explore", "commands", "cli", "renamed")
+# Of the reference: pages and the command line.
+WITHOUT = ("explore", "commands", "cli")
 PAGES = (
     "README.md",
     "CHANGELOG.md",

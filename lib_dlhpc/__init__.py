@@ -10,7 +10,7 @@ Packages are nouns, and each holds its verb: prediction.predict, simulation.simu
 
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc import extras, renamed
+from lib_dlhpc import extras
 
 if TYPE_CHECKING:
     from lib_dlhpc.comparison import compare
@@ -65,7 +65,6 @@ _HOMES = {
     "calibrate": "lib_dlhpc.verbs",
 }
 
-renamed.install()
 extras.install()
 
 

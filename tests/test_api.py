@@ -1,15 +1,12 @@
-"""Laws of the public names: verbs are functions, packages are nouns, old paths warn and give the same objects."""
+"""Laws of the public names: verbs are functions, packages are nouns, names of the catalog make an experiment."""
 
 import subprocess
 import sys
-import warnings
-from importlib import import_module
 
 import pytest
 
 import lib_dlhpc
-from lib_dlhpc import Experiment, SpecError, loads, predict
-from lib_dlhpc.renamed import MOVED, RENAMED
+from lib_dlhpc import Experiment, SpecError, loads
 from lib_dlhpc.results import Result
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import dumps
@@ -32,8 +29,7 @@ def test_a_verb_is_a_documented_function_whatever_was_imported_before(verb):
     function = getattr(lib_dlhpc, verb)
     assert function.__name__ == verb and function.__doc__
     code = (
-        "import warnings; warnings.simplefilter('ignore')\n"
-        "import lib_dlhpc.prediction, lib_dlhpc.predict, lib_dlhpc.comparison, lib_dlhpc.train.network\n"
+        "import lib_dlhpc.prediction, lib_dlhpc.comparison, lib_dlhpc.training.network\n"
         f"from lib_dlhpc import {verb}\nassert callable({verb})"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -58,34 +54,6 @@ def test_all_public_names_are_there():
         assert getattr(lib_dlhpc, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'predikt'"):
         _ = lib_dlhpc.predikt
-
-
-@pytest.mark.parametrize(
-    ("old", "now"), [*RENAMED.items(), ("predict.fit", "prediction.fit"), *MOVED.items()]
-)
-def test_an_old_path_warns_and_gives_the_same_objects(old, now):
-    for name in [name for name in sys.modules if f"{name}.".startswith(f"lib_dlhpc.{old}.")]:
-        del sys.modules[name]
-    with pytest.warns(DeprecationWarning, match=rf"lib_dlhpc\.{old} is now lib_dlhpc\.{now}"):
-        before = import_module(f"lib_dlhpc.{old}")
-    after = import_module(f"lib_dlhpc.{now}")
-    for name in getattr(after, "__all__", ["__doc__"]):
-        assert getattr(before, name) is getattr(after, name)
-
-
-def test_an_old_package_is_called_like_its_verb():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        old = import_module("lib_dlhpc.predict")
-    experiment = Experiment(model="resnet50", machine="summit")
-    assert old(experiment).step_time == predict(experiment).step_time
-
-
-def test_nothing_in_the_project_takes_an_old_path():
-    code = "import lib_dlhpc.cli, lib_dlhpc.verbs, lib_dlhpc.comparison, lib_dlhpc.training.trainer"
-    subprocess.run(
-        [sys.executable, "-W", "error::DeprecationWarning:lib_dlhpc", "-c", code], check=True
-    )
 
 
 @pytest.mark.parametrize("model", sorted(set(catalog.names("models")) - {"frnn", "lstm-lm"}))
