@@ -45,26 +45,31 @@ def price(step: Program, slow: float = 1.0) -> Step:
         waiting = slow * float(busy.max()) - float(busy.mean())
     else:
         path = _path(step, 1.0)
-        alone = _path(step, 1.0, free=True)
-        idle = (i + alone.end - at for i, at in zip(alone.idle, alone.clock, strict=True))
+        free = _path(step, 1.0, free=True)
+        idle = (i + free.end - at for i, at in zip(free.idle, free.clock, strict=True))
         bubble = float(np.mean([each if path.one else np.mean(each) for each in idle]))
         bubble = max(0.0, bubble)  # the difference of two sums that may be equal
-        exposed = {**within, step.between: path.end - alone.end}
+        exposed = {**within, step.between: path.end - free.end}
         # Who computes less has its turn later: only the busiest stage is sure to delay the others.
         waiting = (slow - 1) * float(busy.max())
         total = path.finish() + waiting
+        # Stages whose update is short wait for those whose update is long: for their messages in the next step.
+        exposed[step.between] += path.after.pop("", 0.0) - float(work.update.mean())
     for kind, seconds in path.late.items():
         exposed[kind] = exposed.get(kind, 0.0) + seconds / step.schedule.ranks
     for kind, seconds in path.after.items():
         exposed[kind] = exposed.get(kind, 0.0) + seconds
     exposed = {kind: float(exposed.get(kind, 0.0)) for kind in step.kinds}
     terms = float(busy.mean()) + bubble + waiting + sum(exposed.values())
-    # What no kind accounts for: stages whose update, or places in space whose layers, take longer than the mean.
-    rest = total - terms
-    if rest > 1e-12 * total:
-        exposed[max(exposed, key=lambda kind: exposed[kind])] += rest
-    elif rest < 0:  # a last pass that waits for a message is later, and so is all that follows
-        exposed[step.between] = max(0.0, exposed[step.between] + rest)
+    added = total - terms
+    if (
+        added > 1e-12 * total
+    ):  # by exchanges on other streams to those within passes, on the same links
+        slowed = within or {step.between: 1.0}
+        for kind, seconds in slowed.items():
+            exposed[kind] += added * seconds / sum(slowed.values())
+    elif added < 0:  # a last pass that waits for a message is later, and so is all that follows
+        exposed[step.between] = max(0.0, exposed[step.between] + added)
     forward, recomputation = float(work.forward.mean()), float(work.recomputation.mean())
     backward, update = float(work.backward.mean()) + recomputation, float(work.update.mean())
     ahead, back = mixes_of(step)
