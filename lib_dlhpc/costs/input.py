@@ -20,6 +20,16 @@ def input_time(experiment: Experiment) -> Any:
     return experiment.global_batch * slowest
 
 
+def input_stall(fetch: Any, busy: Any, exposed: Any, every: Any = 1) -> Any:
+    """Return the s of a step in which devices wait for its batch, the mean of `every` steps.
+
+    fetch: s in which a batch comes; busy: s of a step without exchange; exposed: of exchange, the mean step's. One in
+    `every` steps has all of it, which hides input as well.
+    """
+    late = fetch - busy
+    return ((every - 1) * np.maximum(late, 0.0) + np.maximum(late - every * exposed, 0.0)) / every
+
+
 def reached(experiment: Experiment, bandwidth: Any, nodes: Any) -> Any:
     """Return the B/s that `nodes` nodes reach of a tier's `bandwidth`: a shared tier is behind their NICs."""
     machine = experiment.machine

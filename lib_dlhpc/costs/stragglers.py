@@ -50,6 +50,15 @@ def slowest(ranks: Any, jitter: Any, steps: Any = 1) -> Any:
     return 1 + jitter * largest_of(ranks) / np.sqrt(steps)
 
 
+def wait(busy: Any, slow: Any) -> Any:
+    """Return the s a step in which ranks wait for the slowest, which computes `slow` times as long as the mean.
+
+    busy: s of compute in a step; with a pipeline of its busiest stage: a stage that computes less has its turn later,
+    and only the busiest is sure to delay the others.
+    """
+    return busy * (slow - 1)
+
+
 def bounded_wait(busy: Any, cycle: Any, ranks: Any, jitter: Any, ahead: Any) -> Any:
     """Return the s a step in which a rank waits because it is `ahead` steps ahead of the slowest.
 
@@ -60,5 +69,5 @@ def bounded_wait(busy: Any, cycle: Any, ranks: Any, jitter: Any, ahead: Any) -> 
     several = np.maximum(ranks, 2)
     harmonic = np.where(np.equal(ranks, 1), 0.0, np.log(several - 0.5) + np.euler_gamma)
     wandering = (jitter * busy) ** 2 * harmonic / (2 * np.maximum(ahead, 1) * cycle)
-    most = busy * (slowest(ranks, jitter, np.add(ahead, 1)) - 1)
+    most = wait(busy, slowest(ranks, jitter, np.add(ahead, 1)))
     return np.where(np.equal(ahead, 0), 0.0, np.minimum(wandering, most))[()]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import stragglers
-from lib_dlhpc.costs.input import input_time
+from lib_dlhpc.costs.input import input_stall, input_time
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.parallel import program
@@ -232,18 +232,16 @@ def _breakdown(
     limited = (many * step.limited[..., found.sample][:, :, own]).sum(axis=2)
     update = next(row.seconds for row in step.rows if row.what is Update)
     busy, slow = work.sum(axis=0) + update, _slow(one)
+    waiting = stragglers.wait(busy.max(axis=0), slow)
     if len(busy) == 1:
-        bubble, waiting = 0 * bubble, (slow - 1) * busy[0]
-        total = finished(step.rows, clock, free, slow)
+        bubble, total = 0 * bubble, finished(step.rows, clock, free, slow)
     else:
-        # Who computes less has its turn later: only the busiest stage is sure to delay the others.
-        waiting = (slow - 1) * busy.max(axis=0)
         total = finished(step.rows, clock, free, 1.0) + waiting
     forward, back, again = work.mean(axis=1)
     backward, after = back + again, float(update.mean())
     exposed = total - (forward + backward + after + waiting + bubble)
     fetch = input_time(one)
-    stall = np.maximum(np.maximum(fetch - (total - exposed), 0.0) - exposed, 0.0)
+    stall = input_stall(fetch, total - exposed, exposed)
     passes = work.sum(axis=1)
     mixes = Mix(*limited[0] / passes[0]), Mix(*limited[1] / (passes[1] + passes[2]))
     return of_a_run(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lib_dlhpc.costs import stragglers
 from lib_dlhpc.program import Mix, Path, Program, messages_of, mixes_of, work_of
 from lib_dlhpc.program.program import Floats
 from lib_dlhpc.schedules.network import Cost
@@ -39,10 +40,12 @@ def price(step: Program, slow: float = 1.0) -> Step:
     work = work_of(step)
     messages, within = messages_of(step)
     busy = work.forward + work.backward + work.recomputation + work.update
+    waiting = stragglers.wait(float(busy.max()), slow)
     if step.schedule.ranks == 1:
         path, bubble = _path(step, slow), 0.0
         total, exposed = path.finish(), {**within}
-        waiting = slow * float(busy.max()) - float(busy.mean())
+        # Also for places in space whose layers take longer than the mean.
+        waiting += float(busy.max()) - float(busy.mean())
     else:
         path = _path(step, 1.0)
         free = _path(step, 1.0, free=True)
@@ -50,8 +53,6 @@ def price(step: Program, slow: float = 1.0) -> Step:
         bubble = float(np.mean([each if path.one else np.mean(each) for each in idle]))
         bubble = max(0.0, bubble)  # the difference of two sums that may be equal
         exposed = {**within, step.between: path.end - free.end}
-        # Who computes less has its turn later: only the busiest stage is sure to delay the others.
-        waiting = (slow - 1) * float(busy.max())
         total = path.finish() + waiting
         # Stages whose update is short wait for those whose update is long: for their messages in the next step.
         exposed[step.between] += path.after.pop("", 0.0) - float(work.update.mean())

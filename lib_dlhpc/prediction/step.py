@@ -8,7 +8,7 @@ import numpy as np
 
 from lib_dlhpc.costs import calibration, checkpoints, compute, energy, split_calibration, stragglers
 from lib_dlhpc.costs.compression import applied_rule, density
-from lib_dlhpc.costs.input import input_time, start_time
+from lib_dlhpc.costs.input import input_stall, input_time, start_time
 from lib_dlhpc.costs.network import Cost, last_axis, network_of
 from lib_dlhpc.costs.outer import outer_time
 from lib_dlhpc.costs.wire_format import SCALE_BYTES, cast_time, is_scaled, on_wire, search_time
@@ -51,10 +51,7 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
     update, waiting, cost, exposed, load = follow(experiment, work, update)
     training = work.forward + work.backward + update + waiting + exposed
     fetch, every = input_time(experiment), strategy.local_steps
-    # In a step without exchange; one in `every` steps has all of it.
-    late = fetch - (training - exposed)
-    stall = (every - 1) * np.maximum(late, 0.0) + np.maximum(late - every * exposed, 0.0)
-    stall = stall / every
+    stall = input_stall(fetch, training - exposed, exposed, every)
     step = training + stall
     served = update * (strategy.update == "asynchronous")
     return of_a_run(
@@ -129,8 +126,7 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
     step = split_step(experiment, scale)
     exposed = sum(step.exposed.values())
     fetch = input_time(experiment)
-    stall = max(float(fetch) - (step.total - exposed), 0.0)
-    stall = max(stall - exposed, 0.0)
+    stall = float(input_stall(float(fetch), step.total - exposed, exposed))
     fullest = ledger.peak(experiment)
     offloads = experiment.strategy.offload != "none"
     cost = Cost(0.0, 0.0, 0.0)
@@ -216,7 +212,7 @@ def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, A
     busy = work.forward + work.backward + update
     cost, exposed = _exchange(experiment, work, slowest)
     cost = Cost(*(term / every for term in cost))
-    return update, busy * (slowest - 1), cost, exposed / every, 0.0
+    return update, stragglers.wait(busy, slowest), cost, exposed / every, 0.0
 
 
 def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
