@@ -20,7 +20,7 @@ def add_scale_out(command: argparse.ArgumentParser) -> None:
         default="here",
         metavar="WHERE",
         help="where chunks run: here (default), processes:N, dask (workers on this machine), dask:ADDRESS (a running"
-        " scheduler), slurm (a job array), pbs, lsf, flux or local (a job per task); the result is the same",
+        " scheduler), slurm (a job array), another batch system or local (a job per task); the result is the same",
     )
     command.add_argument(
         "--work",

@@ -41,7 +41,9 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
         nargs="*",
         help="arguments of the program; put -- before arguments that begin with -",
     )
-    one.add_argument("--to", help="slurm, pbs, lsf, flux or local (default: the site's, or local)")
+    one.add_argument(
+        "--to", help="the batch system, such as slurm, or local (default: the site's, or local)"
+    )
     one.add_argument(
         "--site",
         metavar="SITE",

@@ -19,11 +19,11 @@ from lib_dlhpc.launch import folder as run_folder
 from lib_dlhpc.launch.folder import LOG, RESULT, STATUS
 from lib_dlhpc.launch.jobs import DETACH, MARK, Ticket, read_ticket, write_ticket
 from lib_dlhpc.launch.mpi import Overdue, command, environment
+from lib_dlhpc.launch.systems import NAMES, system
 from lib_dlhpc.launch.task import ONCE, PROGRAM, Task, done, read_task
 from lib_dlhpc.lifetime import owned
 
 WORKER = "lib_dlhpc.training.worker"
-NATIVE = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 TICK = 0.1  # s between two polls
 NEAR = 60.0  # s: a signal this close to the time limit counts as the limit
 
@@ -143,7 +143,8 @@ def _watch_submitter(stop: Stop) -> None:
 
 def _write_native(folder: Path, ticket: Ticket) -> None:
     """Record the scheduler's job id, in case the submitter ended before it could."""
-    native = next((os.environ[name] for name in NATIVE if name in os.environ), "")
+    variables = (system(name).job_id for name in NAMES)
+    native = next((os.environ[name] for name in variables if name in os.environ), "")
     if ticket.task is not None:  # the id of one task may be that of the whole array
         native = f"{os.environ['SLURM_ARRAY_JOB_ID']}_{ticket.task}"
     if native and not ticket.native:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.launch import Site
     from lib_dlhpc.scale_out.progress import Progress
 
-BATCH = ("flux", "local", "lsf", "pbs", "slurm")  # of launch, which is imported where it is needed
+WORKERS = ("here", "processes", "dask")
 TASKS = 16  # jobs of a batch system, without another number
 
 
@@ -46,14 +46,15 @@ def place(on: str, folder: Path | None = None, **options: Any) -> Place:
     folder, options: see Place. Raises SpecError.
     """
     engine, _, detail = on.partition(":")
-    legal = ("here", "processes", "dask", *BATCH)
-    if engine not in legal or (detail and engine not in ("processes", "dask")):
-        raise SpecError(
-            f"--on {on}: expected one of {', '.join(legal)}; processes:2, dask:ADDRESS."
-        )
+    if engine not in WORKERS or (detail and engine == "here"):
+        from lib_dlhpc.launch.site import SCHEDULERS  # launch imports much
+
+        if engine not in SCHEDULERS or detail:
+            legal = ", ".join((*WORKERS, *SCHEDULERS))
+            raise SpecError(f"--on {on}: expected one of {legal}; processes:2, dask:ADDRESS.")
     if engine == "processes" and detail and not (detail.isdigit() and int(detail)):
         raise SpecError(f"--on {on}: expected a number of processes, at least 1.")
-    if engine in BATCH and folder is None:
+    if engine not in WORKERS and folder is None:
         raise SpecError(f"--on {on} needs --work FOLDER, which all nodes see.")
     if options.get("tasks", TASKS) < 1:
         raise SpecError(f"--tasks {options['tasks']}: expected a whole number, at least 1.")

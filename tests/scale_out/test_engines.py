@@ -7,9 +7,9 @@ import lost_chunk
 import numpy as np
 import pytest
 
+from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch.systems import NAMES
 from lib_dlhpc.scale_out import LostError, Progress, Work, jobs, place, progress, results, task
-from lib_dlhpc.scale_out.places import BATCH
 from lib_dlhpc.scale_out.work import experiment_of, open_folder, text_of
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -64,8 +64,14 @@ def test_a_scheduler_is_asked_about_one_job_at_a_time(monkeypatch):
     assert asked[8:] == ["first", "second", "third"]  # how each ended
 
 
-def test_all_batch_systems_are_places():
-    assert {*BATCH} == {"local", *NAMES}
+@pytest.mark.parametrize("name", [*NAMES, "local"])
+def test_a_batch_system_is_a_place_that_needs_a_folder(name, tmp_path):
+    """Its file in launch/systems is all that names it."""
+    assert place(name, tmp_path).engine == name
+    with pytest.raises(SpecError, match="needs --work FOLDER"):
+        place(name)
+    with pytest.raises(SpecError, match=rf"dask, .*{name}.*; processes:2"):
+        place(f"{name}:2", tmp_path)
 
 
 class Ends:

@@ -22,4 +22,4 @@ def ask(native: str) -> Answer:
     return Answer(FLUX[shown.stdout.split()[0]])
 
 
-SYSTEM = System("flux", "job-name", ("flux", "cancel"), ask, one_node=True)
+SYSTEM = System("flux", "job-name", ("flux", "cancel"), ask, "FLUX_JOB_ID", one_node=True)

@@ -33,4 +33,4 @@ def ask(native: str) -> Answer:
     return Answer(LSF_ENDS.get(reason.partition(":")[0], "failed"), reason)
 
 
-SYSTEM = System("bsub", "J", ("bkill",), ask)
+SYSTEM = System("bsub", "J", ("bkill",), ask, "LSB_JOBID")

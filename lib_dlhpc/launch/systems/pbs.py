@@ -23,4 +23,4 @@ def ask(native: str) -> Answer:
     return Answer(PBS_ENDS.get(int(code), "failed"), message)
 
 
-SYSTEM = System("qsub", "N", ("qdel",), ask)
+SYSTEM = System("qsub", "N", ("qdel",), ask, "PBS_JOBID")

@@ -63,5 +63,13 @@ def most_tasks() -> int | None:
 
 
 SYSTEM = System(
-    "sbatch", "job-name", ("scancel", "-Q"), ask, find, energy, arrays=True, most_tasks=most_tasks
+    "sbatch",
+    "job-name",
+    ("scancel", "-Q"),
+    ask,
+    "SLURM_JOB_ID",
+    find,
+    energy,
+    arrays=True,
+    most_tasks=most_tasks,
 )

@@ -40,6 +40,7 @@ class System:
     name_option: str  # of the job name: PSI/J 0.9.11 omits JobSpec.name from its scripts
     cancel: tuple[str, ...]  # the command, without the job id
     ask: Callable[[str], Answer]  # of a job id
+    job_id: str  # the environment variable that has it within a job
     find: Callable[[str, int | None], str] = unknown  # a job id by name, and index in its job array
     energy: Callable[[str], JobEnergy | None] = uncounted  # of an ended job, on all of its nodes
     arrays: bool = False  # with tested job arrays
