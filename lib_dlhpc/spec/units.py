@@ -144,8 +144,9 @@ def format_plain(value: float) -> str:
 
 
 def count(number: Any, noun: str) -> str:
-    """Return a count with its noun: "1 node", "1,024 nodes"."""
-    return f"{int(number):,} {noun}{'s' * (int(number) != 1)}"
+    """Return a count with its noun: "1 node", "1,024 nodes", "2 batches"."""
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{int(number):,} {noun}{plural * (int(number) != 1)}"
 
 
 def _format_time(value: float, digits: int) -> str:

@@ -1,6 +1,7 @@
 """Page object of a lesson's experiment, without a browser: controls, buttons, results."""
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +10,11 @@ from lib_dlhpc.explore.blocks.built import dataset_names
 from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.drawing import all_drawings
 from lib_dlhpc.explore.blocks.figure import Figure
+
+# A count of one with the plural.
+ONES = re.compile(
+    r"(?<![\d.,\w])1 (GPUs|nodes|ranks|devices|stages|microbatches|workers|updates|replicas|samples|spares)\b"
+)
 
 
 class Now:
@@ -63,12 +69,16 @@ def shown(page: Any) -> str:
 
 
 def each_position_shows_its_own(page: Any, but: str = "") -> None:
-    """Assert that no two positions of a control show the same, the other controls where they are; `but` one control."""
+    """Assert that no two positions of a control show the same, the other controls where they are; `but` one control.
+
+    Nor does any position count one of something in the plural.
+    """
     for control in (each for label, each in controls(page).items() if label != but):
         home, seen = control.index, {shown(page)}
         for position in {*range(len(control.options))} - {home}:
             control.index = position
             seen.add(shown(page))
+            assert not ONES.search(words(page)), (control.description, position)
         control.index = home
         assert len(seen) == len(control.options), control.description
 

@@ -51,7 +51,7 @@ def nodes_and_nics(setting: Nodes) -> View:
     words = (
         f"<b>{name_of(first)} wins</b> with {format_quantity(float(best.total), 's')};"
         f" {name_of(last)} takes {float(worst.total / best.total):.3g} times as long. The buffer leaves a node"
-        f" {carried[first]:.3g} times in the first and {carried[last]:.3g} times in the other."
+        f" {_often(carried[first])} in the first and {_often(carried[last])} in the other."
     )
     summary = f"{name_of(first)} is the fastest for {format_quantity(setting.size, 'B')}, {name_of(last)} the slowest."
     chart = (_bars(times, carried), summary)
@@ -70,6 +70,10 @@ def buffers_out(algorithm: str, nodes: int, devices: int) -> float:
         far = home != part.target // devices
         sent += np.bincount(home[far], weights=part.count[far], minlength=nodes)
     return float(sent.max()) / elements
+
+
+def _often(times: float) -> str:
+    return "once" if times == 1 else f"{times:.3g} times"
 
 
 def _wall(setting: Nodes, carried: Mapping[str, float]) -> str:

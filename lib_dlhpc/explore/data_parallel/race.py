@@ -11,7 +11,7 @@ from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.data_parallel.bowl import Floats, most_stale_rate, stale, synchronized
 from lib_dlhpc.explore.data_parallel.updates import averaged, predicted, served, step_seconds
-from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.spec.units import count, format_quantity
 
 LASTS = 8.0  # s, the length of the race, some 30 steps
 TARGET = 0.1  # of the loss at the start
@@ -142,4 +142,4 @@ def staleness_chart(histogram: NDArray[np.int64]) -> State:
         "mean": {"x": [mean], "words": [f"mean {mean:.3g}"]},
     }
     usual = int(np.argmax(histogram))
-    return data, f"Staleness is most often {usual} updates, {mean:.3g} on average."
+    return data, f"Staleness is most often {count(usual, 'update')}, {mean:.3g} on average."

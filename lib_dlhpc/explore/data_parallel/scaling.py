@@ -14,7 +14,7 @@ from lib_dlhpc.explore.data_parallel.buckets import PER_NODE, Allreduce, Nic, go
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.units import format_plain, format_quantity
+from lib_dlhpc.spec.units import count, format_plain, format_quantity
 
 GPUS = tuple(2**k for k in range(3, 15))
 BATCHES = (256, 1024, 2048, 4096, 8192, 16384, 32768)
@@ -56,7 +56,7 @@ def weak_and_strong(setting: Scaling) -> View:
             said.append(f"{name} {curve.left[at[0]]:.0%}, an epoch takes {takes}")
         else:
             said.append(f"{name}: not possible")
-    words = f"<b>{setting.gpus:,} GPUs, efficiency:</b> {'; '.join(said)}."
+    words = f"<b>{count(setting.gpus, 'GPU')}, efficiency:</b> {'; '.join(said)}."
     charts = {
         "gpu_share": _share_chart(setting, curves),
         "images_a_second": _rate_chart(setting, curves),
@@ -131,7 +131,7 @@ def _share_chart(setting: Scaling, curves: Mapping[str, Curve]) -> State:
     here = ", ".join(f"{name} {y:.0%}" for name, y in values_at(shown, setting.gpus))
     first = points[0]
     return data, (
-        f"At {setting.gpus:,} GPUs: {here or 'nothing to predict'}. Published: {first['y']:.0%} at"
+        f"At {count(setting.gpus, 'GPU')}: {here or 'nothing to predict'}. Published: {first['y']:.0%} at"
         f" {first['x']:,}, which weak scaling meets with an error of {first['error']}."
     )
 
@@ -147,7 +147,7 @@ def _rate_chart(setting: Scaling, curves: Mapping[str, Curve]) -> State:
         return data, "Strong scaling fits nowhere here."
     best = int(np.argmax(rate))
     return data, (
-        f"Strong scaling is the fastest at {int(gpus[best]):,} GPUs, {format_plain(rate[best])} images per second."
+        f"Strong scaling is the fastest at {count(gpus[best], 'GPU')}, {format_plain(rate[best])} images per second."
     )
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.costs import slowest
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, marked
+from lib_dlhpc.spec.units import count
 
 COUNTS = tuple(2**k for k in range(12))
 JITTERS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
@@ -36,7 +37,7 @@ def the_slowest(setting: Ranks) -> View:
     expected = float(slowest(setting.ranks, setting.jitter))
     shared = "; the formula does not include the slow GPU" if setting.slow > 1 else ""
     words = (
-        f"<b>{setting.ranks:,} GPUs: a step takes {times.max(axis=1).mean() - 1:.1%} longer than the mean.</b>"
+        f"<b>{count(setting.ranks, 'GPU')}: a step takes {times.max(axis=1).mean() - 1:.1%} longer than the mean.</b>"
         f" Blom's formula says {expected - 1:.1%}{shared}."
         f" On average {share:.1%} of the machine is idle, waiting for the slowest."
     )
@@ -92,10 +93,10 @@ def ranks_chart(times: NDArray[np.float64]) -> State:
 
 def slowest_chart(setting: Ranks) -> State:
     """Return the step for each number of ranks: Blom's line, and mean, p10 and p90 of what was drawn."""
-    drawn = [factors(setting._replace(ranks=count)).max(axis=1) for count in COUNTS]
+    drawn = [factors(setting._replace(ranks=p)).max(axis=1) for p in COUNTS]
     means, line = [float(times.mean()) for times in drawn], slowest(COUNTS, setting.jitter)
     low, high = np.quantile(drawn, [0.1, 0.9], axis=1)
-    words = [f"{p:,} GPUs: {y - 1:+z.1%}" for p, y in zip(COUNTS, means, strict=True)]
+    words = [f"{count(p, 'GPU')}: {y - 1:+z.1%}" for p, y in zip(COUNTS, means, strict=True)]
     at, right = COUNTS.index(setting.ranks), setting.ranks > 90
     slow = [setting.slow] if setting.slow > 1 else []
     data = {
@@ -106,6 +107,6 @@ def slowest_chart(setting: Ranks) -> State:
         "room": {"y": [1.0, max(1.02, *means, *high, *line)]},
     }
     return data, (
-        f"A step of {setting.ranks:,} GPUs takes {means[at] - 1:.1%} longer than the mean, as drawn; of"
+        f"A step of {count(setting.ranks, 'GPU')} takes {means[at] - 1:.1%} longer than the mean, as drawn; of"
         f" {COUNTS[-1]:,} {means[-1] - 1:.1%} longer."
     )

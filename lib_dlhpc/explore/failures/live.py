@@ -71,10 +71,11 @@ def asked_words(setting: Setting) -> str:
     """Say what a click would do."""
     own = machine.experiment(setting)
     steps = -(-own.dataset.samples * 8 // 10 // int(own.global_batch)) * int(own.run.epochs)
+    often = "once" if setting.often == 1 else f"{setting.often:g} times"
     return (
         f"Some {round(steps, -2)} steps of a small network on digits, on {count(setting.ranks, 'rank')}; a snapshot"
-        f" every {setting.every} steps. Ranks are killed with kill -9, {setting.often:g} times in the time of the"
-        f" undisturbed run on average, at most {machine.MOST} times; mpiexec then ends the others, and the run is"
+        f" every {setting.every} steps. Ranks are killed with kill -9, {often} on average in the time of the"
+        f" undisturbed run, at most {machine.MOST} times; mpiexec then ends the others, and the run is"
         " started again from its newest snapshot."
     )
 

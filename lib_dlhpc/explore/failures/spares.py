@@ -22,6 +22,7 @@ from lib_dlhpc.explore.failures.interval import (
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.interval import found as run_of
 from lib_dlhpc.prediction.failures.spares import elastic_goodput, waiting, waiting_goodput
+from lib_dlhpc.spec.units import count
 
 GPUS = tuple(2**k for k in range(11, 18))
 REPAIRS = {"4 h": 4 * HOUR, "12 h": 12 * HOUR, "1 day": DAY, "3 days": 3 * DAY, "7 days": 7 * DAY}
@@ -42,7 +43,9 @@ class Setting(NamedTuple):
     mtbf: Mtbf = LLAMA_MTBF
     repair: Annotated[float, Slider("Repair", BACK, REPAIRS)] = DAY
     restart: Restart = 10 * MINUTE
-    replica: Annotated[int, Slider("Replica", OWN, REPLICAS, "{} nodes".format)] = 16
+    replica: Annotated[
+        int, Slider("Replica", OWN, REPLICAS, lambda nodes: count(nodes, "node"))
+    ] = 16
     stall: Annotated[float, Slider("Stall", ALL, STALLS, amount("s"))] = 3 * MINUTE
     spares: Annotated[int, Slider("Spares", "Nodes that stand by", SPARES)] = 8
 
@@ -129,9 +132,10 @@ def spares_words(setting: Setting) -> str:
     few = best_spares(own, ELASTIC)
     top, other = goodput_of(own._replace(spares=best), WAIT), goodput_of(own, ELASTIC)
     return (
-        f"<b>{load:.1f} nodes are in repair on average.</b> With {setting.spares} spares, a run that needs all nodes"
-        f" waits {waiting(replace(pool, replica=0)):.1%} of the time. Its goodput is highest with {best} spares,"
-        f" {top:.1%}. With fewer replicas, goodput is {other:.1%} without any spare, and highest with {few}."
+        f"<b>{load:.1f} nodes are in repair on average.</b> With {count(setting.spares, 'spare')}, a run that"
+        f" needs all nodes waits {waiting(replace(pool, replica=0)):.1%} of the time. Its goodput is highest with"
+        f" {best} spares, {top:.1%}. With fewer replicas, goodput is {other:.1%} without any spare, and highest with"
+        f" {few}."
     )
 
 

@@ -140,7 +140,7 @@ def cubes_words(setting: Cubes) -> str:
     step, replicas = step_of(setting), setting.gpus // setting.slabs
     read = f" Reading a batch takes {seconds(step.input_time)} meanwhile." if setting.tier else ""
     return (
-        f"<b>{replicas:,} × {setting.slabs} GPUs, {replicas * setting.samples:,} samples per step:"
+        f"<b>{replicas:,} × {count(setting.slabs, 'GPU')}, {replicas * setting.samples:,} samples per step:"
         f" {seconds(step.step_time)}.</b> A GPU needs {size(step.memory_total)}; halos expose"
         f" {seconds(step.exposed.get('halo', 0.0))}, gradients {seconds(step.exposed['data'])};"
         f" {float(step.compute / step.step_time):.0%} of the time is computation.{read}"

@@ -99,5 +99,5 @@ def asked_words(setting: Setting) -> str:
     )
     return (
         f"<b>{' × '.join(parts)} = {count(setting.ranks, 'rank')}</b>; {network.batch} samples per step,"
-        f" {many} microbatch{'es' * (many > 1)} per replica; float64."
+        f" {count(many, 'microbatch')} per replica; float64."
     )

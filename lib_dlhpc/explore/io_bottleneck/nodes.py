@@ -13,7 +13,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.storage.io import bytes_in_a_node, nodes_needed, reading
 from lib_dlhpc.prediction.storage.profile import skylake_run
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.units import format_plain
+from lib_dlhpc.spec.units import count, format_plain
 
 NODES = tuple(2**k for k in range(10))
 DATA = {  # name in the catalog, B
@@ -59,9 +59,9 @@ def fanstore(setting: Setting) -> View:
     capacity = capacity_state(np.array(NODES), held(setting), setting.ssd, setting.nodes)
     efficiency = efficiency_state(curves(setting), setting.nodes, bound)
     return View(
-        f"<b>On {setting.nodes} nodes {remote(setting):.1%} of a node's reads are remote.</b> FanStore feeds"
+        f"<b>On {count(setting.nodes, 'node')} {remote(setting):.1%} of a node's reads are remote.</b> FanStore feeds"
         f" {ours} samples per second of the {most} that could be trained, the shared file system {theirs}."
-        f" {copies} {take} at least {needed:.0f} node{'s' if needed > 1 else ''}.",
+        f" {copies} {take} at least {count(round(needed), 'node')}.",
         node_wall(setting),
         {"io_efficiency": efficiency, "io_capacity": capacity},
     )

@@ -16,6 +16,7 @@ from lib_dlhpc.prediction.pipelines.pipelined import Ranks, pipeline_time
 from lib_dlhpc.schedules import PIPELINES
 from lib_dlhpc.simulation import simulate_pipeline
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, breakdown
 
@@ -228,7 +229,7 @@ def gantt_words(setting: Cut) -> str:
     terms, slow = breakdown(simulated_step(setting)).terms, int(stages(setting).work.argmax())
     messages = terms["exposed communication"]
     return (
-        f"{setting.stages} stages, {setting.microbatches} microbatch{'es' * (setting.microbatches > 1)}, 1F1B."
+        f"{setting.stages} stages, {count(setting.microbatches, 'microbatch')}, 1F1B."
         f" Stage {slow} is the slowest; on average a GPU is idle for"
         f" {show(terms['pipeline bubble'], 's')} in the bubble, and waits"
         f" {show(messages if messages > LEAST else 0.0, 's')} for messages."

@@ -56,7 +56,7 @@ def asked_words(setting: Setting) -> str:
             f"1 rank with all {len(WIDTHS) - 1} layers and the whole batch of {BATCH}: what the others are"
             " compared with."
         )
-    parts = f"{setting.microbatches} microbatch{'es' * (setting.microbatches > 1)}"
+    parts = count(setting.microbatches, "microbatch")
     return {
         "data": f"{setting.ranks} ranks with all layers and {BATCH // setting.ranks} samples each, in {parts}.",
         "tensor": f"{setting.ranks} ranks, each with a shard of every layer and all {BATCH} samples, in {parts}.",

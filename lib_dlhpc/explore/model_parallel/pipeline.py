@@ -18,6 +18,7 @@ from lib_dlhpc.program import pass_seconds
 from lib_dlhpc.program.calls import PASSES as PHASES
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, breakdown
 
@@ -200,7 +201,7 @@ def bubble_view(setting: Pipe) -> State:
     here: dict[str, Any] = {"x": [now], "y": [simulated], "words": [words], "dy": [-14]}
     said = ", ".join(f"{name} {y[x == now][0]:.1%}" for name, (x, y) in curves.items() if now in x)
     return {**line_columns(curves), "now": here}, (
-        f"With {now} microbatches, predicted: {said}; simulated {simulated:.1%}."
+        f"With {count(now, 'microbatch')}, predicted: {said}; simulated {simulated:.1%}."
     )
 
 
@@ -212,7 +213,7 @@ def pipeline_words(setting: Pipe) -> str:
         f" {show(float(step.step_time), 's')} predicted, {show(sum(terms.values()), 's')} simulated. Bubble over work:"
         f" {formula(setting):.1%} by the formula, {bubble_of(setting):.1%} predicted,"
         f" {simulated_bubble(setting):.1%} simulated. Rank 0 stores {kept(setting)[0]:.3g} of"
-        f" {setting.microbatches} microbatches at once.{uneven_words(setting)}"
+        f" {count(setting.microbatches, 'microbatch')} at once.{uneven_words(setting)}"
     )
 
 
@@ -231,7 +232,7 @@ def gantt_words(setting: Pipe) -> str:
     shown = f"{p} GPUs" if p <= 8 else f"8 of {p} GPUs"
     idle = breakdown(simulated_step(setting)).terms["pipeline bubble"]
     return (
-        f"{shown}, {m} microbatch{'es' * (m > 1)}. {PASSES[SCHEDULES[setting.schedule][0]]}. A GPU is idle for"
+        f"{shown}, {count(m, 'microbatch')}. {PASSES[SCHEDULES[setting.schedule][0]]}. A GPU is idle for"
         f" {show(idle, 's')} on average."
     )
 
@@ -246,7 +247,7 @@ def pipeline_wall(setting: Pipe) -> str:
             " fewer, or more GPUs, would help."
         )
     if bubble > LARGE:
-        return f"The bubble: {bubble:.0%} of the step. {m} microbatches for {setting.ranks} stages are too few."
+        return f"The bubble: {bubble:.0%} of the step. {setting.ranks} stages need more than {count(m, 'microbatch')}."
     slow = float(step.forward + step.backward - step.recomputation) * setting.ranks / alone(setting)
     if slow > 1 + LARGE:
         return (

@@ -99,7 +99,7 @@ def time_view(setting: Products) -> State:
     lines = {"ideal": here[0] / gpus, "one node for all": near, "this machine": here}
     data = _lines({name: (gpus, y) for name, y in lines.items()}, "this machine", setting.gpus, "s")
     return data, (
-        f"{setting.gpus} GPUs take {show(seconds(setting), 's')}; on this machine {gpus[here.argmin()]} are the"
+        f"{count(setting.gpus, 'GPU')}: {show(seconds(setting), 's')}; on this machine {gpus[here.argmin()]} are the"
         f" fastest, {show(float(here.min()), 's')}."
     )
 

@@ -33,7 +33,7 @@ WHO = {ALL: SHARED, **{f"{n} of {RANKS}": n for n in range(1, RANKS)}}
 
 def batches_words(batches: int) -> str:
     """Return "1 batch", "2 batches" ..."""
-    return f"{batches} batch{'es' * (batches > 1)}"
+    return count(batches, "batch")
 
 
 SAMPLE = "How far the simulation goes for one"

@@ -58,9 +58,10 @@ def run(setting: Setting, stop: threading.Event) -> Outcome:
 def asked_words(setting: Setting) -> str:
     """Say what a click would run."""
     first = "all do both, in turn" if setting.simulating == coupled.SHARED else "rank 0 simulates"
+    times = count(setting.sampling, "step").removeprefix("1 ")
     many = " More ranks than cores: they share them." if setting.ranks > cores() else ""
     return (
-        f"{BATCHES} batches of {coupled.BATCH} samples, one each {setting.sampling} steps of the simulation; up to"
+        f"{BATCHES} batches of {coupled.BATCH} samples, one every {times} of the simulation; up to"
         f" {coupled.batches_words(setting.depth)} in between. First {first}; then, if another placement"
         f" is predicted to be faster, that one. {count(setting.ranks, 'rank')}.{many}"
     )

@@ -38,6 +38,7 @@ from lib_dlhpc.schedules.ring_collectives import PIECE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.strategy import FORWARD, PYTORCH, SPLIT_BACKWARD, Strategy
+from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -209,7 +210,7 @@ def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tu
         return Moment(rank, when, {**terms, "communication buffer": buffer}, away)
 
     of_chunks = ", one chunk each," * (chunks > 1)
-    some = f"the activations of {passes} microbatch{'es' * (passes > 1)}{of_chunks} stored"
+    some = f"the activations of {count(passes, 'microbatch')}{of_chunks} stored"
     where = f"rank {rank} of the pipeline, " if stages > 1 else ""
     return (
         moment(f"{where}after a forward pass, with {some}", keeps, 0.0),
