@@ -7,6 +7,7 @@ carries it over, once a kernel, however many figures there are.  Nothing is fetc
 
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from itertools import count
@@ -21,7 +22,13 @@ from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA, Readable
 
 HERE = Path(__file__).parent
-CODE = "".join((HERE / "static" / name).read_text("utf-8") for name in ("files.js", "figure.js"))
+# Every figure carries its code: without the comments.
+CODE = re.sub(
+    r"^ *//.*\n",
+    "",
+    "".join((HERE / "static" / name).read_text("utf-8") for name in ("files.js", "figure.js")),
+    flags=re.MULTILINE,
+)
 
 Columns = Mapping[str, Iterable[Any]]
 

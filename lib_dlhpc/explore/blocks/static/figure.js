@@ -34,20 +34,26 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-function shown(value) {
+// A number of a table: 1024, 26,214, 49.42 T; a small one as 202.8 µ below a unit, else as 2.028e-4.
+function shown(value, heading) {
   if (value === null || value === undefined) return "–";
   if (typeof value !== "number") return String(value);
-  return Number.isInteger(value) && Math.abs(value) < 1e6 ? String(value)
-    : value.toLocaleString("en", { maximumSignificantDigits: 4, notation:
-        Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3) ? "scientific" : "standard" });
+  const size = Math.abs(value), thousands = Math.floor(Math.log10(size) / 3), prefix = "pnµm  MGTPE"[thousands + 4];
+  const plain = (number, more) => number.toLocaleString("en", { useGrouping: "min2", ...more });
+  if (Number.isInteger(value) && size < 1e6) return plain(value);
+  if (size >= 1e-3 && size < 1e6) return plain(value, { maximumSignificantDigits: 4 });
+  return prefix && (size > 1 || /(\)|\/s)$/.test(heading))
+    ? `${plain(value / 1000 ** thousands, { maximumSignificantDigits: 4 })} ${prefix}` : value.toExponential(3);
 }
 
 // The same numbers as a table.
 function table(data, headings) {
+  const side = (value) => (typeof value === "number" ? { class: "number" } : {});
   return Object.entries(headings ?? {}).filter(([name]) => data[name]).map(([name, columns]) => {
-    const head = element("tr", {}, ...Object.values(columns).map((text) => element("th", { scope: "col" }, text)));
+    const listed = Object.entries(columns);
+    const head = element("tr", {}, ...listed.map(([key, text]) => element("th", { scope: "col", ...side(data[name][key]?.[0]) }, text)));
     const body = rows(data[name]).map((row) =>
-      element("tr", {}, ...Object.keys(columns).map((key) => element("td", {}, shown(row[key])))));
+      element("tr", {}, ...listed.map(([key, text]) => element("td", side(row[key]), shown(row[key], text)))));
     return element("table", {}, element("thead", {}, head), element("tbody", {}, ...body));
   });
 }
@@ -81,7 +87,7 @@ function rowsOf({ axes = [], scales = [], marks = [], padding }) {
 
 function namedAbove(spec, scale) {
   const axes = spec.axes.map((axis) => axis.scale !== scale.name || axis.orient !== "left" ? axis
-    : { ...axis, labelAlign: "left", labelBaseline: "bottom", labelPadding: 0, labelLimit: 320, labelOffset: { signal: `-bandwidth("${scale.name}") / 2 - 2` } });
+    : { ...axis, zindex: 1, encode: { labels: { update: { stroke: { value: "var(--dl-card, Canvas)" } } } }, labelAlign: "left", labelBaseline: "bottom", labelPadding: 0, labelLimit: 320, labelOffset: { signal: `-bandwidth("${scale.name}") / 2 - 2` } });
   const spread = { ...scale, paddingInner: 0.45, paddingOuter: 0.225, align: 1 };
   return { ...spec, axes, scales: spec.scales.map((each) => each === scale ? spread : each) };
 }
@@ -146,7 +152,7 @@ function render({ model, el }) {
   const plot = element("div", { class: "dlhpc-plot", role: "img", tabindex: "0" }, ground);
   plot.style.minHeight = typeof spec.height === "number" ? `${spec.height}px` : "";
   const words = element("p", { class: "dlhpc-words" });
-  const numbers = element("div", { class: "dlhpc-numbers" });
+  const numbers = element("div", { class: "dlhpc-numbers", tabindex: "0" });
   const files = element("p", { class: "dlhpc-files" });
   const more = element("details", {}, element("summary", {}, "Numbers and files"), numbers, files);
   const save = { CSV: () => text(comma(model.get("data"), headings), "text/csv"), SVG: () => text(picture(plot), "image/svg+xml"),
