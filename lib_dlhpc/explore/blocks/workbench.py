@@ -10,6 +10,7 @@ from lib_dlhpc.explore.blocks.address import Share
 from lib_dlhpc.explore.blocks.panels import problem_html
 from lib_dlhpc.explore.blocks.style import PAGE_STYLE, Labels
 
+LONG = 24  # characters; a list beside its label shows no more
 _STYLE = {"description_width": "7.5em"}
 
 
@@ -25,8 +26,12 @@ def slider(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value: 
 
 
 def dropdown(label: str, tooltip: str, options: Iterable[tuple[str, Any]], value: Any) -> Any:
-    """Return a list to choose from."""
-    return _chosen(ipywidgets.Dropdown, label, tooltip, options, value)
+    """Return a list to choose from; page.css gives one with long names a row of its own."""
+    listed = list(options)
+    found = _chosen(ipywidgets.Dropdown, label, tooltip, listed, value)
+    if max(len(text) for text, _ in listed) > LONG:
+        found.add_class("dlhpc-long")
+    return found
 
 
 def _chosen(kind: Any, label: str, tooltip: str, options: Iterable[Any], value: Any) -> Any:

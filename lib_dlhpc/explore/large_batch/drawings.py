@@ -29,9 +29,9 @@ def published_error() -> Layers:
     who = data("points", x=x, y=y, text="words:N")
     places: dict[str, dict[str, Any]] = {  # none of them lies on a mark
         "You 2018": {"align": "right", "dx": -9, "dy": 1},
-        "Ying 2018": {"dy": 17},
+        "Ying 2018": {"align": "left", "dx": -14, "dy": 17},
         "Jia 2018": {"align": "left", "dx": -6, "dy": -11},
-        "Smith 2018": {"align": "right", "dx": -2, "dy": 17},
+        "Smith 2018": {"align": "right", "dx": 6, "dy": 17},
     }
     return (
         *_measured(x, y, low, names, joined="datum.line == 'linear scaling'"),

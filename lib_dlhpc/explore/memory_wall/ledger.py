@@ -57,12 +57,13 @@ def the_ledger(setting: Setting) -> View:
     """Look for the longest step of the staircase; then the moment of the peak."""
     weights, state, activations = shares(setting)
     moment, larger = fullest(setting), activations > state
+    ratio = f"{activations / weights:{',.0f' if activations > 100 * weights else '.3g'}}"
     terms = memory_state(moment.terms, capacity(setting))
     course = course_state(in_time(setting), capacity(setting))
     return View(
         f"<b>At the peak {show(moment.total, 'B')}, {moment.when.split(',')[0]}.</b> The weights are"
         f" {show(weights, 'B')}; with gradients and optimizer state {state / weights:.3g} times that."
-        f" Activations are {show(activations, 'B')}, {activations / weights:.3g} times the weights"
+        f" Activations are {show(activations, 'B')}, {ratio} times the weights"
         f" {'and the larger term' if larger else 'and the smaller term here'}.",
         " ".join(predict(experiment(setting)).walls),
         {"memory": terms, "memory_course": course},

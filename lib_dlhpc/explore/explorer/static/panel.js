@@ -27,6 +27,8 @@ function slider(send) {
   } };
 }
 
+const LONG = 20; // characters of a choice that a list beside its label shows
+
 function list(send) {
   const select = make("select");
   let options = [];
@@ -37,6 +39,7 @@ function list(send) {
       select.replaceChildren(...options.map((text) => make("option", { textContent: text })));
     }
     select.selectedIndex = row.at;
+    select.parentElement.classList.toggle("long", (options[row.at] ?? "").length > LONG);
   } };
 }
 
