@@ -7,6 +7,7 @@ from lib_dlhpc.calibration.machine import Calibrated, fit_machine, measure_machi
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.launch.mpi import run_to_end
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.given import check_given
 from lib_dlhpc.spec.host import cores
 
 SECONDS = 60.0  # of a calibration
@@ -24,6 +25,7 @@ def run(
     which is not removed. options: see `lib_dlhpc.launch.start`, which returns a job at once. Raises SpecError for an
     experiment that cannot run, JobError if the run fails.
     """
+    check_given(experiment)
     if ranks is None:
         ranks = int(experiment.devices + experiment.servers)
     return start(experiment, ranks, None if folder is None else Path(folder), **options).wait()

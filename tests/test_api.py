@@ -48,6 +48,13 @@ def test_the_result_of_a_verb_shows_itself(verb):
         )
 
 
+@pytest.mark.parametrize("verb", ["predict", "simulate", "plan", "sweep", "compare", "run"])
+def test_a_verb_says_how_to_read_an_experiment_that_was_only_named(verb):
+    axes = [{"strategy.nodes": [1]}] if verb == "sweep" else []
+    with pytest.raises(SpecError, match=r'expected an Experiment, such as load\("laptop"\)'):
+        getattr(lib_dlhpc, verb)("laptop", *axes)
+
+
 def test_all_public_names_are_there():
     assert sorted(lib_dlhpc.__all__) == dir(lib_dlhpc)
     for name in lib_dlhpc.__all__:

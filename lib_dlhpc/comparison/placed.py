@@ -10,6 +10,7 @@ from lib_dlhpc.prediction.measured.bands import calibration_of
 from lib_dlhpc.spec import run_only
 from lib_dlhpc.spec.calibration import Calibration
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.given import check_given
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN, default_machine, foreign, measured_on
@@ -50,6 +51,7 @@ def placed(
     the user's own calibration, or else the catalog's stand-in, with a note. Raises SpecError if the network is
     partitioned over another number of ranks.
     """
+    check_given(experiment)
     notes = list[str]()
     wanted = int(experiment.devices + experiment.servers) if ranks is None else ranks
     many = wanted - int(experiment.servers)

@@ -21,6 +21,7 @@ from lib_dlhpc.prediction.elementwise import holds_arrays
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.scale_out import HERE, Place
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.given import check_given
 from lib_dlhpc.spec.planning import overridden
 from lib_dlhpc.uncollected import uncollected
 
@@ -57,6 +58,7 @@ def plan(
     was measured are left out. Raises SpecError, also where nothing is left or fits, and LostError where workers are
     lost.
     """
+    check_given(experiment)
     asked = overridden(
         experiment.plan, objectives=objective, limits=limit, axes=choose, predictions=most
     )

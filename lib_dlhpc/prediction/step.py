@@ -21,6 +21,7 @@ from lib_dlhpc.prediction.split import split_step
 from lib_dlhpc.program import Mix
 from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.given import check_given
 from lib_dlhpc.spec.strategy import AUTO
 from lib_dlhpc.uncollected import uncollected
 
@@ -32,6 +33,7 @@ def predict(experiment: Experiment) -> Breakdown:
     (split.py) are predicted element by element. Raises SpecError where the device lacks the
     precision, or the network does not allow the split.
     """
+    check_given(experiment)
     return breakdown(experiment, compute_scale(experiment))
 
 

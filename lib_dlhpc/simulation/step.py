@@ -33,6 +33,7 @@ from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.simulation.size import MOST_MESSAGES, check_messages, check_size
 from lib_dlhpc.simulation.watchdog import Progress
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.given import check_given
 from lib_dlhpc.timeline import Measured, Timeline
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def simulate(
     Raises SpecError for arrays, for what is not modeled, and for more than is simulated in minutes
     (size.py); Cancelled when `progress` returns False.
     """
+    check_given(experiment)
     seed = experiment.run.seed if seed is None else seed
     sent = check(experiment, fidelity, seed, steps, messages, message_limit, background)
     speeds = _speed(experiment, speed)

@@ -15,6 +15,7 @@ from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.given import check_given
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def sweep(experiment: Experiment, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     Each result is that of predict(what_if(experiment, ...)).
     Raises SpecError for an illegal value of any axis.
     """
+    check_given(experiment)
     grid = {key: list(values) for key, values in axes.items()}
     if not grid or not all(grid.values()):
         raise SpecError("A sweep needs at least one axis, and each axis at least one value.")
