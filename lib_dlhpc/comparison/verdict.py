@@ -46,7 +46,7 @@ LESS = {
 def verdict(of: "Comparison") -> list[str]:
     """Return sentences: the whole step first, then the term with the largest error; or why there is no verdict."""
     if of.no_verdict:
-        return [f"No verdict: {of.no_verdict}"]
+        return [f"No verdict: {of.no_verdict}", *_slowdown(of)]
     sentences = [_whole(of), *_without_core(of), *_slowdown(of), *_spread(of)]
     name, off = worst(of)
     if abs(off) < NOTABLE * of.step[MEASURED]:

@@ -13,10 +13,10 @@ use_cache bos_token_id eos_token_id pad_token_id unk_token_id prefix initializer
 init_device layer_norm_eps layer_norm_epsilon norm_epsilon rms_norm_eps pretraining_tp slow_but_exact
 skip_bias_add skip_bias_add_qkv offset_alibi masked_softmax_fusion bias_dropout_fusion
     attention_softmax_in_fp32 seq_aux aux_loss_alpha router_aux_loss_coef output_router_logits
-ep_size max_window_layers rope_interleave task_specific_params classifier_dropout summary_type summary_use_proj
+ep_size rope_interleave task_specific_params classifier_dropout summary_type summary_use_proj
 summary_activation summary_proj_to_labels summary_first_dropout scale_attn_weights
 scale_attn_by_inverse_layer_idx reorder_and_upcast_attn gradient_checkpointing is_decoder cache_implementation
-n_ctx original_max_position_embeddings quantization_config verbose tokenizer_name
+n_ctx original_max_position_embeddings verbose tokenizer_name
 learned_pos_emb embedding_fraction logit_scale initial_context_length
 """
 # Not modeled: element by element or angles, so that no product and no parameter depends on them.
@@ -41,6 +41,7 @@ NOTED = {
     "norm_topk_prob": "weights of several chosen experts add up to 1 here",
     "routed_scaling_factor": "not modeled",
     "router_jitter_noise": "not modeled",
+    "quantization_config": "numbers have the width of strategy.precision here",
     "num_nextn_predict_layers": "the layers that predict further words are left out",
     "num_mtp_layers": "the layers that predict further words are left out",
 }

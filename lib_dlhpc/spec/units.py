@@ -125,6 +125,8 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
         value, unit = value / 1e6, "t"
     scales = [(1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")]
     magnitude = abs(float(f"{value:.{digits}g}"))
+    if magnitude >= 1e21:  # beyond the prefixes that anyone reads
+        scales = []
     scale, prefix = next(((s, p) for s, p in scales if magnitude >= s), (1.0, ""))
     if unit == "" and scale == 1e9:
         prefix = "billion"

@@ -32,6 +32,7 @@ from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.comparison.steady import LEAST, Steps, steady, steps_of
 from lib_dlhpc.comparison.sweep import Row, Sweep
 from lib_dlhpc.prediction.measured.bands import widened
+from lib_dlhpc.comparison.verdict import verdict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import dump
 from lib_dlhpc.timeline import from_rows
@@ -197,7 +198,9 @@ def busy(experiment, machine=None):
 def test_without_a_verdict_nothing_is_judged(digits, calibrated):
     found = busy(digits, calibrated)
     assert found.inside() is None and found.load.core_wait == pytest.approx(0.5)
-    assert found.verdict == (f"No verdict: {found.no_verdict}",)
+    assert found.verdict[0] == f"No verdict: {found.no_verdict}"
+    slower = replace(found, slowdown=(1.5, 2.0))
+    assert "compute was 1.50 times and each call 2.00 times as slow" in verdict(slower)[1]
     table = found.as_dict()
     assert table["judged"] is False and table["no_verdict"] == found.no_verdict
     swept = Sweep({"a": [1]}, (Row({"a": 1}, found),))

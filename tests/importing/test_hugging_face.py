@@ -224,6 +224,10 @@ def test_what_no_count_depends_on_is_a_note():
         ({"clip_qkv": 8.0}, ["clip_qkv = 8.0", "legal: 0"]),
         ({"num_key_value_heads": 5}, ["kv_heads = 5", "heads = 32"]),
         ({"layer_types": ["linear_attention"], "sliding_window": 5}, ["linear_attention"]),
+        (
+            {"sliding_window": 5, "max_window_layers": 20},
+            ["max_window_layers = 20", "legal: 0, 32"],
+        ),
     ],
 )
 def test_what_is_not_understood_is_named(changes, words):

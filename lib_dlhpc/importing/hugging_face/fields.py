@@ -58,7 +58,17 @@ def windows(config: Configuration) -> Options:
     """Return a window of all layers, or of all but each n-th."""
     window = config.take("sliding_window", default=0)
     use = config.take("use_sliding_window", default=True)
-    types = config.take("layer_types", default=["sliding_attention"] if window and use else [])
+    first, layers = (
+        config.take("max_window_layers", default=0),
+        config.take("num_hidden_layers", default=0),
+    )
+    windowed = window and use and not 0 < layers <= first
+    if windowed and first and "layer_types" not in config.table:
+        raise SpecError(
+            f"{config.where}: max_window_layers = {first!r} is not understood where only later layers have a window;"
+            f" legal: 0, {layers}."
+        )
+    types = config.take("layer_types", default=["sliding_attention"] if windowed else [])
     full = [kind == "full_attention" for kind in types]
     every = full.index(True) + 1 if True in full else 0
     expected = [bool(every) and number % every == 0 for number in range(1, len(types) + 1)]
