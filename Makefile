@@ -88,7 +88,7 @@ student: ## build/student.tar.gz, the hand-out: no instructor_notes, tests or hi
 	@echo "build/student.tar.gz"
 
 # Sphinx and pdoc are not in the lock, so they live apart.
-docs: .venv-docs/.ready ## write the documentation, with a reference of commands and of Python, to build/docs
+docs: .venv-docs/.ready ## write the site, ready to upload, to build/docs: front page, modules to read, slides, guide, reference
 	.venv-docs/bin/python docs/build.py $(or $(ARGS),build/docs)
 
 .venv-docs/.ready: pyproject.toml

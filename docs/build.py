@@ -1,12 +1,12 @@
-"""Write the documentation: guide, facts, notes and gallery by Sphinx, the reference of Python by pdoc.
+"""Write a site that any web server can host: front page, modules to read, slides, guide, and a reference.
 
 make docs        or        python docs/build.py FOLDER
+
+Sphinx writes the pages, pdoc the reference of Python; the front page is that of `dlhpc explore` (front.py).
 """
 
 import argparse
-import base64
 import inspect
-import json
 import os
 import pkgutil
 import re
@@ -19,8 +19,13 @@ from pathlib import Path
 from types import ModuleType
 from unittest import mock
 
+import front
+import textbook
+
 import lib_dlhpc
 from lib_dlhpc import cli, load, predict
+from lib_dlhpc.explore.course import EXPLORER as FIRST
+from lib_dlhpc.explore.course import PATH
 from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.schedules import COLLECTIVES, PIPELINES
 
@@ -36,6 +41,17 @@ PAGES = (
     "modules/*.md",
     "labs/**/*.md",
 )
+SYLLABI = "instructor_notes/syllabus_*.md"
+COURSE = (
+    "classes_14_weeks",
+    "policies",
+    "projects",
+    "outcomes",
+    "class",
+    "cluster",
+)  # no answers in them
+MODULES = sorted((ROOT / "modules").glob("[0-9]*.ipynb"))
+ABOUT = "about.md"  # where README is; the front page is index.html
 ORDER = (
     "install",
     "describe",
@@ -68,7 +84,19 @@ EXPLAINED = ("goyal-2017", "narayanan-2021", "deepseek-v3-2048-h800", "llama3-40
 SYMBOLS = """The terms of a step, each formula where it appears first. p ranks on N nodes of g devices; n bytes; α the
 latency of a message, β seconds per byte sent, γ seconds per byte reduced, inside a node (in) and between nodes (out);
 m microbatches."""
-FIGURE = 0  # of a notebook: the first stored picture
+TEACH = """# Teach
+
+{syllabi}
+- [Plan of each class of the 14 weeks](instructor_notes/classes_14_weeks.md), [policies](instructor_notes/policies.md),
+  [projects](instructor_notes/projects.md), and [outcomes](instructor_notes/outcomes.md) by NSF/IEEE-TCPP and CS2023
+- [Slides](slides.md) of each module with speaker notes, and the [labs](labs/README.md)
+- [Run a class](instructor_notes/class.md): serve the pages, a live board, grades; [labs on a
+  cluster](instructor_notes/cluster.md)
+
+Not on this site, since they have answers: notes for each module and lab with timing by the minute, misconceptions and
+rubrics; exams, concept tests, problems, cases and design problems; lab solutions and the grader. They are in
+`instructor_notes/` of the repository; `make course` writes the papers.
+"""
 
 
 def public(package: ModuleType = lib_dlhpc) -> Iterator[tuple[ModuleType, list[str]]]:
@@ -110,24 +138,36 @@ def reference(folder: Path) -> None:
 
 def pages() -> dict[Path, str]:
     """Return the Markdown of each page by its path below the root; what a link leads to is a page, or no link."""
-    found = {path.relative_to(ROOT) for pattern in PAGES for path in ROOT.glob(pattern)}
-    return {path: _linked(path, found) for path in sorted(found)}
+    files = [path for pattern in (*PAGES, SYLLABI) for path in ROOT.glob(pattern)]
+    files += [ROOT / "instructor_notes" / f"{name}.md" for name in COURSE]
+    texts = {path.relative_to(ROOT): path.read_text(encoding="utf-8") for path in files}
+    found = {*texts, *(path.relative_to(ROOT) for path in MODULES)}
+    return {path: _linked(texts[path], path, found) for path in sorted(texts)}
 
 
-def _linked(page: Path, found: set[Path]) -> str:
+def modules() -> dict[Path, str]:
+    """Return the page of each module, to read, by its path below the root."""
+    found = {*pages(), *(path.relative_to(ROOT) for path in MODULES)}
+    paths = {path.relative_to(ROOT).with_suffix(".md"): path for path in MODULES}
+    return {page: _linked(textbook.page(path), page, found) for page, path in paths.items()}
+
+
+def _linked(text: str, page: Path, found: set[Path]) -> str:
     def link(match: re.Match[str]) -> str:
         image, text, target, anchor = match.groups()
         goal = Path(os.path.normpath(page.parent / target))
         if goal == Path("README.md"):
-            target = os.path.relpath("index.md", page.parent)
+            target = os.path.relpath(ABOUT, page.parent)
             return f"[{text}]({target}{anchor or ''})"
+        if goal.suffix == ".ipynb" and goal in found:
+            return f"[{text}]({target.removesuffix('.ipynb')}.md)"
         if image or goal in found:
             return match[0]
         if goal / "README.md" in found:
             return f"[{text}]({target.rstrip('/')}/README.md{anchor or ''})"
         return text if text.startswith("`") else f"`{text}`"
 
-    return LINK.sub(link, (ROOT / page).read_text(encoding="utf-8"))
+    return LINK.sub(link, text)
 
 
 def commands() -> str:
@@ -183,27 +223,17 @@ def formulas() -> str:
     return "\n".join(text)
 
 
-def gallery(folder: Path) -> str:
-    """Write the first figure of each module into `folder`; return the page that shows them."""
-    text = ["# Gallery of the modules", ""]
-    text += ["`make explore` opens them, live. Each has a deck of [slides](slides.md).", ""]
-    for path in sorted((ROOT / "modules").glob("[0-9]*.ipynb")):
-        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-        title = next(line.lstrip("# ") for line in cells[0]["source"] if line.startswith("# "))
-        outputs = [each for cell in cells for each in cell.get("outputs", [])]
-        pictures = [
-            data["image/png"] for each in outputs if "image/png" in (data := each.get("data", {}))
-        ]
-        text += [f"## {title.strip()}", ""]
-        if pictures:
-            (folder / f"{path.stem}.png").write_bytes(base64.b64decode("".join(pictures[FIGURE])))
-            text += [f"![The first figure of the module: {title.strip()}]({path.stem}.png)", ""]
-    return "\n".join(text)
+def teach() -> str:
+    """Return the page for teachers: what of the course is on this site, and what is not."""
+    syllabi = []
+    for path in sorted(ROOT.glob(SYLLABI)):
+        title = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        syllabi.append(f"- [{title}](instructor_notes/{path.name})")
+    return TEACH.format(syllabi="\n".join(syllabi))
 
 
 def decks(folder: Path) -> str:
     """Write the deck of each module as a page into `folder`; return the page that links to them."""
-    from lib_dlhpc.explore.course import PATH
     from lib_dlhpc.explore.slides.deck import deck
     from lib_dlhpc.explore.slides.page import page
 
@@ -224,9 +254,16 @@ def contents() -> str:
     labs = "\n".join(
         f"labs/{path.parent.name}/README" for path in sorted(ROOT.glob("labs/*/README.md"))
     )
+    read = "\n".join(f"modules/{module.name}" for module in PATH)
+    syllabi = "\n".join(
+        f"instructor_notes/{path.stem}" for path in sorted(ROOT.glob(SYLLABI), reverse=True)
+    )
+    taught = "\n".join(f"instructor_notes/{name}" for name in COURSE)
     parts = {
+        "Modules": f"modules/README\nmodules/{Path(FIRST).stem}\n{read}\nmodules/glossary",
+        "Labs": f"labs/README\n{labs}",
+        "Teaching": f"teach\nslides\n{syllabi}\n{taught}",
         "Guide": guide,
-        "Course": f"gallery\nslides\nmodules/README\nmodules/glossary\nlabs/README\n{labs}",
         "Reference": "commands\nPython <python>\ndocs/recipes",
         "Explanation": "formulas\ndocs/limits\ndocs/corrections\ndocs/peers\ndocs/machines\ndocs/epochs\ndocs/trainer",
         "Project": "CONTRIBUTING\nCHANGELOG",
@@ -240,20 +277,20 @@ def contents() -> str:
 
 def gather(source: Path) -> None:
     """Write the pages of the documentation, as Sphinx reads them, into `source`."""
-    for path, text in pages().items():
-        page = source / (path if path != Path("README.md") else Path("index.md"))
+    for path, text in (pages() | modules()).items():
+        page = source / (path if path != Path("README.md") else Path(ABOUT))
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(text + (contents() if page.name == "index.md" else ""), encoding="utf-8")
+        page.write_text(text + (contents() if page.name == ABOUT else ""), encoding="utf-8")
     shutil.copy(ROOT / "modules" / "explorer.png", source / "modules")
     shutil.copy(ROOT / "docs" / "site" / "conf.py", source)
     (source / "commands.md").write_text(commands(), encoding="utf-8")
     (source / "formulas.md").write_text(formulas(), encoding="utf-8")
-    (source / "gallery.md").write_text(gallery(source), encoding="utf-8")
+    (source / "teach.md").write_text(teach(), encoding="utf-8")
     (source / "python.md").write_text(PYTHON, encoding="utf-8")
 
 
 def main(folder: str = "build/docs") -> None:
-    """Write the documentation into `folder`. A link that leads nowhere is an error."""
+    """Write the site into `folder`. A link that leads nowhere is an error."""
     from sphinx.cmd.build import build_main
 
     out = Path(folder).resolve()
@@ -263,7 +300,8 @@ def main(folder: str = "build/docs") -> None:
         if build_main(["-q", "-W", "--keep-going", "-b", "html", source, str(out)]):
             raise SystemExit("The documentation has errors: see above.")
     reference(out / "api")
-    print(f"Documentation: {out / 'index.html'}")
+    front.write(out)
+    print(f"Site: {out / 'index.html'}; the folder is ready to upload")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ RECIPES = dict(re.findall(r"^## (.+?)\n.*?^```python\n(.*?)^```", TEXT, re.MULTI
 
 
 @pytest.fixture
-def build():
+def build(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS)
     spec = importlib.util.spec_from_file_location("docs_build", DOCS / "build.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -57,10 +58,14 @@ def test_the_documentation_has_each_page_of_the_guide_and_links_to_its_own_pages
     guide = {path.stem for path in (DOCS / "guide").glob("*.md")}
     assert guide == set(build.ORDER)
     pages = build.pages()
+    read = {path.relative_to(build.ROOT).with_suffix(".md") for path in build.MODULES}
     for path, text in pages.items():
         for image, _, target, _ in build.LINK.findall(text):
             goal = (build.ROOT / path.parent / target).resolve().relative_to(build.ROOT)
-            assert image or goal in pages or goal.name == "index.md", (path, target)
+            assert image or goal in pages or goal in read or goal.name == build.ABOUT, (
+                path,
+                target,
+            )
     assert "[describe](docs/guide/describe.md)" in pages[Path("README.md")]
     assert "[LICENSE]" not in pages[Path("README.md")]
 

@@ -1,5 +1,6 @@
 """What a release needs is in step: one version everywhere, one lock, one way to run the tests."""
 
+import json
 import re
 import tomllib
 
@@ -59,6 +60,22 @@ def test_the_workflow_runs_what_everybody_runs(repository, project):
     assert job["container"]["image"] == "python:${{ matrix.python }}-bookworm"
     for python in job["strategy"]["matrix"]["python"]:
         assert Requirement(f"python{project['requires-python']}").specifier.contains(python)
+
+
+def test_the_site_is_published_from_the_folder_that_make_docs_writes(repository):
+    (job,) = read(repository / ".github" / "workflows" / "pages.yml")["jobs"].values()
+    assert {"run": "make docs"} in job["steps"]
+    (folder,) = (step["with"]["path"] for step in job["steps"] if "path" in step.get("with", {}))
+    assert f"$(or $(ARGS),{folder.rstrip('/')})" in (repository / "Makefile").read_text("utf-8")
+
+
+def test_a_codespace_runs_what_everybody_runs_and_admits_its_own_address(repository):
+    text = (repository / ".devcontainer" / "devcontainer.json").read_text("utf-8")
+    settings = json.loads(text)
+    assert settings["postCreateCommand"] == "make install"
+    started = settings["postAttachCommand"]
+    assert "make explore ARGS=" in started and "--allow-host ${CODESPACE_NAME" in started
+    assert re.findall(r"--port (\d+)", started) == [*map(str, settings["forwardPorts"])]
 
 
 def test_a_release_is_published_without_a_stored_secret(repository):
