@@ -14,7 +14,7 @@ ADDRESS = re.compile(r'(href|content)="([^"]+)"')
 OUTSIDE = ("#", "http")
 LIVE = re.compile(r"<span data-live>.*?</span>", re.DOTALL)  # what needs a server
 NOTE = """
-<p class="sub">This copy needs no installation: the figure above is live, modules are to read, with results
+<p class="sub">This copy needs no installation: the figure is live, modules are to read, with results
 folded. To move their controls and run them on your machine, <a href="docs/guide/install.html">install</a>.</p>"""
 BEFORE = '\n</div>\n<figure class="panel">'
 GUIDE = '<a href="about.html">Guide</a>'
