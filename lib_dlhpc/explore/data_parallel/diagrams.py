@@ -34,7 +34,7 @@ def overlapped() -> kit.Diagram:
         start = max(end, (number + 1) * each)
         end = start + RATE * size / sum(sizes)
         sent.append(kit.Bar(start, end, f"{number + 1}", kit.ORANGE))
-    back = [kit.Bar(k * each, (k + 1) * each, f"{k + 1}", kit.GREEN) for k in range(len(sizes))]
+    back = [kit.Bar(k * each, (k + 1) * each, f"{k + 1}", kit.BACKWARD) for k in range(len(sizes))]
     rows = [kit.Lane("backward", back), kit.Lane("allreduce", sent)]
     return kit.lanes(rows, f"time; ResNet-50, {len(sizes)} buckets", unfolds=True)
 

@@ -13,7 +13,7 @@ from lib_dlhpc.spec.units import format_quantity as show
 EVERY = 16  # of the runs behind the front, drawn as one
 SMALL = pipeline_slack.Setting(stages=4, microbatches=4)
 SLOWED = 1.005  # times as long: from here on a pass counts as slowed
-PASSES = {"forward": kit.BLUE, "backward": kit.GREEN, "update": kit.VIOLET}
+PASSES = {"forward": kit.FORWARD, "backward": kit.BACKWARD, "update": kit.UPDATE}
 
 
 def front() -> kit.Diagram:

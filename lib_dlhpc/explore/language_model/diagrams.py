@@ -59,7 +59,7 @@ def idle() -> kit.Diagram:
     spans = timetable(PIPELINES["1f1b"](STAGES, MICROBATCHES))
     return kit.lanes(
         kit.passes(spans),
-        f"time; {MICROBATCHES} microbatches, blue: forward, green: backward",
+        f"time; {MICROBATCHES} microbatches, light: forward, dark: backward",
         unfolds=True,
     )
 

@@ -43,9 +43,9 @@ def offloaded() -> kit.Diagram:
         start = max(end, layer + 1.0)
         end = start + LINK
         out.append(kit.Bar(start, end, f"out {layer + 1}", kit.ORANGE))
-    forward = [kit.Bar(k, k + 1, f"F{k + 1}") for k in range(LAYERS)]
+    forward = [kit.Bar(k, k + 1, f"F{k + 1}", kit.FORWARD) for k in range(LAYERS)]
     backward, back, now = (
-        [kit.Bar(LAYERS, LAYERS + 2, f"B{LAYERS}", kit.GREEN)],
+        [kit.Bar(LAYERS, LAYERS + 2, f"B{LAYERS}", kit.BACKWARD)],
         list[kit.Bar](),
         float(LAYERS + 2),
     )
@@ -53,7 +53,7 @@ def offloaded() -> kit.Diagram:
         end += LINK
         back.append(kit.Bar(end - LINK, end, f"in {layer + 1}", kit.VIOLET))
         now = max(now, end)
-        backward.append(kit.Bar(now, now + 2, f"B{layer + 1}", kit.GREEN))
+        backward.append(kit.Bar(now, now + 2, f"B{layer + 1}", kit.BACKWARD))
         now += 2
     return kit.lanes(
         [kit.Lane("GPU", [*forward, *backward]), kit.Lane("host link", [*out, *back])],

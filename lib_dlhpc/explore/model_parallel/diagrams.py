@@ -38,7 +38,7 @@ def filled() -> kit.Diagram:
         each = WORK / count
         spans = timetable(PIPELINES["gpipe"](STAGES, count), forward=each, backward=2 * each)
         rows += kit.passes(spans, f"{name}, stage", numbered=False)
-    return kit.lanes(rows, "time; blue: forward, green: backward", side=0.25, unfolds=True)
+    return kit.lanes(rows, "time; light: forward, dark: backward", side=0.25, unfolds=True)
 
 
 def uneven() -> kit.Diagram:

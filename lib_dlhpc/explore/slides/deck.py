@@ -41,6 +41,10 @@ from lib_dlhpc.explore.slides.tex import readable
 from lib_dlhpc.teaching.questions import shuffled
 
 ON_PAGE = re.compile(r"\b(charts?|figures?|page|map|diamonds|squares)\b|^The (lower|second) ")
+SERVED = {
+    "the machine that serves this page": "this machine",
+    "the process that serves this page": "one process",
+}
 CITED = 95  # characters of the sources at the foot of a slide, at most
 FORMULAS = 7  # on a slide, at most
 LINES, BESIDE = 4, 3  # sentences of an idea, and of one beside a diagram, at most
@@ -171,7 +175,7 @@ def _sections(
                 diagram=draw() if draw else None,
             )
         for name, paragraph in zip(asks, (*own.paragraphs, ""), strict=False):
-            aside = notebook.plain(paragraph) if own.heading == REAL else ""
+            aside = _here(notebook.plain(paragraph)) if own.heading == REAL else ""
             asked, *result = predicted(lesson, name, titles, own.heading, aside)
             yield _beside_diagram(asked, diagrams[name]()) if name in diagrams else asked
             yield from result
@@ -183,6 +187,13 @@ def _sections(
         draw = diagrams.get(own.heading)
         for check in checks(lesson, titles, titles.checked.get(own.heading, ())):
             yield check._replace(section=own.heading, diagram=draw() if draw else None)
+
+
+def _here(text: str) -> str:
+    """Return what a page says of the machine that runs it, as a slide says it."""
+    for server, here in SERVED.items():
+        text = text.replace(server, here)
+    return text
 
 
 def _last(lesson: Lesson, titles: Titles) -> list[str]:

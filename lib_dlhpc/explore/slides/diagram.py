@@ -45,7 +45,9 @@ FILLS = {  # pale: words on them are dark, and say what the color says
 }
 BLUE, ORANGE, GREEN, VIOLET, RED, GRAY = FILLS.values()
 WHITE = "FFFFFF"
-PASSES = {Forward: BLUE, Backward: GREEN}
+# Tints of the colors that figures have for a pass (results/palette.py).
+FORWARD, BACKWARD, UPDATE = "CDE8F8", "8FC1E0", "A3BCCB"
+PASSES = {Forward: FORWARD, Backward: BACKWARD}
 
 
 class Shape(NamedTuple):

@@ -11,11 +11,15 @@ from lib_dlhpc.spec.units import format_quantity
 
 # Shares of a diagram: the width of a letter in a bar, and of the bar's edges.
 LETTER, EDGE = 0.021, 0.03
-COLORS = {fill: name for name, fill in kit.FILLS.items()}
+COLORS = {fill: name for name, fill in kit.FILLS.items()} | {
+    kit.FORWARD: "light blue",
+    kit.BACKWARD: "blue",
+    kit.UPDATE: "slate",
+}
 TERMS = {  # of a step: what a slide calls them, and their fill
-    "forward": ("forward", kit.BLUE),
-    "backward": ("backward", kit.GREEN),
-    "update": ("update", kit.VIOLET),
+    "forward": ("forward", kit.FORWARD),
+    "backward": ("backward", kit.BACKWARD),
+    "update": ("update", kit.UPDATE),
     "waiting for the slowest": ("waits", kit.RED),
     "exposed communication": ("exchange", kit.ORANGE),
     "pipeline bubble": ("bubble", kit.GRAY),

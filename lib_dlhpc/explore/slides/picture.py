@@ -85,7 +85,7 @@ def _fit(spec: dict[str, Any], width: float, height: float) -> None:
 
     The title of an upright axis takes two lines where it is longer than the axis.
     """
-    around = spec["padding"]
+    around, before = spec["padding"], spec["height"]
     spec["height"] = height - around["top"] - around["bottom"]
     for axis in spec.get("axes", ()):
         title = axis.get("title")
@@ -95,6 +95,7 @@ def _fit(spec: dict[str, Any], width: float, height: float) -> None:
             around["left"] += LABEL + 2
     spec["width"] = width - around["left"] - around["right"]
     _spread(spec)
+    _close_up(spec, spec["height"] / before)
 
 
 def _spread(spec: Mapping[str, Any]) -> None:
@@ -116,6 +117,15 @@ def _spread(spec: Mapping[str, Any]) -> None:
             moved = apart([bend(row["place"]) for row in ends], gap)
             for row, place in zip(ends, moved, strict=True):
                 row["place"] = unbend(place)
+
+
+def _close_up(spec: Mapping[str, Any], share: float) -> None:
+    """Move names of points as the drawing shrinks; there is no room for those in brackets, of what does not fit."""
+    for data in spec["data"]:
+        for row in data.get("values", ()) if isinstance(data.get("values"), list) else ():
+            if "dy" in row and "label" in row:
+                row["dy"] *= share
+                row["label"] = "" if row["label"].startswith("(") else row["label"]
 
 
 def _halves(title: str) -> list[str]:
