@@ -1,6 +1,7 @@
 """The board counts each learner once, names nobody unless asked, and finds common mistakes."""
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.classroom import database, record
 from lib_dlhpc.classroom.board import board, histogram
+from lib_dlhpc.explore.board.page import board_page
+from lib_dlhpc.explore.course import PATH
 
 
 @pytest.fixture
@@ -164,3 +167,9 @@ def test_hints_are_counted_by_how_many_a_learner_opened(a_class):
     assert counts(found) == {"1 opened": 1, "2 opened": 2} and found["asked"] == "buckets"
     assert shown["answers"] == 1
     assert sorted(who["answers"] for who in shown["learners"]) == [0, 0, 1]
+
+
+def test_the_page_calls_each_module_by_its_number_and_title():
+    (titles,) = re.findall(r'id="titles">(.+?)</script>', board_page().decode())
+    assert json.loads(titles)["io_bottleneck"] == "07 I/O bottlenecks"
+    assert len(json.loads(titles)) == len(PATH)

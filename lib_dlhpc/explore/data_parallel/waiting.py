@@ -102,7 +102,9 @@ def slowest_chart(setting: Ranks) -> State:
     data = {
         "line": {"x": COUNTS, "y": line},
         "points": {"x": COUNTS, "y": means, "low": low, "high": high, "words": words},
-        "now": marked(f"{words[at]} in {setting.steps} steps", right, 10, x=setting.ranks, y=means[at]),
+        "now": marked(
+            f"{words[at]} in {setting.steps} steps", right, 10, x=setting.ranks, y=means[at]
+        ),
         "slow": {"y": slow, "words": ["the slow GPU alone"] * len(slow)},
         "room": {"y": [1.0, max(1.02, *means, *high, *line)]},
     }

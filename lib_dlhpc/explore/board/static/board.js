@@ -14,6 +14,8 @@ function element(tag, attributes = {}, ...children) {
 
 const words = (name) => name.replaceAll("_", " ").replace(/^(\d+ )(\w)/, (_, number, first) => number + first.toUpperCase());
 const key = (question) => `${question.module}/${question.question}`;
+const titles = JSON.parse(at("titles").textContent); // of modules, by the names in records
+const named = (name) => titles[name] ?? words(name);
 const title = ({ asked, kind, module, question }) => asked || (kind === "lab" ? `Lab ${words(module)}: ${words(question)}` : words(question));
 const people = (count) => `${count} ${count === 1 ? "learner" : "learners"}`;
 
@@ -40,7 +42,7 @@ function detail() {
   if (!question) return;
   const covers = ["guess", "choice", "check"].includes(question.kind);
   const open = !covers || revealed.has(chosen);
-  at("which").textContent = words(question.module);
+  at("which").textContent = named(question.module);
   at("asked").textContent = title(question);
   at("finding").textContent = finding(question, open);
   const bins = open ? question.revealed : question.bins;
@@ -64,13 +66,13 @@ function places() {
       const idle = now - Date.parse(each.time) > AWAY;
       return element("i", { class: idle ? "idle" : "", title: `${each.label}${idle ? ", quiet for five minutes" : ""}` });
     });
-    return element("li", {}, element("span", {}, words(module)), element("div", { class: "dots", "aria-hidden": "true" }, ...dots),
+    return element("li", {}, element("span", {}, named(module)), element("div", { class: "dots", "aria-hidden": "true" }, ...dots),
       element("b", {}, String(there.length)));
   });
   at("places").replaceChildren(...rows);
   at("learners").replaceChildren(...shown.learners.map((each) => {
     const minutes = Math.max(0, Math.round((now - Date.parse(each.time)) / 60_000));
-    const cells = [`${words(each.module)}${each.question ? `, ${words(each.question)}` : ""}`, minutes ? `${minutes} min ago` : "now", each.answers, each.done];
+    const cells = [`${named(each.module)}${each.question ? `, ${words(each.question)}` : ""}`, minutes ? `${minutes} min ago` : "now", each.answers, each.done];
     return element("tr", {}, element("th", { scope: "row" }, each.label), ...cells.map((cell) => element("td", {}, String(cell))));
   }));
 }
@@ -84,7 +86,7 @@ function all() {
       return fill;
     });
     const button = element("button", { type: "button", "aria-pressed": String(key(question) === chosen) },
-      element("small", {}, words(question.module)), element("b", { class: "title", title: title(question) }, title(question)),
+      element("small", {}, named(question.module)), element("b", { class: "title", title: title(question) }, title(question)),
       element("small", {}, people(question.learners)), element("div", { class: "small", "aria-hidden": "true" }, ...small));
     button.addEventListener("click", () => {
       at("follow").checked = false;
