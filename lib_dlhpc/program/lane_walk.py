@@ -4,12 +4,12 @@ Passes are walked by their depth (depths.py). Where a stretch of them repeats, i
 soon as all times are a constant later than some repetitions before: see walk.py, which does the same for one pipeline.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.program.calls import FORWARD, PASSES, pipeline
+from lib_dlhpc.program.calls import FORWARD, PASSES, Numbers, pipeline
 from lib_dlhpc.program.depths import Depth, Stretch, stretches
 from lib_dlhpc.program.lanes import JOINS, LAST, POSTED, SENDS, SHARED
 from lib_dlhpc.program.meeting import Exchanges, Shares
@@ -74,8 +74,22 @@ def _shares(table: Floats) -> Shares | None:
     shared = table[SHARED]
     if not shared.any():
         return None
-    behind, ahead = shared.reshape(2, -1, *shared.shape[3:])
-    return Shares([*behind], [*ahead], shared.shape[2])
+    each = shared.reshape(2, -1, *shared.shape[3:])
+    behind, ahead = each.tolist() if each.ndim == 2 else map(list, each)
+    return Shares(behind, ahead, shared.shape[2])
+
+
+def _together(depth: Depth, exchanges: Exchanges) -> Iterator[slice]:
+    """Yield passes of a depth that follow one another, none of which depends on what those before it send."""
+    targets = np.where(depth.boundary >= 0, exchanges.target(depth.place, depth.boundary), -1)
+    first, reached = 0, set[int]()
+    for at, (place, target) in enumerate(zip(depth.place.tolist(), targets.tolist(), strict=True)):
+        if place in reached or target in reached:
+            yield slice(first, at)
+            first, reached = at, set()
+        if target >= 0:
+            reached.add(target)
+    yield slice(first, len(depth.place))
 
 
 class _Walk:
@@ -98,7 +112,6 @@ class _Walk:
         self.crossed = np.full(
             ranks, -1
         )  # the boundary of the message that each rank has sent last
-        self.meeting = False  # whether any gradients are exchanged
         self.counts = np.zeros(len(self.seconds), np.int64)  # how often each pass is carried out
 
     @property
@@ -131,8 +144,8 @@ class _Walk:
         busy, takes, row, meets = self.busy, self.takes, self.row, self.exchanges is not None
         for depth in depths:
             place, made, back, boundary, last = depth
-            if meets and (last or self.meeting):
-                self._one_by_one(depth, row)
+            if self.exchanges is not None and (last or self.exchanges.meeting):
+                self._beside_gradients(depth, row)
                 row += depth.rows
                 continue
             now = np.maximum(clock.take(place, 0), arrives.take(row - back, 0))
@@ -155,30 +168,30 @@ class _Walk:
                 self.crossed[place[sends]] = boundary[sends]
         self.row = row
 
-    def _one_by_one(self, depth: Depth, row: int) -> None:
+    def _beside_gradients(self, depth: Depth, row: int) -> None:
         """Walk the passes of a depth while gradients are exchanged, see meeting.py."""
         exchanges = self.exchanges
         assert exchanges is not None
-        if not self.meeting:
-            self.meeting = True
-            exchanges.sent = [
-                self._sent(place, at) for place, at in enumerate(self.crossed.tolist())
-            ]
-        columns = (each.tolist() for each in depth[:4])
-        for at, (place, made, back, boundary) in enumerate(zip(*columns, strict=True)):
-            now = np.maximum(self.clock[place], self.arrives[row - back])
-            now = self._last(place, made, now) if depth.last else now + self.seconds[made]
+        if not exchanges.meeting:
+            senders = np.flatnonzero(self.crossed >= 0)
+            boundary = self.crossed[senders]
+            exchanges.left(senders, boundary, self.port[senders], self.busy[boundary])
+        for some in _together(depth, exchanges):
+            place, made, back, boundary = (each[some] for each in depth[:4])
+            now = np.maximum(self.clock.take(place, 0), self.arrives.take(row - back, 0))
+            now = self._last(place, made, now) if depth.last else now + self.seconds.take(made, 0)
             self.clock[place] = now
-            left = np.maximum(self.port[place], now)
-            late = (
-                exchanges.meet(place, boundary, left, self.busy[boundary]) if boundary >= 0 else 0.0
-            )
-            self.port[place] = left + self.busy[boundary] + late
-            self.arrives[row + at] = left + self.takes[boundary] + late
+            left, busy = np.maximum(self.port.take(place, 0), now), self.busy.take(boundary, 0)
+            late, sends = np.zeros_like(left), boundary >= 0
+            if sends.any():
+                how = (each[sends] for each in (place, boundary, left, busy))
+                late[sends] = exchanges.meet(*how)
+            self.port[place] = left + busy + late
+            self.arrives[row + some.start : row + some.stop] = left + self.takes[boundary] + late
         self.arrives[row + depth.rows - 1] = -np.inf
 
-    def _last(self, place: int, made: int, start: Floats) -> Floats:
-        """Return when a pass ends that completes gradients."""
+    def _last(self, place: Numbers, made: Numbers, start: Floats) -> Floats:
+        """Return when passes end that complete gradients, each of another place."""
         exchanges, (end, behind, freed, queued) = self.exchanges, self.last[:, made]
         assert exchanges is not None
         before = np.maximum(self.free[place], exchanges.free[place])
@@ -188,17 +201,6 @@ class _Walk:
         self.free[place] = free
         found: Floats = np.maximum(start + end, before + behind)
         self.worked[place] += found - start
-        return found
-
-    def _sent(self, place: int, boundary: int) -> Floats:
-        """Return when the last message of a rank leaves the links to gradients."""
-        exchanges = self.exchanges
-        assert exchanges is not None
-        if boundary < 0:
-            return 0.0 * self.port[place]
-        behind, ahead, chunks = exchanges.shares
-        part = (behind if boundary // chunks == place else ahead)[boundary]
-        found: Floats = self.port[place] - (1 - part) * self.busy[boundary]
         return found
 
     def freed(self) -> Floats:

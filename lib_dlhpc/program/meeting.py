@@ -75,18 +75,26 @@ def shares_of(stages: "Sequence[Sequence[Chunk]]", above: Above) -> Shares | Non
 
 
 class Exchanges:
-    """When the gradients of each stage are exchanged; times are floats, or arrays."""
+    """When the gradients of each stage are exchanged; times are floats, or arrays.
+
+    With arrays, a place may be several: an array of places none of which is another, nor next to one on its boundary.
+    """
 
     def __init__(self, shares: Shares, clock: Sequence[Any], one: bool) -> None:
-        self.shares, self.ranks = shares, len(clock)
+        self.ranks, self.chunks = len(clock), shares.chunks
+        self.one: bool = one
         self.later: Any = max if one else np.maximum
         self.sooner: Any = min if one else np.minimum
-        self.free = [0.0 * at for at in clock]  # when the exchange of each stage ends
-        self.sent = [0.0 * at for at in clock]  # when its messages leave the links to gradients
+        like: Any = list if one else np.array
+        # What a message across each boundary shares with the stage that sends it forward, and backward.
+        self.shared = like([part for both in zip(*shares[:2], strict=True) for part in both])
+        zero = [0.0 * at for at in clock]
+        self.free = like(zero)  # when the exchange of each stage ends
+        self.sent = like(zero)  # when its messages leave the links to gradients
         # When messages that gradients have met are through.
-        self.through = [0.0 * at for at in clock]
+        self.through = like(zero)
         # When the last pass of each stage began that has posted gradients, and how long their exchange takes.
-        self.began: list[tuple[Any, Any] | None] = [None] * len(clock)
+        self.began, self.seconds = like([at - np.inf for at in zero]), like(zero)
         self.meeting = False  # whether any gradients are exchanged
 
     def passed(
@@ -113,50 +121,58 @@ class Exchanges:
             if GRADIENTS in each:
                 each[GRADIENTS] = self.later(each[GRADIENTS], at)
 
-    def join(self, place: int, free: Any) -> Any:
+    def join(self, place: Any, free: Any) -> Any:
         """Return when the stream of gradients is free for those of a pass that begins: behind messages."""
         return self.later(free, self.sent[place])
 
-    def joined(self, place: int, start: Any, before: Any, seconds: float, free: Any) -> None:
+    def joined(self, place: Any, start: Any, before: Any, seconds: Any, free: Any) -> None:
         """Begin to exchange the gradients of a last pass.
 
         before, free: when the stream is free before and behind the pass. seconds: that they take alone.
         """
         self.meeting = True
-        self.began[place] = start, seconds + self.later(0.0, before - start)
+        self.began[place] = start
+        self.seconds[place] = seconds + self.later(0.0, before - start)
         self.free[place] = free
         met = self.later(0.0, self.sooner(self.sent[place] - start, seconds))
         self.through[place] = self.sent[place] + met
 
-    def meet(self, place: int, boundary: int, begin: Any, busy: Any) -> Any:
+    def meet(self, place: Any, boundary: Any, begin: Any, busy: Any) -> Any:
         """Return by how much a message that a place sends is late; boundary: across which, busy: s alone."""
-        behind, ahead, chunks = self.shares
-        before, late = boundary // chunks, 0.0
-        own, others = behind[boundary], ahead[boundary]
-        if before != place:
-            own, others = others, own
-        if not self.meeting:
-            self.sent[place] = begin + own * busy
-            return late
-        target = (place + 1) % self.ranks if before == place else before
-        ready, begin = begin, self.later(begin, self.through[place])
-        if self.began[place] is not None:
-            late = self._met(place, own, begin, busy, 1.0)
-        if self.began[target] is not None:
-            late = self.later(late, self._met(target, others, begin, busy, self._density(target)))
+        at = self._at(place, boundary)
+        own, late = self.shared[at], 0.0
+        if self.meeting:
+            ready, begin = begin, self.later(begin, self.through[place])
+            target, others = self.target(place, boundary), self.shared[at ^ 1]
+            met = self._met(place, own, begin, busy, True)
+            met = self.later(met, self._met(target, others, begin, busy, False))
+            late = begin - ready + met
         self.sent[place] = begin + own * busy
-        return begin - ready + late
+        return late
 
-    def _met(self, place: int, part: Any, begin: Any, busy: Any, density: Any) -> Any:
-        """Return by how much gradients and a message delay each other."""
+    def left(self, place: Any, boundary: Any, free: Any, busy: Any) -> None:
+        """Note the last message that a place has sent; free: when its port is."""
+        self.sent[place] = free - (1 - self.shared[self._at(place, boundary)]) * busy
+
+    def _at(self, place: Any, boundary: Any) -> Any:
+        return 2 * boundary + (boundary // self.chunks != place)
+
+    def target(self, place: Any, boundary: Any) -> Any:
+        """Return the place to which a place sends across a boundary."""
+        before = boundary // self.chunks
+        return (before + (before == place)) % self.ranks
+
+    def _met(self, place: Any, part: Any, begin: Any, busy: Any, sends: bool) -> Any:
+        """Return by how much gradients and a message delay each other; sends: or the place receives it."""
         free = self.free[place]
-        late = part * density * self.later(0.0, self.sooner(busy, free - begin))
+        if self.one and free <= begin:
+            return 0.0
+        if not sends:
+            part = part * self._density(place)
+        late = part * self.later(0.0, self.sooner(busy, free - begin))
         self.free[place] = free + late
         return late
 
-    def _density(self, place: int) -> Any:
-        began = self.began[place]
-        assert began is not None
-        start, seconds = began
-        spent = self.free[place] - start
-        return self.sooner(1.0, seconds / self.later(spent, 1e-300))
+    def _density(self, place: Any) -> Any:
+        spent = self.free[place] - self.began[place]
+        return self.sooner(1.0, self.seconds[place] / self.later(spent, 1e-300))

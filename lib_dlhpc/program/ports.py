@@ -119,6 +119,8 @@ class Ports:
             if one and until[other] <= begin:
                 continue
             for each in self.sent[other]:
+                if one and (each.end <= begin or each.begin >= new.alone):
+                    continue
                 met = self.sooner(new.alone, each.end) - self.later(begin, each.begin)
                 if met > 0 if one else (met > 0).any():
                     self._meet(new, each, self.later(met, 0.0), shared)

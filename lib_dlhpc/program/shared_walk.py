@@ -19,15 +19,17 @@ class SharedWalk(Walk):
 
     def __init__(self, *how: Any, meets: Meets) -> None:
         super().__init__(*how)
-        self.ports, self.chunks = Ports(meets), len(self.busy) // len(self.clock)
+        self.ports, chunks = Ports(meets), len(self.busy) // len(self.clock)
+        self._before = [boundary // chunks for boundary in range(len(self.busy))]
 
     def _send(self, place: int, boundary: int, ready: float) -> float:
-        line = line_of(place, boundary // self.chunks)
-        begin = self.ports.begin(line, ready)
-        more = self._meet(place, boundary, begin) if self.exchanges else 0.0
-        late = self.ports.send(line, begin, self.busy[boundary] + more)
-        arrives: float = begin + self.takes[boundary] + more + late
-        return arrives
+        line, busy = line_of(place, self._before[boundary]), self.busy[boundary]
+        free, more = self.ports.sent[line][0].end, 0.0
+        begin = ready if ready > free else free
+        if self.exchanges is not None:
+            more = self.exchanges.meet(place, boundary, begin + self._base, busy)
+        late: float = self.ports.send(line, begin, busy + more)
+        return begin + self.takes[boundary] + more + late
 
     def _repeat(self, rows: Rows, times: int) -> None:
         self._shift(-min(self.clock), len(rows))
