@@ -142,7 +142,9 @@ def _core_on_a_nic(ranks: Array, nics: Array, beside: Array) -> Array:
     """Return how many core ranks the busiest NIC has; those that folded send nothing out of their node."""
     if np.all(np.equal(nics, 1)):
         return 2.0 ** whole_rounds(ranks)[0] * beside
-    return np.vectorize(_count_on_a_nic, otypes=[np.float64])(ranks, nics, beside)[()]
+    if np.ndim(ranks) == np.ndim(nics) == np.ndim(beside) == 0:
+        return _count_on_a_nic(ranks, nics, beside)
+    return np.vectorize(_count_on_a_nic, otypes=[np.float64])(ranks, nics, beside)
 
 
 @lru_cache(maxsize=4096)

@@ -121,19 +121,21 @@ def hierarchical_allgather_cost(n: Array, net: Network) -> Cost:
 def doubling_allgather_cost(n: Array, net: Network) -> Cost:
     """Partners at distances 1, 2, 4 ... on each level; messages grow with the distance."""
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
-    far = over_rounds(
-        depth(nodes),
-        net._replace(congestion=lambda distance: _met(net, distance)),
-        lambda k: np.minimum(2.0**k, np.maximum(nodes - 2.0**k, 0)) / nodes,
-    )
-    latency = depth(g) * a_in + depth(nodes) * a_out
+    rounds = depth(nodes)
+    paired = rounds == whole_rounds(nodes)[0]
+
+    def met(distance: int) -> Array:
+        """Return the slowdown by others: of pairs, or on the graph of other numbers of nodes."""
+        if np.ndim(paired):
+            return np.where(paired, net.congestion(distance), net.neighbors(distance))
+        return net.congestion(distance) if paired else net.neighbors(distance)
+
+    def share(k: int) -> Array:
+        return np.minimum(2.0**k, np.maximum(nodes - 2.0**k, 0)) / nodes
+
+    far = over_rounds(rounds, net._replace(congestion=met), share)
+    latency = depth(g) * a_in + rounds * a_out
     return Cost(latency, n * ((g - 1) / g * b_in + far * b_out), 0.0 * n)
-
-
-def _met(net: Network, distance: int) -> Array:
-    """Return the congestion of an exchange with the node so far away: with pairs, or on the graph of other numbers."""
-    paired = depth(net.outer.ranks) == whole_rounds(net.outer.ranks)[0]
-    return np.where(paired, net.congestion(distance), net.neighbors(distance))
 
 
 def _summed(cost: Cost, n: Array, net: Network) -> Cost:

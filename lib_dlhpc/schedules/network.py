@@ -136,24 +136,28 @@ def slowest(net: Network, size: Array) -> tuple[Array, Array]:
     The ring leaves a node through one of its NICs.
     """
     (g, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
-    single = np.equal(g, 1)
-    turns = (
-        net.nics > 1
-    ) & ~single  # from the last rank of a node to the first of the next: to another rail
+    # From the last rank of a node to the first of the next: to another rail.
+    turns = (net.nics > 1) & (g != 1)
     a_out = a_out + a_in * turns * net.relay
     b_out = b_out * net.lanes * np.maximum(net.neighbors(1), net.crossing * turns)
-    across = (nodes > 1) & (single | (a_out + size * b_out >= a_in + size * b_in))
+    across = (nodes > 1) & ((g == 1) | (a_out + size * b_out >= a_in + size * b_in))
+    if np.ndim(across) == 0:
+        return (a_out, b_out) if across else (a_in, b_in)
     return np.where(across, a_out, a_in), np.where(across, b_out, b_in)
 
 
 def depth(ranks: Array) -> Array:
     """Return ceil(lg ranks), exact for integers, as a float: a product with whole bytes exceeds 32 bits."""
+    if isinstance(ranks, int):
+        return float((ranks - 1).bit_length())
     mantissa, exponent = np.frexp(ranks)
     return exponent - 1.0 * (mantissa == 0.5)
 
 
 def whole_rounds(ranks: Array) -> tuple[Array, Array]:
     """Return floor(lg ranks), and 1 where ranks is not a power of two, else 0; both are floats."""
+    if isinstance(ranks, int):
+        return ranks.bit_length() - 1.0, float(ranks & (ranks - 1) > 0)
     mantissa, exponent = np.frexp(ranks)
     return exponent - 1.0, (mantissa != 0.5) * 1.0
 
