@@ -3,8 +3,9 @@
 from functools import lru_cache
 from math import sqrt
 
-from lib_dlhpc.explore.failures.interval import DAY, LLAMA_MTBF, SPELL
+from lib_dlhpc.explore.failures.interval import LLAMA_MTBF, SPELL
 from lib_dlhpc.prediction.validation.validate import results
+from lib_dlhpc.spec.units import DAY
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.cases import Case, Choice, Draw, Line, Option, Plan, Reading, Step, Table
 from lib_dlhpc.teaching.designs import begun, varied

@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.calibration.step_fit import UNDISTURBED
 from lib_dlhpc.launch.energy import Power
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.kinds import KINDS
 
-Floats: TypeAlias = NDArray[np.float64]
 Slowdown: TypeAlias = tuple[float, float]  # time over calibrated time: of work, of each call
 LEAST = 8  # undisturbed steps that a verdict needs; fewer if a run has fewer
 WARM_UP = 3  # steps excluded at the start of a run

@@ -19,14 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats, Ints
 from lib_dlhpc.schedules.doubling import fold
 from lib_dlhpc.spec.machine import RAILS, Machine
 
 TREES = ("fat-tree", *RAILS)
 MESSAGES = 2**24  # of an all-to-all that are counted: of a larger one, those of some steps
 STEPS = 64  # at least
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Loads = Callable[..., NDArray[Any]]  # (topology, nodes of a switch, ...) -> of each round
 
 

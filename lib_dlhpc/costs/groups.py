@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats, Ints
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.network import (
@@ -35,12 +35,10 @@ from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import shards, sizes, stride
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.choice import cheapest, chosen
-from lib_dlhpc.schedules.rounds import Ints
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import IN_NETWORK, RAILS, Machine
 from lib_dlhpc.spec.strategy import AUTO
 
-Floats = NDArray[np.float64]
 NOTHING = Cost(0.0, 0.0, 0.0)
 # The collective of a communication layer.
 GOALS = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reduce_scatter"}

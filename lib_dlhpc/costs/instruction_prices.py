@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import compute, groups
 from lib_dlhpc.costs.busy_links import Busy, busy_links
 from lib_dlhpc.costs.compression import pair_bytes
@@ -29,7 +30,6 @@ from lib_dlhpc.program.instructions import (
     WIDE,
     WIRE,
 )
-from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 

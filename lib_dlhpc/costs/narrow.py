@@ -23,14 +23,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.strategy import FORWARD, FP8, NVFP4, Strategy
 
 # Of an element in a message: tiles of 128 have a scale of 4 bytes each (DeepSeek-AI 2024, sections 3.3.2 and 3.3.3).
 SENT = 1 + 4 / 128
-Floats = NDArray[np.float64]
 
 
 class Format(NamedTuple):

@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.exchanges import halo_elements
 from lib_dlhpc.costs.light import reads_input
@@ -27,7 +28,6 @@ from lib_dlhpc.spec.loss import is_logits
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP
 
-Floats = NDArray[np.float64]
 AFTER, BETWEEN = "after", "between"  # see backward_extra
 REPEATED_RUNS = ("full", EARLY_STOP, PER_OP)  # of layers, whose inputs are stored
 AT_ONCE = 2  # layers on the device if activations are offloaded: one in use, one in flight

@@ -16,18 +16,17 @@ from math import gcd, lcm
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats, Ints
 from lib_dlhpc.costs.crowding import shares_links
 from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.algorithms import schedule
 from lib_dlhpc.schedules.choice import even_elements
 from lib_dlhpc.schedules.network import Cost
-from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Ints, Round, as_sent, messages
+from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Round, as_sent, messages
 from lib_dlhpc.spec.machine import RAILS, Machine
 
-Floats = NDArray[np.float64]
 Rows = list[tuple[int, Floats]]  # how often, and who may be the busiest: see `_busiest`
 
 

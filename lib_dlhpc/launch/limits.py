@@ -11,6 +11,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.launch import schedulers
 from lib_dlhpc.launch.site import Site
 from lib_dlhpc.launch.systems import run
+from lib_dlhpc.spec.units import DAY
 from lib_dlhpc.spec.units import format_quantity as show
 
 CHECKED = ("slurm", "local")  # schedulers with a check of requests
@@ -103,4 +104,4 @@ def _seconds(text: str) -> float:
     seconds = 0
     for part in clock.split(":"):
         seconds = 60 * seconds + int(part)
-    return 86400 * int(days or 0) + seconds
+    return DAY * int(days or 0) + seconds

@@ -16,7 +16,7 @@ from typing import Any
 from lib_dlhpc.errors import SpecError, listed, reason_of
 from lib_dlhpc.launch.systems import NAMES
 from lib_dlhpc.spec import catalog
-from lib_dlhpc.spec.units import parse_quantity
+from lib_dlhpc.spec.units import DAY, parse_quantity
 
 SCHEDULERS = (*NAMES, "local")
 LAUNCHERS = ("mpiexec", "mpirun", "srun", "ibrun", "jsrun")
@@ -175,7 +175,7 @@ def setup_words(line: str, what: str) -> list[str]:
 def read_time(value: Any, what: str) -> float:
     """Return a time limit in s, of a number or a text such as "10min". Raises SpecError."""
     seconds = parse_quantity(value, "s", what)
-    if not 1 <= seconds <= 365 * 86400:
+    if not 1 <= seconds <= 365 * DAY:
         raise SpecError(f"{what} = {value!r}: expected from 1 s to 365 days.")
     return seconds
 

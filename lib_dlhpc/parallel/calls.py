@@ -8,8 +8,8 @@ in backward. The device is busy with calls, so the host, where it is slow, gains
 
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.parallel.passes import Passes
-from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import BY_NODE
 

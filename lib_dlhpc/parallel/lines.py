@@ -10,6 +10,7 @@ from itertools import permutations
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import groups
 from lib_dlhpc.costs.busy_links import SHARED
 from lib_dlhpc.costs.crowding import shares_links
@@ -21,7 +22,6 @@ from lib_dlhpc.program.meeting import Above
 from lib_dlhpc.program.ports import Lines, Meets, line_of
 from lib_dlhpc.spec.experiment import Experiment
 
-Floats = NDArray[np.float64]
 DIGITS = 9  # of loads that are the same
 
 

@@ -17,11 +17,11 @@ from math import prod
 
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.compute import BYTES, streaming_rate
 from lib_dlhpc.layout import Part, shards
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction
-from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 

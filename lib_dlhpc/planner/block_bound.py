@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.layout import cut_points
 from lib_dlhpc.planner.memory_bound import of_microbatch, passes_kept
 from lib_dlhpc.planner.space import Space
 from lib_dlhpc.spec.experiment import Experiment
 
-Floats = NDArray[np.float64]
 STEPS = 14  # of the bisection
 ROUNDING = 1e-9  # blocks
 

@@ -32,6 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import compute, stragglers
 from lib_dlhpc.costs.groups import collective, spread
 from lib_dlhpc.costs.segments import cut_within
@@ -53,7 +54,6 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.strategy import EARLY_STOP, FORWARD, PER_OP
 
-Floats = NDArray[np.float64]
 LONGEST = 1e15  # B: no message takes less for each byte
 # What does not change what the layers of an unsplit pipeline take for a microbatch.
 OUTSIDE = (

@@ -29,6 +29,7 @@ from lib_dlhpc.planner.space import (
 from lib_dlhpc.scale_out import Arrays, Place, Work, results
 from lib_dlhpc.scale_out.work import experiment_of, part, text_of
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import HOUR
 
 SIZE = 2**20  # combinations of a chunk
 HELD = 2**22  # candidates of all runs of a plan
@@ -72,7 +73,7 @@ class Candidates:
         if objective == "time":
             return seconds
         if objective == "cost":
-            return seconds * devices / 3600
+            return seconds * devices / HOUR
         machine, idle = experiment.machine, experiment.machine.device.idle_power
         standing = seconds * (devices * idle + nodes * machine.node_power)
         least: NDArray[np.float64] = (standing + devices * self.joules * steps) * machine.pue

@@ -19,8 +19,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import stage_cut
@@ -30,8 +30,6 @@ from lib_dlhpc.planner.passes import Layers
 from lib_dlhpc.planner.space import Space
 from lib_dlhpc.prediction.pipelines.pipelined import before_backward
 from lib_dlhpc.spec.experiment import Experiment
-
-Floats = NDArray[np.float64]
 
 
 class Each(NamedTuple):

@@ -12,13 +12,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.planner.space import Columns, Space
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import PYTORCH
-
-Floats = NDArray[np.float64]
 
 
 def of_state(

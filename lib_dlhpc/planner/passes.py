@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.compute import Activities
 from lib_dlhpc.costs.instruction_prices import collective_cost
@@ -23,8 +24,6 @@ from lib_dlhpc.program.instructions import NARROW, SAMPLES, WIDE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP
-
-Floats = NDArray[np.float64]
 
 
 class Exchanges(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import stragglers
 from lib_dlhpc.costs.input import input_stall, input_time
 from lib_dlhpc.errors import SpecError
@@ -28,7 +29,6 @@ from lib_dlhpc.prediction.step import compute_scale, of_a_run
 from lib_dlhpc.program import Mix, Update
 from lib_dlhpc.program.lane_walk import shared, walk
 from lib_dlhpc.program.lanes import SENDS, Samples, Timed, finished, timed
-from lib_dlhpc.program.program import Floats
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.uncollected import uncollected

@@ -22,6 +22,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner.search import plan
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import WH
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -234,7 +235,7 @@ class Trained(Result):
             "best": f"{show(own.weights, '')} parameters on {show(float(self.tokens[self.best]), '')} tokens",
             "loss": f"{self.loss[self.best]:.3f} nats per token, {self.law.title}",
             "MFU": f"{own.utilization:.1%}",
-            "energy": show(float(self.energy[self.best]) / 3600, "Wh"),
+            "energy": show(float(self.energy[self.best]) / WH, "Wh"),
         }
         low, high = self.near()
         facts["within 0.01 nats"] = (
@@ -246,7 +247,7 @@ class Trained(Result):
             facts["extrapolated"] = beyond
         header = ("parameters", "tokens", "per parameter", "loss", "MFU", "energy", "layout")
         rows = [self._row(row) for row in range(len(self.family))]
-        budget = show(self.seconds, "s") if self.seconds else show(self.joules / 3600, "Wh")
+        budget = show(self.seconds, "s") if self.seconds else show(self.joules / WH, "Wh")
         return Summary(f"sizes within {budget}", facts, header, rows)
 
     def _row(self, row: int) -> tuple[str, ...]:
@@ -268,7 +269,7 @@ class Trained(Result):
             f"{tokens / each.weights:.3g}",
             f"{self.loss[row]:.3f}" + "*" * bool(self.beyond(row)),
             f"{each.utilization:.1%}",
-            show(float(self.energy[row]) / 3600, "Wh"),
+            show(float(self.energy[row]) / WH, "Wh"),
             each.layout,
         )
 

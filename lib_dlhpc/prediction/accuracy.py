@@ -7,6 +7,7 @@ import numpy as np
 
 from lib_dlhpc.prediction.explanation import Explanation
 from lib_dlhpc.results import Columns
+from lib_dlhpc.spec.units import WH
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def accuracy_lines(of: "Breakdown") -> list[str]:
         return [*lines, f"  time to {name:<13} {'unknown':>10}   {found.epochs.reason}"]
     epochs, low, high = (f"{float(value):,.4g}" for value in found.epochs[:3])
     ends = f", {low} to {high} with 90%" * (low != high)
-    watt_hours = Interval(*(value / 3600 for value in found.energy))
+    watt_hours = Interval(*(value / WH for value in found.energy))
     time, energy = show(float(found.time.median), "s"), show(float(watt_hours.median), "Wh")
     lines += [
         f"  time to {name:<13} {time:>10}   {_ends(found.time, 's')}{epochs} epochs{ends}",
@@ -103,7 +104,7 @@ def accuracy_facts(of: "Breakdown") -> dict[str, str]:
     found, name = to_accuracy(of), f"{100 * target:.4g}%"
     if not np.all(found.known):
         return {f"time to {name}": "unknown"}
-    time, watt_hours = float(found.time.median), float(found.energy.median) / 3600
+    time, watt_hours = float(found.time.median), float(found.energy.median) / WH
     return {f"time to {name}": show(time, "s"), f"energy to {name}": show(watt_hours, "Wh")}
 
 

@@ -13,6 +13,7 @@ from lib_dlhpc.prediction.memory.device import server_bytes
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import HOUR, KWH
 
 if TYPE_CHECKING:
     import altair as alt
@@ -218,7 +219,7 @@ class Breakdown(Result):
     def device_hours(self) -> Any:
         """Cost of the run in device-hours, including those of the servers."""
         devices = self.experiment.devices + self.experiment.servers
-        return devices * self.time_to_train / 3600
+        return devices * self.time_to_train / HOUR
 
     @property
     def carbon(self) -> Any:
@@ -229,7 +230,7 @@ class Breakdown(Result):
     def price(self) -> Any:
         """Price of the run in machine.currency: device-hours and electricity, as far as their prices are known."""
         machine = self.experiment.machine
-        electricity = machine.electricity_price * self.energy_to_train / 3.6e6
+        electricity = machine.electricity_price * self.energy_to_train / KWH
         return self.device_hours * machine.device_price + electricity
 
     @property

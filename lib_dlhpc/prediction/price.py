@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import stragglers
 from lib_dlhpc.program import Mix, Path, Program, messages_of, mixes_of, work_of
-from lib_dlhpc.program.program import Floats
 from lib_dlhpc.schedules.network import Cost
 
 

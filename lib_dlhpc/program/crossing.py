@@ -19,14 +19,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.instructions import Collective, Move, Wait
 
 if TYPE_CHECKING:
     from lib_dlhpc.program.fold import Shape
 
-Floats = NDArray[np.float64]
 Busy: TypeAlias = tuple[float, float, float]  # of each kind of links
 SENT = "sent"  # the stream of a message between stages
 NONE = 0.0, 0.0, 0.0  # links that a move keeps busy

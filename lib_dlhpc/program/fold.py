@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.crossing import Added, Message, crossing
 from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Move, Wait
 
 if TYPE_CHECKING:
     from lib_dlhpc.program.program import Prices
-
-Floats = NDArray[np.float64]
 
 
 class Span(NamedTuple):

@@ -6,9 +6,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.schedules.network import Network
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

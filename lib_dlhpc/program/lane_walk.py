@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import FORWARD, PASSES, Numbers, pipeline
 from lib_dlhpc.program.depths import Depth, Stretch, stretches
 from lib_dlhpc.program.lanes import JOINS, LAST, POSTED, SENDS, SHARED
 from lib_dlhpc.program.meeting import Exchanges, Shares
 from lib_dlhpc.program.ports import Meets
-from lib_dlhpc.program.program import Floats
 from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.program.shared_walk import SharedWalk
 from lib_dlhpc.program.walk import ROUNDING

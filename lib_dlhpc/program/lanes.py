@@ -17,13 +17,14 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program.calls import PASSES
 from lib_dlhpc.program.fold import Queue, Shape, Span
 from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
 from lib_dlhpc.program.meeting import Shares
 from lib_dlhpc.program.ports import Lines, are_long
-from lib_dlhpc.program.program import Block, Chunk, Floats, Prices, Program
+from lib_dlhpc.program.program import Block, Chunk, Prices, Program
 from lib_dlhpc.schedules.pipeline import Pipeline
 
 # What the table of a chunk has: s of each pass, and of the last one from its start and from when the stream is free to

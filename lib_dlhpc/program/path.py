@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import FORWARD, PASSES, Call, calls
 from lib_dlhpc.program.fold import Post, Run
 from lib_dlhpc.program.group import Group
@@ -25,7 +26,7 @@ from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, 
 from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
 from lib_dlhpc.program.meeting import Exchanges
 from lib_dlhpc.program.ports import Ports, in_turn, line_of
-from lib_dlhpc.program.program import Alone, Block, Floats, Program
+from lib_dlhpc.program.program import Alone, Block, Program
 from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.program.shared_walk import SharedWalk
 from lib_dlhpc.program.walk import Walk

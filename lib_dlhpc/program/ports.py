@@ -18,12 +18,11 @@ from operator import add
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.schedules.pipeline import Pipeline
 
-Floats = NDArray[np.float64]
 # Messages of a line that those of others may still meet. Of 150 pipelines drawn at random, more change none.
 # With 4, two change by up to 0.5%.
 KEPT = 6

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import FORWARD, OVERLAPPED, PASSES
 from lib_dlhpc.program.crossing import NONE, Busy, Message
 from lib_dlhpc.program.fold import Folded, Shape, Span, Times, fold
@@ -25,8 +26,6 @@ from lib_dlhpc.program.meeting import Above, Shares, gradients, shares_of
 from lib_dlhpc.program.ports import Lines, Meets, are_long
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.schedules.pipeline import Pipeline
-
-Floats = NDArray[np.float64]
 
 
 class Priced(NamedTuple):

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import TypeGuard
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import BACKWARD, FORWARD, OVERLAPPED, PASSES, WEIGHTS, calls, phase_of
 from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.in_flight import InFlight
@@ -35,7 +36,7 @@ from lib_dlhpc.program.instructions import (
     sums,
 )
 from lib_dlhpc.program.overlapped_proof import prove_overlapped
-from lib_dlhpc.program.program import Block, Chunk, Floats, Prices, Program
+from lib_dlhpc.program.program import Block, Chunk, Prices, Program
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Work
 

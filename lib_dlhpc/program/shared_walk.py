@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.ports import Meets, Ports, line_of
 from lib_dlhpc.program.rounds import Rows
-from lib_dlhpc.program.walk import ROUNDING, Floats, Walk
+from lib_dlhpc.program.walk import ROUNDING, Walk
 
 
 class SharedWalk(Walk):

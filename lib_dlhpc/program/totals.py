@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.fold import Run
 from lib_dlhpc.program.instructions import Collective, Instruction, Move, Swap, Update
 from lib_dlhpc.program.mix import Mix
-from lib_dlhpc.program.program import Block, Chunk, Floats, Program, Sent
+from lib_dlhpc.program.program import Block, Chunk, Program, Sent
 from lib_dlhpc.schedules.network import Cost
 
 

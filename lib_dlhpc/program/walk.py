@@ -11,15 +11,13 @@ takes longest itself never waits again, and any other has waited, and will.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.meeting import Exchanges
 from lib_dlhpc.program.rounds import Rows, Section
 
-Floats: TypeAlias = NDArray[np.float64]
 ROUNDING = (
     3e-13  # of the time of all rounds, by which the end of those that are not walked may be off
 )

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.doubling import node_grid
 from lib_dlhpc.schedules.exchange import pairwise_all_to_all
 from lib_dlhpc.schedules.network import Array, Cost, Network, depth
 from lib_dlhpc.schedules.rings import cuts
-from lib_dlhpc.schedules.rounds import Ints, Round, messages
+from lib_dlhpc.schedules.rounds import Round, messages
 
 
 def hierarchical_all_to_all(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:

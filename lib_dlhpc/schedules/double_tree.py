@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import within
 from lib_dlhpc.schedules.doubling import node_grid
 from lib_dlhpc.schedules.levels import between
 from lib_dlhpc.schedules.network import Array, Cost, Network, whole_rounds
 from lib_dlhpc.schedules.rings import cuts, ring_allgather, ring_reduce_scatter
-from lib_dlhpc.schedules.rounds import Ints, Round, messages
+from lib_dlhpc.schedules.rounds import Round, messages
 
 SEGMENTS = 8  # of the half of a buffer that a tree carries
 

@@ -10,12 +10,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside, within
 from lib_dlhpc.schedules.network import Array, Cost, Network, Rails, over_rounds, whole_rounds
 from lib_dlhpc.schedules.rings import cuts
-from lib_dlhpc.schedules.rounds import Ints, Round, messages
+from lib_dlhpc.schedules.rounds import Round, messages
 
 
 def recursive_doubling(ranks: int, elements: int, node_size: int = 1) -> Iterator[Round]:

@@ -5,12 +5,13 @@ from math import prod
 
 import numpy as np
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside
 from lib_dlhpc.schedules.network import Array, Cost, Network
 from lib_dlhpc.schedules.rings import cuts
-from lib_dlhpc.schedules.rounds import Ints, Round, messages
+from lib_dlhpc.schedules.rounds import Round, messages
 
 
 def parameter_server(ranks: int, elements: int) -> Iterator[Round]:

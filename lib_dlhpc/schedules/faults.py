@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.goals import NOTHING
-from lib_dlhpc.schedules.rounds import Ints, elements_text
+from lib_dlhpc.schedules.rounds import elements_text
 
 
 class Cells(NamedTuple):

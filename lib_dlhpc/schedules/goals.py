@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.exchange import grid_shape, neighbors
 from lib_dlhpc.schedules.levels import shards
 from lib_dlhpc.schedules.rings import cuts
-from lib_dlhpc.schedules.rounds import Ints
 
 ALL = -2  # the contribution of every rank, once
 ANY = -3  # unspecified

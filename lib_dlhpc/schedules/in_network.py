@@ -20,13 +20,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import within
 from lib_dlhpc.schedules.doubling import node_grid
 from lib_dlhpc.schedules.levels import between, halving_doubling, halving_doubling_cost
 from lib_dlhpc.schedules.network import Array, Cost, Network
 from lib_dlhpc.schedules.rings import cuts, ring_allgather, ring_reduce_scatter
-from lib_dlhpc.schedules.rounds import COMBINE, MULTICAST, STREAM, Ints, Round, messages
+from lib_dlhpc.schedules.rounds import COMBINE, MULTICAST, STREAM, Round, messages
 from lib_dlhpc.spec.machine import IN_SWITCHES
 
 

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside, then, within
 from lib_dlhpc.schedules.doubling import node_grid
 from lib_dlhpc.schedules.exchange import bruck_allgather
 from lib_dlhpc.schedules.network import Array, Cost, Network, depth, over_rounds, whole_rounds
 from lib_dlhpc.schedules.rings import cuts, ring_allgather, ring_reduce_scatter
-from lib_dlhpc.schedules.rounds import Ints, Round, Rounds, messages
+from lib_dlhpc.schedules.rounds import Round, Rounds, messages
 
 Flat = Callable[[int, int], Rounds]  # (ranks, elements) -> rounds
 

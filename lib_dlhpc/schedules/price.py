@@ -5,16 +5,15 @@ long as its busiest rank, and rounds run one after another. The price of a sched
 textbook formula of its algorithm, with ceil(n/p) if p does not divide n.
 """
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Array, Ints
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.network import Cost, Network, Rails, busiest
-from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Ints, Round, Schedule, as_sent
-
-Floats: TypeAlias = NDArray[Any]
+from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Round, Schedule, as_sent
 
 
 def price(
@@ -62,7 +61,7 @@ class _Levels(NamedTuple):
     itemsize: int
 
 
-def _busiest(part: Round, at: _Levels) -> Floats:
+def _busiest(part: Round, at: _Levels) -> Array:
     """Latency, bandwidth and reduction of the busiest rank in this round."""
     size = part.count * float(at.itemsize)
     far = at.rails.far(part.source, part.target)
@@ -80,8 +79,8 @@ def _busiest(part: Round, at: _Levels) -> Floats:
 
 
 def _merged(
-    part: Round, far: NDArray[np.bool_], alpha: Floats, seconds: Floats, at: _Levels
-) -> Floats:
+    part: Round, far: NDArray[np.bool_], alpha: Array, seconds: Array, at: _Levels
+) -> Array:
     """The same of a round of a switch: all messages at once, what it merges is one, and it adds."""
     if part.switch == STREAM and not part.reduce.any():
         return np.array([alpha.max(), 0.0, 0.0])
@@ -91,8 +90,8 @@ def _merged(
 
 
 def _port(
-    rank: Ints, nic: Ints, far: NDArray[np.bool_], alpha: Floats, seconds: Floats, at: _Levels
-) -> Floats:
+    rank: Ints, nic: Ints, far: NDArray[np.bool_], alpha: Array, seconds: Array, at: _Levels
+) -> Array:
     """Latency and bandwidth seconds of each rank's port in one direction; a rank waits for all that its NICs carry."""
     latency, bandwidth = _sums(rank, alpha, at.ranks), _sums(rank, seconds, at.ranks)
     shared = np.zeros(at.ranks)
@@ -100,6 +99,6 @@ def _port(
     return np.stack([latency, np.maximum(bandwidth, shared)])
 
 
-def _sums(index: Ints, values: Floats, length: int) -> Floats:
+def _sums(index: Ints, values: Array, length: int) -> Array:
     """Sum `values` by `index`."""
     return np.bincount(index, weights=values, minlength=length)

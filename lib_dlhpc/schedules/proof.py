@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.schedules.checks import checked
 from lib_dlhpc.schedules.faults import Cells, Trace, not_there, race, wrong_at_the_end
 from lib_dlhpc.schedules.goals import ALL, ANY, GOALS, NOTHING, Goal
-from lib_dlhpc.schedules.rounds import Ints, Round, Schedule, one_by_one
+from lib_dlhpc.schedules.rounds import Round, Schedule, one_by_one
 
 MANY = 100  # counts saturate here
 

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import then
 from lib_dlhpc.schedules.network import Array, Cost, Network, slowest
-from lib_dlhpc.schedules.rounds import Ints, Round
+from lib_dlhpc.schedules.rounds import Round
 
 
 def cuts(elements: int, parts: int) -> Ints:

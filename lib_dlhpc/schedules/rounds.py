@@ -21,10 +21,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.records import dataclass
 
-Ints: TypeAlias = NDArray[np.int64]
 KINDS = {"reduce": True, "copy": False}
 FIELDS = ("source", "target", "offset", "count")
 ONE = np.empty(1)  # what scalars broadcast with, to a round of one message

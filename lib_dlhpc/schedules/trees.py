@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import then, within
 from lib_dlhpc.schedules.doubling import node_grid
 from lib_dlhpc.schedules.network import Array, Cost, Network, depth, over_rounds
 from lib_dlhpc.schedules.rings import cuts, ring_allgather
-from lib_dlhpc.schedules.rounds import Ints, Round, messages
+from lib_dlhpc.schedules.rounds import Round, messages
 
 
 def binomial(ranks: int, elements: int, root: int = 0, node_size: int = 1) -> Iterator[Round]:

@@ -28,7 +28,7 @@ from lib_dlhpc.serving.prefix import Reuse, reuse_of
 from lib_dlhpc.serving.price import STEP_TOKENS, Prices, StepTime
 from lib_dlhpc.serving.service import Service
 from lib_dlhpc.serving.speculate import expected_tokens
-from lib_dlhpc.spec.units import format_plain, format_quantity
+from lib_dlhpc.spec.units import HOUR, format_plain, format_quantity
 
 if TYPE_CHECKING:
     import altair as alt
@@ -261,7 +261,7 @@ def _point(service: Service, prices: Prices, reuse: Reuse, batch: int) -> Point:
         watts = pool * reading + others * _watts(service, rest, period)
     tpot = (rest.total + moved) / later if later else 0.0
     devices = serving.devices * serving.replicas
-    price = service.machine.device_price * devices / 3600 or np.nan
+    price = service.machine.device_price * devices / HOUR or np.nan
     bound = (rest if load.answer > 1 else first).bound
     return Point(batch, first.total, tpot, rate, 1e6 * price / rate, watts / rate, bound)
 

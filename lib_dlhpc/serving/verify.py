@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.serving.decoder import Decoder
 
-Floats = NDArray[np.float64]
 Choose = Callable[[Floats], int]
 """Return an index, drawn with these probabilities."""
 TEXT = "text"  # the name of the sequence in both decoders

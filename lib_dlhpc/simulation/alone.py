@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from lib_dlhpc.arrays import Floats, Ints
 from lib_dlhpc.costs.platform import Platform
-from lib_dlhpc.schedules.rounds import Ints, Round, Schedule, as_sent
-
-Floats = NDArray[np.float64]
+from lib_dlhpc.schedules.rounds import Round, Schedule, as_sent
 
 
 class _Routes(NamedTuple):

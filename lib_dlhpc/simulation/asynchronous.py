@@ -22,10 +22,11 @@ import simpy
 from numpy.typing import NDArray
 from simpy.events import Event
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.platform import Platform, platform
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.simulation.conditions import Conditions, Floats, StepProgress
+from lib_dlhpc.simulation.conditions import Conditions, StepProgress
 from lib_dlhpc.simulation.simulation import Process, Simulation, Traffic
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine

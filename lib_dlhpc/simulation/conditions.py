@@ -4,12 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.simulation.input import Supply
 
-Floats: TypeAlias = NDArray[np.float64]
 # progress(simulated seconds, messages delivered, messages in all); return False to cancel.
 StepProgress: TypeAlias = Callable[[float, int, int], object]
 

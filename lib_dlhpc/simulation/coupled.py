@@ -10,15 +10,13 @@ from typing import Any
 
 import numpy as np
 import simpy
-from numpy.typing import NDArray
 from simpy.events import Event
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.coupled import Side, rows_computed, sides_of
 from lib_dlhpc.spec.workflow import Costs, Workflow, share
 from lib_dlhpc.timeline import Timeline, from_rows
 from lib_dlhpc.timeline.coupled import ROOM, SAMPLES
-
-Floats = NDArray[np.float64]
 
 
 def simulate_coupled(workflow: Workflow, costs: Costs, ranks: int, seed: int = 0) -> Timeline:

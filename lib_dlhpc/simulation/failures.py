@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import length
 from lib_dlhpc.costs.checkpoints import Checks, Saving, saving
 from lib_dlhpc.costs.input import start_time
@@ -26,7 +27,6 @@ from lib_dlhpc.simulation.step import simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import breakdown
 
-Floats: TypeAlias = NDArray[np.float64]
 Flags: TypeAlias = NDArray[np.bool_]
 
 TRAIN, WAIT, SAVE, CHECK, LACK, RESTART, DONE = range(7)  # what a run is doing

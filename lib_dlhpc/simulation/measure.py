@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib_dlhpc.simulation.conditions import Floats
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.simulation.staleness import held_back
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Measured, Timeline, breakdown

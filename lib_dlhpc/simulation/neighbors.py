@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.platform import NO_LINK, Platform, platform
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules import schedule
@@ -19,7 +20,6 @@ from lib_dlhpc.simulation.simulation import Message, Process, Simulation
 from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.timeline import Timeline, from_rows
 
-Floats = NDArray[np.float64]
 LEAST_RANKS = 3  # with fewer, both neighbors are the same
 ELEMENT = 8  # B of the allreduce
 

@@ -9,8 +9,8 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.layout import Place
 from lib_dlhpc.program import Collective, Path, Program, RankedExchange, calls, ranked_exchanges
 from lib_dlhpc.simulation.conditions import Conditions, StepProgress
@@ -18,8 +18,6 @@ from lib_dlhpc.simulation.program_rows import Span, table
 from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.simulation.watchdog import Cancelled
 from lib_dlhpc.timeline import Timeline, join, mark_bubble
-
-Floats = NDArray[np.float64]
 
 
 def simulate_rounds(

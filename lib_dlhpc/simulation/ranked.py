@@ -7,14 +7,14 @@ collective down, every rank leaves later by what the price exceeds the rounds of
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program import Collective, Program, RankedExchange
 from lib_dlhpc.schedules import Schedule
 from lib_dlhpc.schedules.choice import chosen, plan
 from lib_dlhpc.simulation import rounds
 
-Floats = NDArray[np.float64]
 SWITCHES = 2  # of the kinds of links that a collective keeps busy
 
 

@@ -25,12 +25,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lib_dlhpc.arrays import Floats, Ints
 from lib_dlhpc.costs.network import Network
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.network import Rails, busiest
-from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Ints, Round, Schedule, as_sent
+from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Round, Schedule, as_sent
 
-Floats: TypeAlias = NDArray[np.float64]
 # noise(number of the round, round) -> factors of the durations, (..., messages)
 Noise: TypeAlias = Callable[[int, Round], ArrayLike]
 

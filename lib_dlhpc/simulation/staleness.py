@@ -11,8 +11,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.simulation.asynchronous import AsynchronousRun, ServedSteps, Worker
-from lib_dlhpc.simulation.conditions import Conditions, Floats
+from lib_dlhpc.simulation.conditions import Conditions
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.timeline import Timeline, columns, join
 

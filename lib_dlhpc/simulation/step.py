@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lib_dlhpc import parallel
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import calibration, compute, split_calibration
 from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import joined
@@ -24,7 +25,7 @@ from lib_dlhpc.costs.wire_format import cast_time, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.program import Collective, Move, Program
-from lib_dlhpc.simulation.conditions import Conditions, Floats, StepProgress
+from lib_dlhpc.simulation.conditions import Conditions, StepProgress
 from lib_dlhpc.simulation.input import supply
 from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.simulation.program_rounds import simulate_rounds

@@ -10,15 +10,14 @@ from lib_dlhpc.errors import SpecError
 PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
 BINARY_PREFIXES = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 SMALL_PREFIXES = {"n": 1e-9, "u": 1e-6, "µ": 1e-6, "m": 1e-3}
+MINUTE, HOUR, DAY, YEAR = 60.0, 3600.0, 86_400.0, 365.25 * 86_400.0  # s
+WH, KWH = 3600.0, 3.6e6  # J
 TIMES = {
     "s": 1.0,
-    "min": 60.0,
-    "h": 3600.0,
-    "day": 86400.0,
-    "days": 86400.0,
-    "d": 86400.0,
-    "year": 31557600.0,
-    "years": 31557600.0,
+    "min": MINUTE,
+    "h": HOUR,
+    **dict.fromkeys(("day", "days", "d"), DAY),
+    **dict.fromkeys(("year", "years"), YEAR),
 }
 FACTORS: dict[str, dict[str, float]] = {
     "B": {"B": 1.0, "b": 0.125},
@@ -26,7 +25,7 @@ FACTORS: dict[str, dict[str, float]] = {
     "FLOP": {"FLOP": 1.0},
     "FLOP/s": {"FLOP/s": 1.0},
     "W": {"W": 1.0},
-    "J": {"J": 1.0, "Wh": 3600.0},
+    "J": {"J": 1.0, "Wh": WH},
     "op/s": {"op/s": 1.0},
     "g/kWh": {"g/kWh": 1.0},  # as grids state it
     "": {"": 1.0, "billion": 1e9},
@@ -135,7 +134,7 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
 
 def format_energy(joules: float) -> str:
     """Return energy in watt-hours from 1 Wh on, as meters and bills have it, and in joules below."""
-    return format_quantity(joules / 3600, "Wh") if joules >= 3600 else format_quantity(joules, "J")
+    return format_quantity(joules / WH, "Wh") if joules >= WH else format_quantity(joules, "J")
 
 
 def format_plain(value: float) -> str:
@@ -162,10 +161,10 @@ def _format_time(value: float, digits: int) -> str:
 def _time_unit(magnitude: float) -> tuple[float, str]:
     """Return the s of the unit in which a time is written, and its symbol."""
     steps = [
-        (63115200.0, 31557600.0, "years"),
-        (172800.0, 86400.0, "days"),
-        (7200.0, 3600.0, "h"),
-        (120.0, 60.0, "min"),
+        (2 * YEAR, YEAR, "years"),
+        (2 * DAY, DAY, "days"),
+        (2 * HOUR, HOUR, "h"),
+        (2 * MINUTE, MINUTE, "min"),
         (1.0, 1.0, "s"),
     ]
     steps += [(1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns")]

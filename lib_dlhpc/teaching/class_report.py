@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.classroom import board
 from lib_dlhpc.classroom.entry import UNANSWERED, Entry
 from lib_dlhpc.classroom.grades import FORMULA, JUDGED, counts, questions_of
 from lib_dlhpc.classroom.report import AGAIN
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.teaching.evaluation import Estimate, Floats, estimate, normalized_gain
+from lib_dlhpc.teaching.evaluation import Estimate, estimate, normalized_gain
 
 PAUSE = 600  # s without an answer after which a learner is taken to be away
 FLAGS = {"True": True, "False": False, "": None}

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.teaching.questions import LETTERS, Question, right_letter
 
 COLUMNS = ("learner", "when", "item", "answer")
 TIMES = ("before", "after")
 DRAWS, LEVEL = 4000, 95  # of the bootstrap; % of the interval
-Floats = NDArray[np.float64]
 
 
 class Answer(NamedTuple):

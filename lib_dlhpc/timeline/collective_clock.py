@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lib_dlhpc.timeline.spans import Floats
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.timeline.table import Timeline
 
 
@@ -48,7 +48,7 @@ def one_clock(table: Timeline, clocks: Sequence[int]) -> Timeline:
     return replace(table, start=start - zero, stop=stop - zero)
 
 
-def _ends(table: Timeline, rank: int) -> Floats:
+def _ends(table: Timeline, rank: int) -> Array:
     """Return the ends of a rank's collectives in the order of their matches."""
     rows = np.flatnonzero((table.match >= 0) & (table.rank == rank))
     return table.stop[rows[np.argsort(table.match[rows])]]

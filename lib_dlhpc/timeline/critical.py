@@ -8,7 +8,7 @@ waited to its receive, a collective to the rank it waited for.
 
 import numpy as np
 
-from lib_dlhpc.timeline.spans import Floats
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.timeline.table import COLUMNS, Timeline
 
 
@@ -73,7 +73,7 @@ def _last_to_join(table: Timeline) -> np.ndarray:
 
 
 def _ended_before(
-    table: Timeline, rows: np.ndarray, ends: Floats, begin: float, close: float
+    table: Timeline, rows: np.ndarray, ends: Array, begin: float, close: float
 ) -> int:
     """The one of the rows, in the order of their ends, that ended last before `begin`; -1 if there is none."""
     at = int(np.searchsorted(ends, begin + close, "right")) - 1

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from lib_dlhpc.arrays import Ints
 
 
 def match_messages(send: NDArray[Any], receive: NDArray[Any]) -> tuple[Ints, Ints]:

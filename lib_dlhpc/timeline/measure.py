@@ -12,11 +12,12 @@ In a pipeline nobody waits for the slowest: who computes less has its turn later
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.timeline.spans import covered, in_order
 from lib_dlhpc.timeline.table import Timeline
@@ -24,7 +25,6 @@ from lib_dlhpc.timeline.table import Timeline
 if TYPE_CHECKING:
     import altair as alt
 
-Floats: TypeAlias = NDArray[Any]
 WORK = ("forward", "backward", "update")
 
 
@@ -34,7 +34,7 @@ class Measured(Result):
 
     step_time: float
     steps: int
-    per_rank: Mapping[str, Floats]
+    per_rank: Mapping[str, Array]
 
     @property
     def terms(self) -> dict[str, float]:
@@ -102,7 +102,7 @@ def span(timeline: Timeline) -> float:
     return float(timeline.stop[rows].max() - timeline.start[rows].min()) if rows.any() else 0.0
 
 
-def exposed(timeline: Timeline) -> Floats:
+def exposed(timeline: Timeline) -> Array:
     """Return the seconds in which each rank communicates and does not compute, shape (ranks,)."""
     timeline = in_order(timeline)
     work = timeline.where("compute", *WORK, "kernel")
@@ -110,13 +110,13 @@ def exposed(timeline: Timeline) -> Floats:
     return covered(timeline, work | talk) - covered(timeline, work)
 
 
-def idle(timeline: Timeline) -> Floats:
+def idle(timeline: Timeline) -> Array:
     """Return the seconds in which each rank does not compute, from first to last event, shape (ranks,)."""
     timeline = in_order(timeline)
     return span(timeline) - covered(timeline, timeline.where("compute", *WORK, "kernel"))
 
 
-def waits(timeline: Timeline) -> Floats:
+def waits(timeline: Timeline) -> Array:
     """Return the idle seconds of each rank, whatever the cause, shape (ranks,)."""
     rows = timeline.where("compute", "wait", "bubble", "input", "checkpoint")
     seconds = (timeline.stop - timeline.start)[rows]
@@ -133,7 +133,7 @@ def _steps(table: Timeline) -> tuple[NDArray[np.int64], int]:
     return before - base[table.rank], max(int(updates.max(initial=0)), 1)
 
 
-def _sums(table: Timeline, step: NDArray[np.int64], kind: str) -> Floats:
+def _sums(table: Timeline, step: NDArray[np.int64], kind: str) -> Array:
     """Return the seconds of a kind by rank and step, shape (ranks, steps and what comes after)."""
     steps = int(step.max(initial=0)) + 1
     rows = table.where("", kind)

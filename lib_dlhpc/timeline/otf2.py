@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Ints
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.extras import installer
 from lib_dlhpc.lifetime.files import replacing
@@ -49,7 +50,6 @@ ROLES = {
 }
 CALLS = ("send", "receive", "collective")
 SEND, RECEIVE, COLLECTIVE = (KINDS.index(kind) for kind in CALLS)
-Ints = NDArray[np.int64]
 
 
 def library() -> Any:

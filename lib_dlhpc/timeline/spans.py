@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.timeline.kinds import KINDS
 from lib_dlhpc.timeline.table import Timeline
 
-Floats: TypeAlias = NDArray[Any]
 CHUNK = 1_000_000  # rows
 CALLS = [KINDS.index(kind) for kind in ("send", "receive", "collective")]
 
@@ -21,12 +21,12 @@ class Spans:
     """Stretches of time that do not overlap, by rank, then time; `until` is the sum of all before."""
 
     rank: NDArray[np.int32]
-    start: Floats
-    stop: Floats
-    until: Floats
+    start: Array
+    stop: Array
+    until: Array
     ranks: int
 
-    def before(self, rank: NDArray[np.int32], time: Floats) -> Floats:
+    def before(self, rank: NDArray[np.int32], time: Array) -> Array:
         """Return the seconds within the stretches of each rank up to each time, up to a constant of the rank."""
         if not len(self.rank):
             return np.zeros(len(time))
@@ -42,7 +42,7 @@ class Spans:
         whole = np.concatenate([self.until, [self.until[-1] + self.stop[-1] - self.start[-1]]])
         return np.asarray(whole[at] + length)
 
-    def total(self) -> Floats:
+    def total(self) -> Array:
         """Return the seconds of each rank, shape (ranks,)."""
         return np.bincount(self.rank, weights=self.stop - self.start, minlength=self.ranks)
 
@@ -59,7 +59,7 @@ def union(table: Timeline, rows: NDArray[np.bool_]) -> Spans:
     return Spans(rank, start, stop, until, table.ranks)
 
 
-def covered(table: Timeline, rows: NDArray[np.bool_]) -> Floats:
+def covered(table: Timeline, rows: NDArray[np.bool_]) -> Array:
     """Return for how long at least one of the rows of a table in order is going on, s of each rank, (ranks,)."""
     seconds = np.zeros(table.ranks)
     for part in chunks(table):
@@ -111,7 +111,7 @@ def _order(timeline: Timeline) -> NDArray[Any]:
     return order
 
 
-def _is_in_order(rank: NDArray[np.int32], start: Floats, stop: Floats) -> bool:
+def _is_in_order(rank: NDArray[np.int32], start: Array, stop: Array) -> bool:
     step = np.diff(rank)
     if (step < 0).any():
         return False
@@ -124,7 +124,7 @@ def _is_in_order(rank: NDArray[np.int32], start: Floats, stop: Floats) -> bool:
     return bool(((stop[at + 1] <= stop[at]) | (stop[at] == start[at])).all())
 
 
-def _union(table: Timeline, rows: NDArray[np.bool_]) -> tuple[NDArray[np.int32], Floats, Floats]:
+def _union(table: Timeline, rows: NDArray[np.bool_]) -> tuple[NDArray[np.int32], Array, Array]:
     """Return rank, start and stop of the stretches that the rows make together."""
     rank, start, stop = table.rank[rows], table.start[rows], table.stop[rows]
     if not len(rank):

@@ -6,12 +6,10 @@ drawing.line_marks draws them.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from numpy.typing import NDArray
-
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.explore.blocks.charts import Data, columns, spread_labels
 from lib_dlhpc.results.palette import SERIES
 
-Floats = NDArray[Any]
 Curves = Mapping[str, tuple[Floats, Floats]]
 # Color, dash and symbol of lines that are no causes of time: dash and symbol distinguish them without the colors.
 FIRST, SECOND, THIRD, FOURTH = LOOKS = (

@@ -8,13 +8,13 @@ algorithmic choices matter at which batch sizes?", section 3). No momentum, one 
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from lib_dlhpc.arrays import Floats
 
 SEED = 2  # of the noise
 DIMENSIONS, COPIES = 12, 32  # directions of the bowl; how often it is run, to average the noise
 CURVATURE = 1.0 / np.arange(1, DIMENSIONS + 1)
 NOISE = 0.6  # standard deviation of a worker's gradient where the curvature is 1
-Floats = NDArray[np.float64]
 
 
 @lru_cache(maxsize=512)

@@ -6,10 +6,11 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.lines import line_columns
-from lib_dlhpc.explore.data_parallel.bowl import Floats, most_stale_rate, stale, synchronized
+from lib_dlhpc.explore.data_parallel.bowl import most_stale_rate, stale, synchronized
 from lib_dlhpc.explore.data_parallel.updates import averaged, predicted, served, step_seconds
 from lib_dlhpc.spec.units import count, format_quantity
 

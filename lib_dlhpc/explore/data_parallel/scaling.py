@@ -6,10 +6,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.explore.blocks.bench import Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns, value_at, values_at
-from lib_dlhpc.explore.data_parallel.bowl import Floats
 from lib_dlhpc.explore.data_parallel.buckets import PER_NODE, Allreduce, Nic, goyal
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validation.validate import results

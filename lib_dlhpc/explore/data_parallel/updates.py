@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import network_of
-from lib_dlhpc.explore.data_parallel.bowl import Floats
 from lib_dlhpc.explore.data_parallel.buckets import goyal
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import schedule

@@ -18,9 +18,9 @@ from lib_dlhpc.explore.energy_planning.charts import (
     utilization_state,
 )
 from lib_dlhpc.planner import Size, Trained, guessed, trained
-from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.spec.units import DAY, format_quantity
 
-DAY, FIXED = 86_400.0, 0.4
+FIXED = 0.4
 DAYS = (1, 3, 10, 30, 90)
 SERVED = (0.0, 1e11, 3e11, 1e12, 3e12)
 

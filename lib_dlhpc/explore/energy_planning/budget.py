@@ -11,8 +11,8 @@ from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.energy_planning.charts import Cost, costs_state, hours, kilowatt_hours
 from lib_dlhpc.planner import Choice, Plan, plan
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import HOUR, KWH
 
-HOUR, KWH = 3600.0, 3.6e6
 MODEL, BATCH, NODES, PER_NODE = "gpt2-1.5b", 128, (1, 2, 4, 8), 8
 NETWORKS = {"two 25 Gb/s Ethernet": ("ethernet-25g", 2), "eight 200 Gb/s InfiniBand": ("ib-hdr", 8)}
 ASKED = 0.5  # an accuracy; the answer is the same for all: nobody measured it

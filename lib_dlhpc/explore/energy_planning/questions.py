@@ -18,18 +18,19 @@ from lib_dlhpc.explore.energy_planning import (
 )
 from lib_dlhpc.explore.energy_planning.best_size import Setting as Size
 from lib_dlhpc.explore.energy_planning.best_size import best, count, with_guess
-from lib_dlhpc.explore.energy_planning.budget import KWH, Setting, layout, planned
+from lib_dlhpc.explore.energy_planning.budget import Setting, layout, planned
 from lib_dlhpc.explore.energy_planning.charts import hours, kilowatt_hours
 from lib_dlhpc.explore.energy_planning.here import Setting as Here
 from lib_dlhpc.explore.energy_planning.pipeline_slack import Setting as Pipe
 from lib_dlhpc.explore.energy_planning.pipeline_slack import found
 from lib_dlhpc.explore.energy_planning.planned_sizes import SLOW
-from lib_dlhpc.explore.energy_planning.swings import CHECKPOINT, GWH, YEAR
+from lib_dlhpc.explore.energy_planning.swings import CHECKPOINT, GWH
 from lib_dlhpc.explore.energy_planning.swings import Setting as Power
 from lib_dlhpc.explore.energy_planning.to_accuracy import LIMITS, cost, limit_words, runs
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
 from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.prediction.validation.validate import validate
+from lib_dlhpc.spec.units import KWH, YEAR
 from lib_dlhpc.spec.units import format_quantity as show
 
 FAST = "eight 200 Gb/s InfiniBand"
@@ -131,7 +132,7 @@ def floor_gwh() -> str:
 
 def held(**setting: Any) -> str:
     """Return what a battery for nine tenths of the swing must hold."""
-    return f"{swing(battery=0.9, **setting).held / 3.6e6:.2f} kWh"
+    return f"{swing(battery=0.9, **setting).held / KWH:.2f} kWh"
 
 
 def own_limit(draw: np.random.Generator) -> Drawn:

@@ -17,6 +17,7 @@ from lib_dlhpc.prediction.energy.power_swings import (
     stored,
 )
 from lib_dlhpc.spec.experiment import read_experiment
+from lib_dlhpc.spec.units import HOUR, YEAR
 from lib_dlhpc.spec.units import format_quantity as show
 
 GPUS, BATCHES, JOBS = (1024, 4096, 16384), (1, 2, 4), (1, 2, 4, 8)
@@ -29,7 +30,7 @@ EFFICIENCY = 0.9  # of a round trip through a battery: illustrative
 LIMIT = 0.1  # of the highest power: illustrative, as the limits of utilities differ
 AS_IT_IS, SMOOTHED = "as it is", "smoothed"
 PERIODS = 2  # in the chart
-GWH, HOUR, YEAR = 3.6e12, 3600.0, 365.25 * 86_400.0
+GWH = 3.6e12
 
 
 class Setting(NamedTuple):

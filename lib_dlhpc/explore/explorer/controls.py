@@ -23,13 +23,13 @@ from lib_dlhpc.spec import adapters, catalog, strategy
 from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.loss import is_logits
+from lib_dlhpc.spec.units import DAY, HOUR, YEAR
 from lib_dlhpc.spec.units import format_quantity as show
 
 Options = list[tuple[str, Any]]  # label, value
 SIMPLE = {"model.name", "machine.name", "strategy.nodes", "strategy.batch", "run.epochs"}
 EPOCHS = (0.1, 1.0, 2.0, 5.0, 10.0, 16.0, 30.0, 50.0, 64.0, 90.0, 100.0, 150.0, 200.0, 300.0)
 BUCKETS = (1e3, 8e3, 1e5, 1e6, 2e6, 5e6, 10e6, 25e6, 50e6, 100e6, 250e6, 1e9, 1e12)
-YEAR, DAY, HOUR = 31557600.0, 86400.0, 3600.0
 MTBF = (*(d * DAY for d in (10, 30, 90)), *(y * YEAR for y in (0.5, 1, 2, 5, 10, 20, 50)), np.inf)
 INTERVALS = (0.0, 60.0, 300.0, 600.0, 1800.0, *(h * HOUR for h in (1, 2, 4, 8, 24)))
 MOST_DEGREES, LARGEST_DEGREE = 7, 64

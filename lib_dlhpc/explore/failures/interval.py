@@ -22,9 +22,9 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.failures.resilience import Resilience
 from lib_dlhpc.simulation import simulate_runs
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
+from lib_dlhpc.spec.units import DAY, HOUR, MINUTE
 from lib_dlhpc.spec.units import format_quantity as show
 
-MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 MACHINE, PER_NODE, MOST_NODES = "h100-pod", 8, 16384
 # Layers and width of Llama 3 405B, as a plain GPT: nearly as many weights.
 LLAMA: dict[str, Any] = {"family": "gpt", "layers": 126, "hidden": 16384, "heads": 128}

@@ -6,9 +6,10 @@ from typing import Any
 import ipywidgets
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.explore.blocks.bench import Bench, View
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, marked
-from lib_dlhpc.explore.blocks.lines import Floats, line_columns
+from lib_dlhpc.explore.blocks.lines import line_columns
 from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.spec.units import format_quantity as show
 

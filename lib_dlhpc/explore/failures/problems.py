@@ -4,12 +4,12 @@ from math import exp, factorial, inf, sqrt
 
 from lib_dlhpc.costs import Checks, Pool, Saving
 from lib_dlhpc.explore.failures import ways
-from lib_dlhpc.explore.failures.interval import DAY, HOUR, LLAMA_MTBF, MINUTE, SPELL, Setting, found
+from lib_dlhpc.explore.failures.interval import LLAMA_MTBF, SPELL, Setting, found
 from lib_dlhpc.prediction.failures.intervals import expected_cycle, system_mtbf, young
 from lib_dlhpc.prediction.failures.silent import checked_goodput, first_order_check
 from lib_dlhpc.prediction.failures.spares import waiting, waiting_goodput
 from lib_dlhpc.prediction.validation.published import results
-from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import DAY, HOUR, MINUTE, count
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
 

@@ -8,7 +8,7 @@ from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.numeric import Drawn
 from lib_dlhpc.explore.failures import interval, silent, spares, ways
 from lib_dlhpc.explore.failures.charts import WAYS
-from lib_dlhpc.explore.failures.interval import DAY, HOUR, INTERVALS, MINUTE, found
+from lib_dlhpc.explore.failures.interval import INTERVALS, found
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.live import EXAMPLE, expected, fail_here, mtbf_of
 from lib_dlhpc.explore.failures.machine import Setting as Failing
@@ -19,6 +19,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.failures.intervals import young
 from lib_dlhpc.prediction.failures.resilience import Resilience
 from lib_dlhpc.prediction.failures.spares import waiting
+from lib_dlhpc.spec.units import DAY, HOUR, MINUTE
 from lib_dlhpc.spec.units import format_quantity as show
 
 STATE = ("weights", "master weights", "gradients", "optimizer state")

@@ -11,17 +11,7 @@ from lib_dlhpc.costs import Checks, Saving
 from lib_dlhpc.explore.blocks.bench import Bench, Slider, View, amount
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.failures.charts import CHECKED, phases_state
-from lib_dlhpc.explore.failures.interval import (
-    DAY,
-    FACTORS,
-    GPUS,
-    HOUR,
-    LLAMA_MTBF,
-    MINUTE,
-    MTBFS,
-    PER_NODE,
-    Restart,
-)
+from lib_dlhpc.explore.failures.interval import FACTORS, GPUS, LLAMA_MTBF, MTBFS, PER_NODE, Restart
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.interval import found as run_of
 from lib_dlhpc.explore.failures.losses import (
@@ -40,9 +30,9 @@ from lib_dlhpc.prediction.failures.silent import (
     first_order_check,
 )
 from lib_dlhpc.simulation import Phase, simulate_runs
+from lib_dlhpc.spec.units import DAY, HOUR, MINUTE, YEAR
 from lib_dlhpc.spec.units import format_quantity as show
 
-YEAR = 365.25 * DAY
 LLAMA_SILENT = 54 / 6 * DAY * 2048  # of a node: six were detected in 54 days (Llama 3, table 5)
 OTHERS = LLAMA_MTBF * 419 / (419 - 6)  # of a node: those six are among the 419 interruptions
 FAILS = {"268 days" if of == LLAMA_MTBF else name: of for name, of in MTBFS.items()}

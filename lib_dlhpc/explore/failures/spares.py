@@ -10,19 +10,11 @@ from lib_dlhpc.costs import Pool
 from lib_dlhpc.explore.blocks.bench import Slider, View, amount, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns
-from lib_dlhpc.explore.failures.interval import (
-    DAY,
-    HOUR,
-    LLAMA_MTBF,
-    MINUTE,
-    PER_NODE,
-    Mtbf,
-    Restart,
-)
+from lib_dlhpc.explore.failures.interval import LLAMA_MTBF, PER_NODE, Mtbf, Restart
 from lib_dlhpc.explore.failures.interval import Setting as Run
 from lib_dlhpc.explore.failures.interval import found as run_of
 from lib_dlhpc.prediction.failures.spares import elastic_goodput, waiting, waiting_goodput
-from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import DAY, HOUR, MINUTE, count
 
 GPUS = tuple(2**k for k in range(11, 18))
 REPAIRS = {"4 h": 4 * HOUR, "12 h": 12 * HOUR, "1 day": DAY, "3 days": 3 * DAY, "7 days": 7 * DAY}

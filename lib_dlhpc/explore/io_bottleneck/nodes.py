@@ -4,8 +4,8 @@ from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, amount, on_bench
 from lib_dlhpc.explore.io_bottleneck.charts import capacity_state, efficiency_state
 from lib_dlhpc.explore.io_bottleneck.limits import published
@@ -30,7 +30,6 @@ STORED = {  # bytes over stored bytes; B/s that one reader decompresses
 SSDS = (30e9, 60e9, 144e9)
 READERS = 4  # of each device
 WAYS = ("never waiting", "FanStore", "shared file system")
-Floats = NDArray[Any]
 
 
 class Setting(NamedTuple):

@@ -11,13 +11,12 @@ from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.validation.published import published
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
-from lib_dlhpc.spec.units import count
+from lib_dlhpc.spec.units import DAY, count
 from lib_dlhpc.spec.units import format_quantity as show
 
 GPUS, SEQUENCES, LAYERS = 16_384, 2_048, 128  # embedding and output count as a layer each
 PUBLISHED = "llama3-405b-16384-8192"  # TFLOP/s of a GPU
 BAND = (0.38, 0.43)  # MFU, table 4 of Grattafiori et al. 2024
-DAY = 86_400.0
 SCHEDULES = {"1F1B": "1f1b", "interleaved": "interleaved", "zero bubble": "zb-h1"}
 STATES = {
     "nothing (DDP)": 0,

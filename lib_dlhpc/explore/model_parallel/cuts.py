@@ -4,8 +4,8 @@ from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import BYTES, LayerTimes, layer_times, wire
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
@@ -35,7 +35,6 @@ LEAST = 1e-9  # s: what is shorter is rounding
 APART = 0.05  # of the time, from which prediction and simulation are said to differ
 TERMS = ("forward", "backward", "message on")  # of a stage
 UNEVEN = 1.25  # slowest stage over the mean, from which it is a wall
-Floats = NDArray[np.float64]
 
 
 class Cut(NamedTuple):

@@ -9,17 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.labs.findings import Finding, once
-from lib_dlhpc.labs.read_a_trace.answers import (
-    ALIKE,
-    EXACT,
-    Floats,
-    Slips,
-    answer,
-    like,
-    numbers,
-    seconds,
-)
+from lib_dlhpc.labs.read_a_trace.answers import ALIKE, EXACT, Slips, answer, like, numbers, seconds
 from lib_dlhpc.labs.read_a_trace.traces import Step, events_of, step_trace
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.timeline import Timeline, exposed, idle, span

@@ -5,12 +5,11 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.labs.mistakes import LabError, explained
 from lib_dlhpc.spec.units import format_quantity
 
-Floats: TypeAlias = NDArray[np.float64]
 NOT_NUMBERS = (
     TypeError,
     ValueError,

@@ -12,14 +12,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.simulation import program, ring, simulate, simulate_neighbors
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.machine import Machine, load_machine
 from lib_dlhpc.timeline import Event, Timeline
 
-Floats = NDArray[np.float64]
 MACHINES = ("lassen", "perlmutter", "summit", "abci", "jeanzay")
 MODELS = {"resnet50": 32, "vgg16": 16}  # samples of a rank
 DEVICES = 4

@@ -10,18 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.labs.findings import Finding, in_turn, once, waiting
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.labs.read_a_trace.answers import (
-    ALIKE,
-    EXACT,
-    Floats,
-    Slips,
-    answer,
-    like,
-    numbers,
-    seconds,
-)
+from lib_dlhpc.labs.read_a_trace.answers import ALIKE, EXACT, Slips, answer, like, numbers, seconds
 from lib_dlhpc.labs.read_a_trace.chain import RANKS, WORDS, chain, chain_off
 from lib_dlhpc.labs.read_a_trace.traces import SLOW, Run, events_of, run_trace
 from lib_dlhpc.sentences import sentences

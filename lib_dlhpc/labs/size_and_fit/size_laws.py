@@ -16,6 +16,7 @@ from lib_dlhpc.labs.findings import Finding, once
 from lib_dlhpc.labs.formula_cases import Case, compared, value_of
 from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.sentences import sentences
+from lib_dlhpc.spec.units import DAY
 from lib_dlhpc.spec.units import format_quantity as show
 
 say = sentences(__file__)
@@ -24,7 +25,6 @@ TOKENS = "Tokens: how many to train on within the days, in addition to those ser
 FITS = "Choice: it is one of the sizes, and fits"
 LOSS = "Choice: no size that fits has a lower loss"
 LAW = "besiroglu"
-DAY = 86400.0
 CLEAR = 0.003  # nats by which every mistake is worse than the best size
 WEIGHTS = (0.4, 0.8, 1.4, 2.4, 4.0, 6.7, 11.0, 18.0, 30.0, 50.0)  # billions
 SHARES = (0.0, 0.2, 4.0)  # of the budget, as served tokens at the price of trained ones

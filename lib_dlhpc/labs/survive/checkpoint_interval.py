@@ -31,13 +31,13 @@ from lib_dlhpc.prediction.failures.intervals import (
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.simulation.failures import simulate_runs
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.units import DAY, HOUR
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 
 say = sentences(__file__)
 
 WAYS = ("synchronous", "asynchronous", "multilevel", "incremental")
 FIELDS = ("checkpoint", "checkpoint_interval")
-HOUR, DAY = 3600.0, 86400.0
 DAYS = 30  # of training
 MARGIN = 0.01  # below the best goodput
 RUNS = 1500

@@ -17,7 +17,7 @@ from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO, EXPERT_EXCHANGES, RECOMPUTES
-from lib_dlhpc.spec.units import format_quantity
+from lib_dlhpc.spec.units import HOUR, format_quantity
 
 Changes = dict[str, Any]
 Apply = Callable[[Changes], Experiment]
@@ -29,7 +29,7 @@ MUCH = 0.1  # of the time to train: worth one change more
 MOST = 4  # changes to make a run fit
 ENDLESS = 1e-3  # goodput: with less, a run is never done
 MOST_DOUBLINGS = 6  # of a degree, as on the explorer's controls
-INTERVALS = (600.0, 1800.0, 3600.0, 4 * 3600.0)  # s between checkpoints
+INTERVALS = (600.0, 1800.0, HOUR, 4 * HOUR)  # s between checkpoints
 LOSSES = (
     "waiting for the slowest",
     "exposed communication",

@@ -16,11 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.errors import SpecError
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import numpy as np
 
 from lib_dlhpc.costs.power import ARITHMETIC, EXCHANGE, MEMORY, clock
 from lib_dlhpc.prediction.explanation import Explanation, source_of
-from lib_dlhpc.spec.units import format_energy
+from lib_dlhpc.spec.units import HOUR, format_energy
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def facility_energy(device_hours: Any, watts: Any, pue: Any) -> Any:
     """Return joules from device-hours at constant power, as publications define it."""
-    return device_hours * 3600 * watts * pue
+    return device_hours * HOUR * watts * pue
 
 
 def explain_energy(p: "Breakdown") -> Explanation:

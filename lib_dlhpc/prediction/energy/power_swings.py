@@ -13,15 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.energy import idle_watts
 from lib_dlhpc.errors import SpecError
 
 if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
 
-Floats = NDArray[np.float64]
 # A step of replicas in phase: the order of its terms.
 ORDER = (
     "input stall",

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.power import ARITHMETIC, SHAPE, drawn
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import Call, Program, calls, mixes_of, pass_seconds
 from lib_dlhpc.program.calls import FORWARD
-from lib_dlhpc.program.program import Floats
 from lib_dlhpc.spec.experiment import Experiment
 
 Edges = list[tuple[int, int, float]]  # a pass, one that follows it, and the s between

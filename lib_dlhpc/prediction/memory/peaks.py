@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import sizes
@@ -23,7 +24,6 @@ from lib_dlhpc.prediction.pipelines.pipelined import (
 )
 from lib_dlhpc.spec.experiment import Experiment
 
-Floats = NDArray[np.float64]
 TERMS = (
     "weights",
     "master weights",

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.compute import BYTES, layer_times
 from lib_dlhpc.costs.narrow import casts_each_pass
 from lib_dlhpc.costs.power import clocked
@@ -22,7 +22,6 @@ from lib_dlhpc.prediction.memory.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.memory.ledger import moments
 from lib_dlhpc.spec.experiment import Experiment
 
-Floats = NDArray[np.float64]
 FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
 
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.layout import layer_work, stages_by_rule
 from lib_dlhpc.prediction.explanation import Explanation
 from lib_dlhpc.program.calls import pipeline
@@ -37,9 +38,6 @@ from lib_dlhpc.spec.units import format_quantity as show
 if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
     from lib_dlhpc.spec.model import Model
-
-
-Floats = NDArray[np.float64]
 
 
 class Ranks(NamedTuple):

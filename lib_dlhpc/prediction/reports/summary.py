@@ -11,6 +11,7 @@ from lib_dlhpc.prediction.accuracy import accuracy_columns, accuracy_facts
 from lib_dlhpc.results import Columns, Summary, percent, shown
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.units import WH
 
 if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
@@ -30,7 +31,7 @@ def summary(of: "Breakdown") -> Summary:
         "efficiency": percent(of.efficiency),
         "memory": f"{shown(of.memory_total, 'B')} of {memory}",
         "time to train": shown(of.time_to_train, "s"),
-        "energy to train": shown(np.divide(of.energy_to_train, 3600), "Wh"),
+        "energy to train": shown(np.divide(of.energy_to_train, WH), "Wh"),
     }
     if np.all(np.isfinite(of.carbon)):
         facts["carbon"] = f"{shown(np.multiply(of.carbon, 1000), 'g')} CO2e"

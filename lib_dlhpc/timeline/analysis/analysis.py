@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline.analysis.busy import Busy, busy
-from lib_dlhpc.timeline.analysis.calls import Calls, Floats, calls
+from lib_dlhpc.timeline.analysis.calls import Calls, calls
 from lib_dlhpc.timeline.analysis.disks import slow_disks
 from lib_dlhpc.timeline.analysis.efficiency import Efficiency, efficiency
 from lib_dlhpc.timeline.analysis.finding import Finding
@@ -32,10 +33,10 @@ class Analysis:
     ranks: int
     events: int
     span: float  # s from the first event to the last
-    compute: Floats  # s that each rank computes
-    exposed: Floats  # s that each rank communicates and does not compute
-    stalled: Floats  # idle s of each rank for input or a checkpoint
-    waits: dict[str, Floats]  # s that each rank waits, by kind
+    compute: Array  # s that each rank computes
+    exposed: Array  # s that each rank communicates and does not compute
+    stalled: Array  # idle s of each rank for input or a checkpoint
+    waits: dict[str, Array]  # s that each rank waits, by kind
     matrix: Matrix
     regions: Regions
     efficiency: Efficiency
@@ -90,7 +91,7 @@ def findings(found: Calls, when: Busy, late: AllWaits) -> list[Finding]:
     return [every[k] for k in order]
 
 
-def _stalled(table: Timeline) -> Floats:
+def _stalled(table: Timeline) -> Array:
     rows = table.where("compute", "input", "checkpoint")
     seconds = (table.stop - table.start)[rows]
     return np.bincount(table.rank[rows], weights=seconds, minlength=table.ranks)

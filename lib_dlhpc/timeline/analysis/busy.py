@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.timeline.analysis.calls import COLLECTIVE, RECEIVE, SEND, Floats
+from lib_dlhpc.arrays import Array
+from lib_dlhpc.timeline.analysis.calls import COLLECTIVE, RECEIVE, SEND
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.measure import WORK
 from lib_dlhpc.timeline.spans import Spans, union
@@ -28,16 +29,16 @@ class Busy:
     calls: bool
     begin: float
     end: float
-    last: Floats  # the end of each rank's last event
+    last: Array  # the end of each rank's last event
 
     @property
-    def seconds(self) -> Floats:
+    def seconds(self) -> Array:
         """What each rank computes, shape (ranks,)."""
         every = np.arange(len(self.last), dtype=np.int32)
         begin = np.full(len(every), self.begin)
         return self.work(every, begin, np.full(len(every), self.end))
 
-    def work(self, rank: NDArray[np.int32], start: Floats, stop: Floats) -> Floats:
+    def work(self, rank: NDArray[np.int32], start: Array, stop: Array) -> Array:
         """Return the seconds in which each rank computes between two times."""
         inside = self.spans.before(rank, stop) - self.spans.before(rank, start)
         if not self.calls:

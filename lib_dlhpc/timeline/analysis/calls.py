@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.timeline.kinds import KINDS
 from lib_dlhpc.timeline.table import Timeline
 
 Rows: TypeAlias = NDArray[Any]  # row numbers of a table
-Floats: TypeAlias = NDArray[Any]
 
 SEND, RECEIVE, COLLECTIVE, COMMUNICATION = (
     KINDS.index(kind) for kind in ("send", "receive", "collective", "communication")
@@ -63,7 +63,7 @@ class Calls:
         return everyone | (self.sizes == self.table.ranks)
 
     @cached_property
-    def last_start(self) -> Floats:
+    def last_start(self) -> Array:
         """When the last member joined each collective, s."""
         return latest(self.table.start[self.members], self.group, self.groups)
 
@@ -91,7 +91,7 @@ def calls(table: Timeline) -> Calls:
     return Calls(table, sends, receives, members, group, pattern)
 
 
-def latest(times: Floats, group: Rows, groups: int) -> Floats:
+def latest(times: Array, group: Rows, groups: int) -> Array:
     """Return the largest time of each group, shape (groups,); -inf of an empty one."""
     found = np.full(groups, -np.inf)
     np.maximum.at(found, group, times)

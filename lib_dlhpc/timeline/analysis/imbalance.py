@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.timeline.analysis.busy import Busy
-from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats
+from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls
 from lib_dlhpc.timeline.analysis.finding import Finding, Place, duration
 from lib_dlhpc.timeline.analysis.scatter import LEAST, above, judge
 from lib_dlhpc.timeline.kinds import KINDS
@@ -45,7 +46,7 @@ def imbalance(found: Calls, busy: Busy) -> list[Finding]:
     return findings
 
 
-def rounds(found: Calls, busy: Busy) -> Floats:
+def rounds(found: Calls, busy: Busy) -> Array:
     """Return the times between which ranks are compared, in order, s.
 
     The ends of steps where there are updates, else when all ranks have joined an n-to-n collective, else

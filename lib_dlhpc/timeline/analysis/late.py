@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats, Rows
+from lib_dlhpc.arrays import Array
+from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Rows
 from lib_dlhpc.timeline.analysis.finding import Finding, duration, place
 from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
 from lib_dlhpc.timeline.analysis.waits import AllWaits, arrivals, blame, number_of, own_doing
@@ -43,11 +44,11 @@ def _late_messages(found: Calls, late: AllWaits, of_sender: bool, span: float) -
 
 def _guilty(
     found: Calls, late: AllWaits, of_sender: bool, span: float
-) -> dict[int, list[tuple[float, int, Rows, Floats]]]:
+) -> dict[int, list[tuple[float, int, Rows, Array]]]:
     """Return for each late rank what each who waits for it waits: seconds, who, messages, s of each."""
     table, ranks = found.table, found.table.ranks
     waits = late.late_sender if of_sender else late.late_receiver
-    guilty: dict[int, list[tuple[float, int, Rows, Floats]]] = {}
+    guilty: dict[int, list[tuple[float, int, Rows, Array]]] = {}
     if waits.seconds.sum() < LEAST * span:
         return guilty
     pair = table.rank[waits.cause].astype(np.int64) * ranks + table.rank[waits.row]
@@ -119,7 +120,7 @@ def late_at_collectives(found: Calls, late: AllWaits, span: float) -> list[Findi
     return findings
 
 
-def _blamed(found: Calls, late: AllWaits, came: Floats) -> Rows:
+def _blamed(found: Calls, late: AllWaits, came: Array) -> Rows:
     """Return of each collective the place in members of who is to blame for its waits, -1: nobody waits.
 
     It is the last to come, without what others made it wait on the way: that is not its doing.
@@ -136,7 +137,7 @@ def _blamed(found: Calls, late: AllWaits, came: Floats) -> Rows:
     return blamed
 
 
-def mean_of_others(found: Calls, joined: Floats) -> Floats:
+def mean_of_others(found: Calls, joined: Array) -> Array:
     """Return for each member when the others joined on average."""
     before = joined - found.last_start[found.group]  # what is near each other adds up without loss
     sums = np.bincount(found.group, weights=before, minlength=found.groups)[found.group]
@@ -144,7 +145,7 @@ def mean_of_others(found: Calls, joined: Floats) -> Floats:
     return np.asarray(joined - before + (sums - before) / others)
 
 
-def middle_of_others(found: Calls, came: Floats) -> Floats:
+def middle_of_others(found: Calls, came: Array) -> Array:
     """Return for each member when the middle one of the others joined (of two middle ones, the later)."""
     order = np.lexsort((came, found.group))
     group = found.group[order]

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.timeline.analysis.calls import COMMUNICATION, Calls, Floats, Rows
+from lib_dlhpc.arrays import Array
+from lib_dlhpc.timeline.analysis.calls import COMMUNICATION, Calls, Rows
 from lib_dlhpc.timeline.analysis.finding import Finding, duration, place
 from lib_dlhpc.timeline.analysis.scatter import FEW, LEAST, judge
 
@@ -31,8 +32,8 @@ class Transfers:
     row: Rows
     source: Rows
     target: Rows
-    bytes: Floats
-    seconds: Floats
+    bytes: Array
+    seconds: Array
     seen: NDArray[np.bool_]  # the seconds are known
 
 
@@ -108,7 +109,7 @@ def slow_links(found: Calls, span: float) -> list[Finding]:
     return [Finding("slow link", one, total, place(found.table, worst), sentence, other)]
 
 
-def _persistent(difference: Floats, expected: Floats, span: float) -> bool:
+def _persistent(difference: Array, expected: Array, span: float) -> bool:
     """Return whether a link is slow all along: a few messages that were held up make none."""
     if len(difference) < FEW:
         return bool((difference >= (2 * TIMES - 1) * expected).all())
@@ -117,7 +118,7 @@ def _persistent(difference: Floats, expected: Floats, span: float) -> bool:
     return usual >= 0.5 * (TIMES - 1) and verdict is not None and bool(verdict.counted.all())
 
 
-def _expected(pair: Rows, size: Floats, seconds: Floats, pairs: int) -> Floats:
+def _expected(pair: Rows, size: Array, seconds: Array, pairs: int) -> Array:
     """Return the s that each message would take between most others."""
     step = np.where(size > 0, 1 + np.round(STEPS * np.log2(np.maximum(size, 1))), 0)
     classes, step = np.unique(step.astype(np.int64), return_inverse=True)
@@ -139,7 +140,7 @@ def _expected(pair: Rows, size: Floats, seconds: Floats, pairs: int) -> Floats:
     return np.where(np.isnan(usual[step]), line, usual[step])
 
 
-def _line(size: Floats, seconds: Floats) -> tuple[float, float]:
+def _line(size: Array, seconds: Array) -> tuple[float, float]:
     """Return latency and s a byte of the line of least relative absolute errors, by reweighting."""
     if len(size) < 3 or np.ptp(size) == 0:
         return float(np.median(seconds)), 0.0
@@ -154,7 +155,7 @@ def _line(size: Floats, seconds: Floats) -> tuple[float, float]:
     return max(float(solution[0]), 0.0), max(float(solution[1]), 0.0)
 
 
-def _slowest(pace: Floats, excess: Floats, one: Rows, other: Rows, least: float) -> Rows:
+def _slowest(pace: Array, excess: Array, one: Rows, other: Rows, least: float) -> Rows:
     """Return the pairs above the widest gap in pace, if it is wide and they are one link or those of one rank."""
     order = np.argsort(-pace)
     ordered = pace[order]

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.analysis.busy import Busy
-from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Floats
+from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls
 from lib_dlhpc.timeline.analysis.imbalance import rounds
 from lib_dlhpc.timeline.analysis.scatter import ENOUGH, LEAST
 from lib_dlhpc.timeline.analysis.waits import AllWaits, Waits, number_of
@@ -97,7 +98,7 @@ def _rounds(found: Calls, when: Busy) -> int:
     return int(np.bincount(table.rank, minlength=table.ranks).min())
 
 
-def _most(seconds: Floats) -> tuple[int, float]:
+def _most(seconds: Array) -> tuple[int, float]:
     rank = int(np.argmax(seconds))
     return rank, float(seconds[rank] - np.median(np.delete(seconds, rank)))
 

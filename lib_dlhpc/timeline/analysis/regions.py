@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.timeline.analysis.calls import COLLECTIVE, RECEIVE, SEND, Floats
+from lib_dlhpc.arrays import Array
+from lib_dlhpc.timeline.analysis.calls import COLLECTIVE, RECEIVE, SEND
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.spans import chunks
 from lib_dlhpc.timeline.table import Timeline
@@ -25,8 +26,8 @@ class Regions:
     """Seconds and calls by name and rank, (names, ranks) each, the names with most exclusive time first."""
 
     names: tuple[str, ...]
-    inclusive: Floats
-    exclusive: Floats
+    inclusive: Array
+    exclusive: Array
     calls: NDArray[np.int64]
 
 
@@ -43,7 +44,7 @@ def regions(table: Timeline) -> Regions:
     return Regions(words, inclusive[used], exclusive[used], calls[used])
 
 
-def _add(table: Timeline, inclusive: Floats, exclusive: Floats, calls: NDArray[np.int64]) -> None:
+def _add(table: Timeline, inclusive: Array, exclusive: Array, calls: NDArray[np.int64]) -> None:
     """Add what some ranks do."""
     stack = np.flatnonzero(on_stack(table))
     place = table.rank[stack].astype(np.int64) * len(STREAMS) + _streams_apart(table)[stack]
@@ -80,7 +81,7 @@ def _streams_apart(table: Timeline) -> NDArray[np.int8]:
     return np.where(has_host[table.rank], table.stream, 0).astype(np.int8)
 
 
-def parents(rank: NDArray[Any], start: Floats, stop: Floats) -> NDArray[np.int32]:
+def parents(rank: NDArray[Any], start: Array, stop: Array) -> NDArray[np.int32]:
     """Return the row that directly encloses each, -1: none; rows by rank, start, and longest first.
 
     Level by level: whatever begins when all before it on its rank have ended is on this level; the others

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.timeline.analysis.busy import Busy
 from lib_dlhpc.timeline.analysis.calls import (
     ALL_FOR_ROOT,
@@ -26,7 +27,6 @@ from lib_dlhpc.timeline.analysis.calls import (
     ROOT_FOR_ALL,
     SEND,
     Calls,
-    Floats,
     Rows,
 )
 
@@ -38,7 +38,7 @@ STRETCH = 1_000  # calls of a rank in stretches of equal time
 class Plan:
     """Calls, one after another on each rank, and what each waits for."""
 
-    before: Floats  # s from the end of the last call of this rank and stretch
+    before: Array  # s from the end of the last call of this rank and stretch
     needs: Rows  # the call that must have begun before this one ends, -1: none
     meets: Rows  # the collective that must be complete before this one ends, -1: none
     gives: Rows  # the collective that this call joins, -1: none
@@ -138,7 +138,7 @@ def _longest(rank: Rows, stretch: Rows) -> int:
     return int(np.diff(np.concatenate([[-1], edge, [len(rank) - 1]])).max())
 
 
-def _plan(found: Calls, rows: Rows, stretch: Rows, chain: Rows, before: Floats) -> Plan:
+def _plan(found: Calls, rows: Rows, stretch: Rows, chain: Rows, before: Array) -> Plan:
     table, many = found.table, len(rows)
     number = np.full(len(table), -1, np.int32)
     number[rows] = np.arange(many, dtype=np.int32)
@@ -168,7 +168,7 @@ def _plan(found: Calls, rows: Rows, stretch: Rows, chain: Rows, before: Floats) 
     return Plan(before, needs, meets, gives, count, chain, np.append(chain[1:], many))
 
 
-def replay(plan: Plan, begin: Floats) -> Floats:
+def replay(plan: Plan, begin: Array) -> Array:
     """Return when each chain is done that begins at `begin`, s.
 
     All chains take a step at a time: a call begins when the one before it has ended, and ends when what it needs

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lib_dlhpc.timeline.analysis.calls import Floats
+from lib_dlhpc.arrays import Array
 
 LEAST = 0.02  # of the span
 MUCH = 0.10  # of the span
@@ -48,7 +48,7 @@ class Verdict:
 
 
 def judge(
-    difference: Floats, cost: Floats, span: float, others: Floats | None = None
+    difference: Array, cost: Array, span: float, others: Array | None = None
 ) -> Verdict | None:
     """Return what occasions cost in all if it is more than scatter, None if not.
 
@@ -75,7 +75,7 @@ def judge(
     return Verdict(total, rare) if total >= max(LEAST, LONG / count) * span else None
 
 
-def _above(difference: Floats, enough: float, least: float) -> bool:
+def _above(difference: Array, enough: float, least: float) -> bool:
     """Return whether the mean is at least `least`, and more than `enough` standard errors above 0."""
     error = float(difference.std(ddof=1)) / len(difference) ** 0.5
     return float(difference.mean()) > max(enough * error, least)
@@ -87,7 +87,7 @@ def student(freedom: int, errors: float = ERRORS) -> float:
     return math.sqrt(freedom * math.expm1(grown))
 
 
-def above(values: Floats) -> Floats:
+def above(values: Array) -> Array:
     """Return how far each rank is above the mean or the median of the others, whichever is more.
 
     values: (ranks, occasions), of at least two ranks.

@@ -24,13 +24,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.timeline.analysis.busy import Busy
 from lib_dlhpc.timeline.analysis.calls import (
     ALL_FOR_ROOT,
     EACH_FOR_ALL,
     ROOT_FOR_ALL,
     Calls,
-    Floats,
     Rows,
     latest,
 )
@@ -43,7 +43,7 @@ class Waits:
 
     row: Rows
     cause: Rows
-    seconds: Floats
+    seconds: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class AllWaits:
     late_sender: Waits
     late_receiver: Waits
     collective: Waits
-    per_rank: dict[str, Floats]
+    per_rank: dict[str, Array]
     held: "Held"
 
 
@@ -90,8 +90,8 @@ class Blame:
     lag is less than 0 where the one that waits came later itself.
     """
 
-    direct: Floats
-    lag: Floats
+    direct: Array
+    lag: Array
 
 
 def blame(found: Calls, late: AllWaits, chosen: Rows, of_sender: bool) -> Blame:
@@ -107,12 +107,12 @@ def blame(found: Calls, late: AllWaits, chosen: Rows, of_sender: bool) -> Blame:
     return Blame(np.clip(seconds - own, 0.0, None), gap - own)
 
 
-def arrivals(found: Calls, late: AllWaits) -> Floats:
+def arrivals(found: Calls, late: AllWaits) -> Array:
     """Return when each member joined its collective, less what it had been held up since the last n-to-n, s."""
     return found.table.start[found.members] - late.held.since_collective()
 
 
-def own_doing(found: Calls, late: AllWaits, blamed: Rows, came: Floats) -> Floats:
+def own_doing(found: Calls, late: AllWaits, blamed: Rows, came: Array) -> Array:
     """Return what of each wait at a collective is the own doing of the member blamed for it, s.
 
     blamed: of each collective, a place in members, -1: nobody; came: see `arrivals`.
@@ -136,7 +136,7 @@ class Held:
     waits: rows and their s. released: members that a 1-to-n collective lets go on together; others may be there.
     """
 
-    def __init__(self, found: Calls, waits: list[tuple[Rows, Floats]], released: Rows) -> None:
+    def __init__(self, found: Calls, waits: list[tuple[Rows, Array]], released: Rows) -> None:
         rows = len(found.table)
         stood = np.zeros(rows)
         for at, seconds in waits:
@@ -158,7 +158,7 @@ class Held:
         np.maximum.accumulate(self.met, out=self.met)
         self.parts = np.flatnonzero(both & ~found.of_all[found.group])  # members
 
-    def since_collective(self) -> Floats:
+    def since_collective(self) -> Array:
         """Return the seconds of each member since the last n-to-n that all members of its collective were in."""
         rows = self.found.members
         begin = self.met[rows]
@@ -189,7 +189,7 @@ class Held:
 
     def since_they_met(
         self, table: Timeline, sends: Rows, receives: Rows, of_sender: bool
-    ) -> Floats:
+    ) -> Array:
         """Return the seconds for which one side of each message was blocked since both sides last met."""
         mine = sends if of_sender else receives
         low = np.minimum(table.rank[sends], table.rank[receives]).astype(np.int64)
@@ -206,7 +206,7 @@ class Held:
             begin = np.maximum(begin, self._after_one_of_both(mine, pair, order))
         return np.asarray(np.clip(self.until[mine] - begin, 0.0, None))
 
-    def _after_one_of_both(self, mine: Rows, pair: Rows, order: Rows) -> Floats:
+    def _after_one_of_both(self, mine: Rows, pair: Rows, order: Rows) -> Array:
         """Return `until` after the last n-to-n of some ranks that both of a pair were in, 0 where there is none."""
         table, begin = self.found.table, np.zeros(len(mine))
         rows = self.found.members[self.parts]
@@ -225,7 +225,7 @@ class Held:
         return begin
 
 
-def _collectives(found: Calls, busy: Busy) -> tuple[Rows, Rows, Floats]:
+def _collectives(found: Calls, busy: Busy) -> tuple[Rows, Rows, Array]:
     """Return the members that wait, the row each waits for, and for how long it has nothing else to do."""
     table, members, group = found.table, found.members, found.group
     if not len(members):
@@ -259,5 +259,5 @@ def _collectives(found: Calls, busy: Busy) -> tuple[Rows, Rows, Floats]:
     return at, cause[group[waiting]], np.clip(seconds, 0.0, None)
 
 
-def _by_rank(found: Calls, rows: Rows, seconds: Floats) -> Floats:
+def _by_rank(found: Calls, rows: Rows, seconds: Array) -> Array:
     return np.bincount(found.table.rank[rows], weights=seconds, minlength=found.table.ranks)

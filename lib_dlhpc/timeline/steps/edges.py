@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.timeline.spans import Floats
 from lib_dlhpc.timeline.table import Timeline
 
 ALIKE = 0.9  # of the names, with those one period later: others are before and after, or a logger's
@@ -23,7 +23,7 @@ class Steps:
     """edges: times, s, shape (ranks of `rank`, steps + 1); a step is from one to the next."""
 
     rank: list[int]  # those that have events
-    edges: Floats
+    edges: Array
     found: str  # "annotations", "updates" or "repetition"
 
 
@@ -45,18 +45,18 @@ def find_steps(table: Timeline) -> Steps:
     )
 
 
-def _annotated(table: Timeline) -> Floats:
+def _annotated(table: Timeline) -> Array:
     rows = table.where("host", "step")
     return np.append(table.start[rows], table.stop[rows].max(initial=-np.inf))
 
 
-def _updated(table: Timeline) -> Floats:
+def _updated(table: Timeline) -> Array:
     stops = np.sort(table.stop[table.where("compute", "update")])
     begin = table.start[table.where("compute") | table.where("communication")]
     return np.append(begin.min(initial=np.inf), stops)
 
 
-def _repeated(table: Timeline) -> Floats:
+def _repeated(table: Timeline) -> Array:
     """Return the starts of the kernels that are one period apart, and the end of the last one of a whole step."""
     work, talk = table.where("compute", "kernel"), table.where("communication")
     for chosen in (work | talk, work, talk):  # collectives beside kernels may begin in any order

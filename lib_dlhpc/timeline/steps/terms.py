@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lib_dlhpc.arrays import Array
 from lib_dlhpc.timeline.collective_names import collective_name
 from lib_dlhpc.timeline.measure import WORK
-from lib_dlhpc.timeline.spans import Floats, in_order, union
+from lib_dlhpc.timeline.spans import in_order, union
 from lib_dlhpc.timeline.steps.edges import Steps, find_steps
 from lib_dlhpc.timeline.table import Timeline
 
@@ -43,12 +44,12 @@ class StepTerms:
     ranks: int  # of the job
     rank: list[int]  # those that have events
     found: str  # how steps were found: "annotations", "updates" or "repetition"
-    terms: Mapping[str, Floats]  # by TERMS; their sum is `seconds`
-    communication: Floats  # in flight, exposed or not
+    terms: Mapping[str, Array]  # by TERMS; their sum is `seconds`
+    communication: Array  # in flight, exposed or not
     exchanges: list[Exchange]  # the longest first
 
     @property
-    def seconds(self) -> Floats:
+    def seconds(self) -> Array:
         """The time of each step, (ranks, steps)."""
         return sum(self.terms.values(), np.zeros(()))
 
@@ -84,7 +85,7 @@ def step_terms(timeline: Timeline) -> StepTerms:
         "exposed communication": talk,
         "fetches": table.where("input"),
     }
-    found, rows, before = dict[str, Floats](), np.zeros(len(table), np.bool_), np.zeros(())
+    found, rows, before = dict[str, Array](), np.zeros(len(table), np.bool_), np.zeros(())
     for name, more in layers.items():
         rows = rows | more
         covered = _inside(table, rows, steps)
@@ -104,7 +105,7 @@ def step_terms(timeline: Timeline) -> StepTerms:
     )
 
 
-def _inside(table: Timeline, rows: Floats, steps: Steps) -> Floats:
+def _inside(table: Timeline, rows: Array, steps: Steps) -> Array:
     """Return for how long one of the rows is going on in each step, (ranks, steps)."""
     spans = union(table, rows)
     rank = np.repeat(np.array(steps.rank, np.int32), steps.edges.shape[1])

@@ -11,14 +11,13 @@ from time import sleep
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.spec.workflow import Workflow, share
 from lib_dlhpc.training.coupled.calls import Calls
 
 BATCH, CREDIT = 1, 2  # tags
 NAP = 5e-5  # s; a waiting rank yields its core
-Floats = NDArray[Any]
 
 
 def wait_until(done: Callable[[], bool]) -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lib_dlhpc.arrays import Floats
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import is_partitioned
 from lib_dlhpc.spec.experiment import Experiment
@@ -22,7 +22,6 @@ from lib_dlhpc.training.trainable import check_layers
 
 TESTED = 64  # samples
 WAVE = 12  # points to a half wave; its decay gives the learned diffusivity
-Floats = NDArray[Any]
 
 
 def check(workflow: Workflow) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.explore.failures import silent
-from lib_dlhpc.explore.failures.interval import DAY, GPUS
+from lib_dlhpc.explore.failures.interval import GPUS
 from lib_dlhpc.explore.failures.silent import AT as EVERY_CHECK
 from lib_dlhpc.explore.failures.silent import EVERY, checks_wall, found_view
 from lib_dlhpc.explore.failures.silent import Setting as Checking
@@ -22,6 +22,7 @@ from lib_dlhpc.explore.failures.spares import (
 )
 from lib_dlhpc.explore.failures.spares import Setting as Spared
 from lib_dlhpc.simulation import Phase
+from lib_dlhpc.spec.units import DAY
 
 
 def test_a_wall_says_that_spares_are_missing():
