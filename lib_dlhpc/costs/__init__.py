@@ -1,6 +1,7 @@
 """Cost models shared by all engines: compute, gradient buckets, input and links.
 
 compute.py            layer times by roofline; optimizer update
+gemm_tiles.py         matrix products (GEMM) in tiles: how much of a device works on one
 layer_rates.py        layer times by measured rates
 operators.py          a step by class of operator, and what fused kernels remove
 host.py               a host that issues kernels one by one, and waits for token counts
@@ -12,7 +13,7 @@ low_rank.py           low-rank compression: elements sent, products
 muon.py               Muon: matrices, orthogonalization
 outer.py              the outer optimizer of local updates
 segments.py           segments of activation recomputation
-power.py              what a power limit does to power and time
+power_limit.py        what a power limit does to power and time
 energy.py             joules of a step by cause; emissions
 work.py               one device's compute in a data-parallel step
 exchanges.py          what the layers of a part exchange
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.costs.groups import wire
     from lib_dlhpc.costs.network import Level, Network, flat, network_of
     from lib_dlhpc.costs.operators import Operators, by_operator
-    from lib_dlhpc.costs.power import clock
+    from lib_dlhpc.costs.power_limit import clock
     from lib_dlhpc.costs.segments import segments
     from lib_dlhpc.costs.spares import Pool
     from lib_dlhpc.costs.split_calibration import scale_of

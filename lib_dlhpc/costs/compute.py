@@ -6,8 +6,8 @@ The first term is w / (peak * e(w)) with e(w) = efficiency * w / (w + w_half): a
 reaches half the rate of a large one. Roofline: Williams, Waterman & Patterson 2009; the saturating
 efficiency: Hockney's n_1/2 (1985). A measured rate of a kind of layer (costs/layer_rates.py)
 replaces the roofline. Where a device states its multiprocessors, w counts the slots of whole waves of
-tiles (costs/tiles.py); where it states the host's time for a kernel, no layer starts before it is issued. Layers in a
-narrow format have its peak, with the same efficiency, and casts beside (costs/narrow.py).
+tiles (costs/gemm_tiles.py); where it states the host's time for a kernel, no layer starts before it is issued.
+Layers in a narrow format have its peak, with the same efficiency, and casts beside (costs/narrow.py).
 """
 
 from functools import lru_cache
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs import host, layer_rates, narrow, streams, tiles
+from lib_dlhpc.costs import gemm_tiles, host, layer_rates, narrow, streams
+from lib_dlhpc.costs.distinct_layers import distinct_layers
 from lib_dlhpc.costs.muon import MUON, REST_TRAFFIC, orthogonalization_time, rest
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.pieces import Cut
-from lib_dlhpc.costs.unlike import unlike
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
@@ -60,7 +60,7 @@ class Counts(NamedTuple):
     gradients: NDArray[np.float64]
     repeated: NDArray[np.float64]  # FLOP of forward that backward repeats
     blocks: NDArray[np.float64]  # see _blocks
-    rows: NDArray[np.float64]  # of products, see tiles.shapes
+    rows: NDArray[np.float64]  # of products, see gemm_tiles.shapes
     inputs: NDArray[np.float64]
     outputs: NDArray[np.float64]
     loss: NDArray[np.float64]  # B that the loss moves, in forward and in backward
@@ -167,7 +167,7 @@ def _of_kernels(
     model: Model, device: Device, batch: Any, precision: str, each_pass: bool
 ) -> Activities:
     """Return the seconds of each layer by roofline or measured rate; batch: with a last axis for the layers."""
-    few, place = unlike(model)
+    few, place = distinct_layers(model)
     found = Activities(
         *(
             LayerTimes(*(np.take(seconds, place, axis=-1) for seconds in each))
@@ -218,7 +218,7 @@ def _roofline(
     back: Any = 1.0
     if np.any(device.multiprocessors):
         shapes = counts.rows, counts.inputs, counts.outputs
-        ahead, back = tiles.slower(shapes, batch, last_axis(device.multiprocessors))
+        ahead, back = gemm_tiles.slower(shapes, batch, last_axis(device.multiprocessors))
     # Backward forms two products of the forward's size, one for the input and one for the weights, if they are trained.
     products = (np.maximum(times - 1, 0) + back) * work + batch * counts.repeated
     kernel = _fused_attention(counts.blocks, device)
@@ -247,7 +247,7 @@ def _rates(operands: narrow.Operands, device: Device, precision: str) -> Any:
 
 def product_bytes(model: Model, batch: Any, size: int) -> Any:
     """Return the bytes that the kernel of each layer reads and writes in a forward pass, (..., layers)."""
-    few, place = unlike(model)
+    few, place = distinct_layers(model)
     return np.take(_product_bytes(_counts(few, size), batch, size), place, axis=-1)
 
 
@@ -269,7 +269,7 @@ def _beside(
 def beside_backward(model: Model, device: Device, batch: Any, size: int) -> Any:
     """Return the s of each layer's backward pass in kernels beside its products, (..., layers); a measured rate has
     them in it."""
-    few, place = unlike(model)
+    few, place = distinct_layers(model)
     rated = [layer_rates.is_rated(layer, device.layers) for layer in few.layers]
     moved = last_axis(batch) * np.where(rated, 0.0, _counts(few, size).beside_back)[place]
     return last_axis(device.slowdown) * (moved / last_axis(streaming_rate(device)))
@@ -284,7 +284,7 @@ def _counts(model: Model, size: int) -> Counts:
         model.layer_gradients,
         _repeated_flop(model),
         _blocks(model),
-        *tiles.shapes(model),
+        *gemm_tiles.shapes(model),
         *streams.loss_bytes(model),
         *narrow.operands(model),
         *_beside_products(model, size),

@@ -1,8 +1,8 @@
 """Joules of a step by cause: what devices draw in each term of its time, hosts, switches, storage and cooling.
 
 A prediction and a simulation both give their seconds, so equal seconds are equal joules. The power of a pass is that of
-what limits its layers, see power.py: launches draw idle power. A device in an exchange, or waiting for others in one,
-polls; it draws idle power in a pipeline bubble, an input stall and a checkpoint. Communication that overlaps
+what limits its layers, see power_limit.py: launches draw idle power. A device in an exchange, or waiting for others in
+one, polls; it draws idle power in a pipeline bubble, an input stall and a checkpoint. Communication that overlaps
 computation adds nothing: kernels that compute draw what a device may draw.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.power import drawn
+from lib_dlhpc.costs.power_limit import drawn
 from lib_dlhpc.program import Mix
 from lib_dlhpc.spec.experiment import Experiment
 

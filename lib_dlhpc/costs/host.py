@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.unlike import unlike
+from lib_dlhpc.costs.distinct_layers import distinct_layers
 from lib_dlhpc.spec.model import Model
 
 
@@ -22,7 +22,7 @@ def kernels(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     In a narrow format each product has a cast before it: of its input, or of the gradient of its output. In backward
     gradients of experts' biases are added one by one.
     """
-    few, place = unlike(model)
+    few, place = distinct_layers(model)
     return _issued(few, "forward")[place], _issued(few, "backward")[place]
 
 
@@ -44,7 +44,7 @@ def _issued(model: Model, direction: str) -> NDArray[np.float64]:
 @lru_cache(maxsize=1024)
 def waits(model: Model) -> tuple[int, ...]:
     """Return the layers, after the first, before which the host waits."""
-    few, place = unlike(model)
+    few, place = distinct_layers(model)
     late = np.array([layer.traits.host_waits(layer) for layer in few.layers], bool)
     return tuple((np.flatnonzero(late[place][1:]) + 1).tolist())
 

@@ -15,7 +15,7 @@ from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.narrow import SENT, casts_each_pass
 from lib_dlhpc.costs.network import Cost, Network
 from lib_dlhpc.costs.pieces import cut_of
-from lib_dlhpc.costs.power import clocked, slowed
+from lib_dlhpc.costs.power_limit import clocked, slowed
 from lib_dlhpc.costs.wire_format import BYTES, wire_format
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import ring_blocks

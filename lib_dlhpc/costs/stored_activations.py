@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.distinct_layers import distinct_layers
 from lib_dlhpc.costs.exchanges import halo_elements
 from lib_dlhpc.costs.light import reads_input
 from lib_dlhpc.costs.narrow import width
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.streams import held_by_loss, kept_for_loss
-from lib_dlhpc.costs.unlike import unlike
 from lib_dlhpc.layout import Part, gathers_keys, key_elements, ring_blocks
 from lib_dlhpc.spec.loss import is_logits
 from lib_dlhpc.spec.model import Layer, Model
@@ -364,7 +364,7 @@ def _gathers(layer: Layer) -> bool:
 
 def moved_elements(model: Model) -> NDArray[np.float64]:
     """Return the elements of a sample that each layer reads and writes or stores, or works with, shape (layers,)."""
-    few, place = unlike(model)
+    few, place = distinct_layers(model)
     return _moved_elements(few)[place]
 
 

@@ -9,7 +9,7 @@ from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets, ready_times
 from lib_dlhpc.costs.narrow import casts_each_pass
 from lib_dlhpc.costs.network import last_axis
-from lib_dlhpc.costs.power import clocked
+from lib_dlhpc.costs.power_limit import clocked
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program import Mix

@@ -18,7 +18,7 @@ from lib_dlhpc.costs.wire_format import (
     search_time,
 )
 from lib_dlhpc.parallel.passes import Passes
-from lib_dlhpc.program import Collective, Instruction, Move
+from lib_dlhpc.program import Collective, Instruction, Transfer
 from lib_dlhpc.program.instructions import WEIGHTS, WIRE
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -51,10 +51,10 @@ def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> l
                 found += _scale(each, float(search_time(experiment, size)), element)
             seconds = float(cast_time(experiment, size))
             one = ("data", each.stream, seconds, 0.0)
-            found.append(Move(*one, label=f"cast {each.label}"))
+            found.append(Transfer(*one, label=f"cast {each.label}"))
             found.append(each)
             if each.goal == "allreduce":
-                found.append(Move(*one, label=f"cast back {each.label}"))
+                found.append(Transfer(*one, label=f"cast back {each.label}"))
         else:
             found.append(each)
     return found
@@ -64,4 +64,4 @@ def _scale(bucket: Collective, seconds: float, element: int) -> list[Instruction
     """Return what the ranks do to agree on the largest magnitude of a bucket, in `seconds` and a collective."""
     one = (bucket.kind, bucket.group, "allreduce", SCALE_BYTES / element, WEIGHTS, bucket.stream)
     found = Collective(*one, label=f"scale {bucket.label}", ranked=bucket.ranked)
-    return [Move("data", bucket.stream, seconds, 0.0, label=f"search {bucket.label}"), found]
+    return [Transfer("data", bucket.stream, seconds, 0.0, label=f"search {bucket.label}"), found]

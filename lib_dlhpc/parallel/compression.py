@@ -9,7 +9,7 @@ from math import inf
 from lib_dlhpc.costs import compression as costs
 from lib_dlhpc.layout import Part, sizes
 from lib_dlhpc.parallel.data import STREAM
-from lib_dlhpc.program import Collective, Instruction, Move
+from lib_dlhpc.program import Collective, Instruction, Transfer
 from lib_dlhpc.program.instructions import GATHER, PAIRS, WEIGHTS
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -24,7 +24,7 @@ def exchanged(experiment: Experiment, part: Part) -> list[Instruction]:
     pairs, whole = costs.sent(model, share)
     layers = (0, 0, len(model.layers))
     selection = costs.selection_time(experiment)
-    found: list[Instruction] = [Move("data", STREAM, selection, 0.0, label=SELECT)]
+    found: list[Instruction] = [Transfer("data", STREAM, selection, 0.0, label=SELECT)]
     if pairs and replicas > 1:
         one = ("data", "data", GATHER, float(replicas * pairs), PAIRS, STREAM)
         found.append(Collective(*one, label=LARGEST, ranked=True, layers=layers))
@@ -33,5 +33,5 @@ def exchanged(experiment: Experiment, part: Part) -> list[Instruction]:
         found.append(Collective(*one, label=WHOLE, ranked=True, layers=layers))
     if pairs:
         adding = costs.addition_time(experiment, replicas * pairs)
-        found.append(Move("data", STREAM, adding, 0.0, label=ADD))
+        found.append(Transfer("data", STREAM, adding, 0.0, label=ADD))
     return found

@@ -11,7 +11,7 @@ from dataclasses import replace
 from lib_dlhpc.costs.outer import has_outer, outer_time
 from lib_dlhpc.parallel import offload
 from lib_dlhpc.parallel.data import STREAM
-from lib_dlhpc.program import Instruction, Move, Program, Update, Wait
+from lib_dlhpc.program import Instruction, Program, Transfer, Update, Wait
 from lib_dlhpc.spec.experiment import Experiment
 
 
@@ -22,7 +22,7 @@ def averaged(
     outer: list[Instruction] = []
     if has_outer(experiment):
         seconds = float(outer_time(experiment))
-        outer = [Move("data", STREAM, seconds, 0.0, label="outer update")]
+        outer = [Transfer("data", STREAM, seconds, 0.0, label="outer update")]
     moved = Wait("offload", offload.STREAM, "", offload.LABEL)
     return [update, moved, *buckets, *outer, Wait("data", STREAM, "", "the average")]
 

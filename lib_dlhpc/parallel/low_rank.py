@@ -6,7 +6,7 @@ Source: Vogels et al. 2019, "PowerSGD"; costs/low_rank.py has the numbers.
 from lib_dlhpc.costs import low_rank as costs
 from lib_dlhpc.layout import Part, sizes
 from lib_dlhpc.parallel.data import STREAM
-from lib_dlhpc.program import Collective, Instruction, Move
+from lib_dlhpc.program import Collective, Instruction, Transfer
 from lib_dlhpc.program.instructions import WEIGHTS
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -19,8 +19,8 @@ def factored(experiment: Experiment, part: Part) -> list[Instruction]:
     model, alone = part.model, sizes(experiment).data == 1
     sent = costs.sent(model, int(experiment.training.low_rank))
 
-    def work(label: str, traffic: int) -> Move:
-        return Move("data", STREAM, costs.product_time(experiment, traffic), 0.0, label=label)
+    def work(label: str, traffic: int) -> Transfer:
+        return Transfer("data", STREAM, costs.product_time(experiment, traffic), 0.0, label=label)
 
     def total(label: str, elements: int, layers: tuple[int, ...]) -> list[Instruction]:
         one = ("data", "data", "allreduce", float(elements), WEIGHTS, STREAM)

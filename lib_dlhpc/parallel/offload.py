@@ -9,7 +9,7 @@ from lib_dlhpc.costs.offload import offload_link, offload_traffic
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.layout import Part
 from lib_dlhpc.parallel.passes import Passes
-from lib_dlhpc.program import Instruction, Move, Wait
+from lib_dlhpc.program import Instruction, Transfer, Wait
 from lib_dlhpc.spec.experiment import Experiment
 
 STREAM, LABEL = "copy", "what is offloaded"
@@ -55,6 +55,6 @@ def _beside(
     return [move, *instructions, Wait("offload", STREAM, "pass", LABEL)]
 
 
-def _move(experiment: Experiment, out: float, back: float, key: str) -> Move:
+def _move(experiment: Experiment, out: float, back: float, key: str) -> Transfer:
     seconds = float(offload_link(experiment).seconds(out, back))
-    return Move("offload", STREAM, seconds, float(out + back), key)
+    return Transfer("offload", STREAM, seconds, float(out + back), key)

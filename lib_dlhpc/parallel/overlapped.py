@@ -24,7 +24,7 @@ import numpy as np
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part
 from lib_dlhpc.parallel.passes import Passes
-from lib_dlhpc.program import Collective, Compute, Instruction, Move, Template, Wait
+from lib_dlhpc.program import Collective, Compute, Instruction, Template, Transfer, Wait
 from lib_dlhpc.program.calls import BACKWARD, FORWARD
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -95,7 +95,7 @@ class _Side(NamedTuple):
         for number, each in enumerate(instructions):
             if isinstance(each, Compute):
                 yield each._replace(layer=each.layer + self.first), self._flop(each)
-            elif isinstance(each, Collective | Move) and each.stream:
+            elif isinstance(each, Collective | Transfer) and each.stream:
                 key = f"{self.name} {each.key or number}"
                 posted.setdefault(each.stream, []).append(key)
                 yield each._replace(key=key), 0.0

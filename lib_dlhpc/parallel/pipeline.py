@@ -15,7 +15,7 @@ from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, mean_shards, shards, sizes, stride
 from lib_dlhpc.parallel.overlapped import overlaps_passes
-from lib_dlhpc.program import Swap
+from lib_dlhpc.program import PairAllreduce
 from lib_dlhpc.program.calls import pipeline
 from lib_dlhpc.schedules.pipeline import Pipeline
 from lib_dlhpc.spec.experiment import Experiment
@@ -87,7 +87,7 @@ def _to_other_rails(experiment: Experiment, first: int, second: int) -> groups.W
     return path._replace(beta=slowest, slower=path.slower * slowest / path.beta)
 
 
-def swaps(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
+def swaps(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[PairAllreduce]:
     """Return the sums of gradients that two ranks have; held: by place in the pipeline.
 
     Those are of tables that two stages have, and of all weights where each stage is on two ranks.
@@ -95,7 +95,7 @@ def swaps(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
     return [*_copies(experiment, held), *_tables(experiment, held)]
 
 
-def _copies(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
+def _copies(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[PairAllreduce]:
     """Return the sums of the gradients of both copies of a network; a rank has those of its shard only."""
     if not experiment.strategy.mirrored:
         return []
@@ -108,7 +108,7 @@ def _copies(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
     for place, way in enumerate(_ways_of_copies(experiment, np.array(sent, float))):
         other, moved = last - place, sent[place]
         one = ("data", f"copies of stages {place} and {other}", moved, (place, other))
-        found.append(Swap(*one, _sum(experiment, way, moved), "the other copy"))
+        found.append(PairAllreduce(*one, _sum(experiment, way, moved), "the other copy"))
     return found
 
 
@@ -145,7 +145,7 @@ def _sum(experiment: Experiment, way: groups.Wire, size: float) -> Cost:
     return way.cost(size)._replace(reduction=size * gamma)
 
 
-def _tables(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
+def _tables(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[PairAllreduce]:
     """Return the sums of the gradients of tables that two stages have, on ranks that do not swap all of theirs.
 
     A rank has the gradients of its shard only, where they are sharded (ZeRO 2 and 3).
@@ -163,5 +163,5 @@ def _tables(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[Swap]:
                         way = path_between(experiment, place, other)
                         moved = float(table.parameters * size)
                         one = ("pipeline", f"table {name}", moved, (place, other))
-                        found.append(Swap(*one, way.cost(moved), "the exchange"))
+                        found.append(PairAllreduce(*one, way.cost(moved), "the exchange"))
     return found

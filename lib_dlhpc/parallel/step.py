@@ -45,10 +45,10 @@ from lib_dlhpc.parallel.recomputation import recompute
 from lib_dlhpc.parallel.zero import shard
 from lib_dlhpc.parallel.zero_bubble import split_backward
 from lib_dlhpc.program import (
+    Barrier,
     Block,
     Chunk,
     Instruction,
-    Meet,
     Prices,
     Program,
     Template,
@@ -340,7 +340,7 @@ def _end(
     if experiment.strategy.update == "local":
         every = zip(updates, remaining, strict=True)
         return tuple(rows([local.averaged(experiment, *each) for each in every]))
-    met = [all_do(Meet())] if experiment.strategy.is_split else []
+    met = [all_do(Barrier())] if experiment.strategy.is_split else []
     found = rows(remaining)
     found.append(all_do(Wait("data", data.STREAM, "", "the exchange")))
     for swap in pipeline.swaps(experiment, held):

@@ -1,6 +1,7 @@
 """Plan: the best of all legal layouts of a run, with a proof, or the gap to a lower bound.
 
-learned.py  each batch, and each setting that changes accuracy, as a run of its own; refusals
+training_runs.py
+            each batch, and each setting that changes accuracy, as a run of its own; refusals
 space.py    every combination of the fields of a layout, as columns; illegal ones counted by reason
 bound.py    a lower bound of the step of each, on arrays: never above what predict says
 passes.py   what the bounds are of: the passes of an unsplit pipeline
@@ -8,7 +9,8 @@ block_bound.py  the same of passes through stages of whole blocks
 memory_bound.py  the same of its memory
 cut_bound.py  tighter bounds of both, by the stages of a layout: before it is predicted
 candidates.py  the bounds of all, found in chunks, here or elsewhere
-kindred.py  layouts with the same passes, and what is known of them
+layout_groups.py
+            layouts with the same passes, and what is known of them
 prices.py   exact prices of many layouts at once, as arrays
 search.py   plan(experiment): exact predictions in the order of the bound, until no other can be better
 failures.py the chosen layouts with failures: simulated, beside the closed form

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import length
 from lib_dlhpc.planner.bound import bound
-from lib_dlhpc.planner.learned import alone
 from lib_dlhpc.planner.space import (
     Columns,
     Space,
@@ -26,6 +25,7 @@ from lib_dlhpc.planner.space import (
     space,
     values_of,
 )
+from lib_dlhpc.planner.training_runs import alone
 from lib_dlhpc.scale_out import Arrays, Place, Work, results
 from lib_dlhpc.scale_out.work import experiment_of, part, text_of
 from lib_dlhpc.spec.experiment import Experiment

@@ -24,7 +24,7 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import stage_cut
-from lib_dlhpc.planner.kindred import Kin, families
+from lib_dlhpc.planner.layout_groups import SamePasses, layout_groups
 from lib_dlhpc.planner.memory_bound import passes_kept
 from lib_dlhpc.planner.passes import Layers
 from lib_dlhpc.planner.space import Space
@@ -53,20 +53,20 @@ def of_cuts(
     """
     c = combinations.columns
     seconds, memory = np.zeros((2, len(combinations)))
-    for rows, family in families(experiment, c):
+    for rows, layouts in layout_groups(experiment, c):
         own = layers(int(rows[0]))
-        if isinstance(family, SpecError) or own is None:
+        if isinstance(layouts, SpecError) or own is None:
             continue
         try:
-            kindred = [*family.kin(rows, c)]
+            groups = [*layouts.by_passes(rows, c)]
         except SpecError:  # a prediction raises it again
             continue
-        for kin in kindred:
-            if kin.one.strategy.pipeline > 1 and not kin.one.strategy.mirrored:
-                stages = _stages(Keyed(own, id(own)), stage_cut(kin.one))
-                some = Each(*(column[..., kin.rows] for column in each))
-                seconds[kin.rows] = _seconds(kin, own, stages, some)
-                memory[kin.rows] = _memory(kin, stages, some)
+        for group in groups:
+            if group.one.strategy.pipeline > 1 and not group.one.strategy.mirrored:
+                stages = _stages(Keyed(own, id(own)), stage_cut(group.one))
+                some = Each(*(column[..., group.rows] for column in each))
+                seconds[group.rows] = _seconds(group, own, stages, some)
+                memory[group.rows] = _memory(group, stages, some)
     return seconds, memory
 
 
@@ -75,11 +75,11 @@ def _stages(layers: Keyed[Layers], ends: tuple[int, ...]) -> list[Floats]:
     return layers.value.between(ends)
 
 
-def _seconds(kin: Kin, layers: Layers, stages: list[Floats], each: Each) -> Floats:
-    """Return s of all passes of a step, of kindred layouts."""
-    strategy, m = kin.one.strategy, kin.many[:, None]
+def _seconds(group: SamePasses, layers: Layers, stages: list[Floats], each: Each) -> Floats:
+    """Return s of all passes of a step, of layouts with the same passes."""
+    strategy, m = group.one.strategy, group.many[:, None]
     ranks, first = int(strategy.pipeline), slice(int(strategy.pipeline))
-    sample = np.searchsorted(layers.samples, strategy.batch / kin.many)
+    sample = np.searchsorted(layers.samples, strategy.batch / group.many)
     ahead, back, weights, _ = stages
     gathered = each.gathered.T @ weights
     forward = np.maximum(ahead[sample], gathered)
@@ -87,20 +87,20 @@ def _seconds(kin: Kin, layers: Layers, stages: list[Floats], each: Each) -> Floa
     work = m * (forward + backward).reshape(len(m), -1, ranks).sum(axis=1)
     forward, backward = forward[:, first], backward[:, first]
     before = np.cumsum(forward, axis=1) - forward
-    last = (kin.schedules != "zb-h1")[:, None]
+    last = (group.schedules != "zb-h1")[:, None]
     after = last * (np.cumsum(backward, axis=1) - backward)
     late = each.exchanged.T @ weights[:, first] - backward
     found: Floats = (work + before + np.maximum(after, late)).max(axis=1)
     return found
 
 
-def _memory(kin: Kin, stages: list[Floats], each: Each) -> Floats:
-    """Return B of state and of activations on the fullest rank, of kindred layouts."""
-    strategy, found = kin.one.strategy, np.zeros(len(kin.many))
+def _memory(group: SamePasses, stages: list[Floats], each: Each) -> Floats:
+    """Return B of state and of activations on the fullest rank, of layouts with the same passes."""
+    strategy, found = group.one.strategy, np.zeros(len(group.many))
     ranks, chunks = int(strategy.pipeline), int(strategy.chunks)
     every = (each.state.T @ stages[2]).reshape(-1, chunks, ranks)
     stored = stages[3].reshape(chunks, ranks)
-    ways = zip(kin.many.tolist(), kin.schedules.tolist(), strict=True)
+    ways = zip(group.many.tolist(), group.schedules.tolist(), strict=True)
     for at, (many, schedule) in enumerate(ways):
         if chunks > 1:  # the first rank is ahead of the others
             kept, _ = before_backward(0, ranks, min(many, 3 * ranks), chunks)

@@ -14,7 +14,7 @@ from lib_dlhpc.costs.compute import Activities
 from lib_dlhpc.costs.instruction_prices import collective_cost
 from lib_dlhpc.costs.narrow import SENT
 from lib_dlhpc.costs.pieces import cut_of
-from lib_dlhpc.costs.power import clocked, drawn
+from lib_dlhpc.costs.power_limit import clocked, drawn
 from lib_dlhpc.costs.segments import surely_repeated
 from lib_dlhpc.costs.stored_activations import forward_bytes, stored_bytes
 from lib_dlhpc.layout import chain, cut_points, home_layers

@@ -17,13 +17,14 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import stragglers
 from lib_dlhpc.costs.input import input_stall, input_time
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.gc_pause import gc_paused
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.parallel import program
 from lib_dlhpc.parallel.data import STREAM
-from lib_dlhpc.planner.kindred import Kin, Rows, families
+from lib_dlhpc.planner.layout_groups import Rows, SamePasses, layout_groups
 from lib_dlhpc.planner.space import Columns, changes_of
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.memory.ledger import holding, peak
+from lib_dlhpc.prediction.memory.ledger import peak, rank_columns
 from lib_dlhpc.prediction.memory.peaks import TERMS, Ranks, peaks
 from lib_dlhpc.prediction.step import compute_scale, of_a_run
 from lib_dlhpc.program import Mix, Update
@@ -31,7 +32,6 @@ from lib_dlhpc.program.lane_walk import shared, walk
 from lib_dlhpc.program.lanes import SENDS, Samples, Timed, finished, timed
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.uncollected import uncollected
 
 UNKNOWN = Cost(np.nan, np.nan, np.nan)  # of messages by kind
 # A prediction; or, of layouts that do not fit, B by term; or why there are none.
@@ -39,7 +39,7 @@ Answer: TypeAlias = Breakdown | dict[str, Floats] | SpecError
 
 
 class Step(NamedTuple):
-    """What passes of kindred layouts take, and of each layout its lane in the tables."""
+    """What passes of layouts with the same passes take, and of each layout its lane in the tables."""
 
     timed: Timed
     scale: float  # of compute times
@@ -60,11 +60,11 @@ def predicted(
     not allow them, the error. Messages by kind are unknown. progress: called with how many are next.
     """
     found = _predicted(experiment, columns, progress)
-    with uncollected():
+    with gc_paused():
         one = next(found, None)
     while one is not None:
         yield one
-        with uncollected():
+        with gc_paused():
             one = next(found, None)
 
 
@@ -72,8 +72,8 @@ def _predicted(
     experiment: Experiment, columns: Columns, progress: Callable[[int], None]
 ) -> Iterator[tuple[Rows, Answer]]:
     """Yield predictions of layouts."""
-    found, held = list[Kin](), list[Ranks]()
-    for rows, family in families(experiment, columns):
+    found, held = list[SamePasses](), list[Ranks]()
+    for rows, family in layout_groups(experiment, columns):
         if isinstance(family, SpecError):
             progress(len(rows))
             yield rows, family
@@ -81,7 +81,7 @@ def _predicted(
             yield from _one_by_one(experiment, columns, rows, progress)
         else:
             try:
-                kindred = [*family.kin(rows, columns)]
+                kindred = [*family.by_passes(rows, columns)]
             except SpecError as error:
                 progress(len(rows))
                 yield rows, error
@@ -91,7 +91,7 @@ def _predicted(
                     yield from _one_by_one(experiment, columns, kin.rows, progress)
                     continue
                 try:
-                    held.append(holding(kin.one))
+                    held.append(rank_columns(kin.one))
                     found.append(kin)
                 except SpecError as error:
                     progress(len(kin.rows))
@@ -101,10 +101,10 @@ def _predicted(
 
 
 def _at_once(
-    found: list[Kin], held: list[Ranks], progress: Callable[[int], None]
+    found: list[SamePasses], held: list[Ranks], progress: Callable[[int], None]
 ) -> Iterator[tuple[Rows, Answer]]:
     """Yield the same of layouts that are walked many at once; held: by their ranks."""
-    fitting, memories = list[Kin](), list[dict[str, Floats]]()
+    fitting, memories = list[SamePasses](), list[dict[str, Floats]]()
     for kin, memory in zip(found, _memory(found, held), strict=True):
         fits = memory.sum(axis=0) <= kin.one.machine.device.memory
         if any(fits):
@@ -147,7 +147,7 @@ def _alone(experiment: Experiment, changes: dict[str, Any]) -> Answer:
         return error
 
 
-def _memory(found: list[Kin], held: list[Ranks]) -> list[Floats]:
+def _memory(found: list[SamePasses], held: list[Ranks]) -> list[Floats]:
     """Return of each layout the B of each term on the fullest device, (terms, layouts)."""
     counts = [len(kin.rows) for kin in found]
     many, schedules = (
@@ -157,7 +157,7 @@ def _memory(found: list[Kin], held: list[Ranks]) -> list[Floats]:
     return np.split(terms, np.cumsum(counts)[:-1], axis=1)
 
 
-def _samples(found: list[Kin]) -> dict[float, Floats]:
+def _samples(found: list[SamePasses]) -> dict[float, Floats]:
     """Return the samples of a microbatch in any of the layouts with each batch, whether they fit or not.
 
     With the same prices of all, layouts that differ in how they shard or recompute share those of the passes that are
@@ -169,7 +169,7 @@ def _samples(found: list[Kin]) -> dict[float, Floats]:
     return {batch: batch / np.array(sorted(each, reverse=True)) for batch, each in many.items()}
 
 
-def _step(kin: Kin, samples: Floats) -> Step:
+def _step(kin: SamePasses, samples: Floats) -> Step:
     each = np.searchsorted(samples, kin.one.strategy.batch / kin.many)
     some, sample = np.unique(each, return_inverse=True)
     key = Keyed(kin.one, id(kin.one)), Keyed(samples, samples.tobytes())
@@ -189,7 +189,7 @@ def _slow(one: Experiment) -> float:
     return float(stragglers.slowest(one.devices, one.machine.jitter))
 
 
-def _walked(found: list[Kin], steps: list[Step]) -> list[tuple[Floats, Floats, Floats]]:
+def _walked(found: list[SamePasses], steps: list[Step]) -> list[tuple[Floats, Floats, Floats]]:
     """Return of each layout when its ranks are through their passes, and their streams free, (ranks, layouts), and the
     bubble of the mean rank, (layouts,)."""
     shapes = defaultdict[tuple[str, int, int, int], list[tuple[int, int]]](list)
@@ -223,7 +223,12 @@ def _walked(found: list[Kin], steps: list[Step]) -> list[tuple[Floats, Floats, F
 
 
 def _breakdown(
-    kin: Kin, found: Step, memory: dict[str, Floats], clock: Floats, free: Floats, bubble: Floats
+    kin: SamePasses,
+    found: Step,
+    memory: dict[str, Floats],
+    clock: Floats,
+    free: Floats,
+    bubble: Floats,
 ) -> Breakdown:
     """Return the prediction of layouts with the same passes."""
     one, step, own = kin.one, found.timed, found.timed.stage

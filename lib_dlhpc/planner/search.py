@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.convergence import epochs_of
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.gc_pause import gc_paused
 from lib_dlhpc.planner.candidates import HELD, UNFIT, Candidates, candidates, least_of
-from lib_dlhpc.planner.learned import is_asked, named, runs_of, samples
 from lib_dlhpc.planner.prices import predicted
 from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan, in_words
 from lib_dlhpc.planner.space import SAME, Columns, changes_of, met_before
+from lib_dlhpc.planner.training_runs import is_asked, named, runs_of, samples
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.elementwise import holds_arrays
 from lib_dlhpc.prediction.step import compute_scale
@@ -23,7 +24,6 @@ from lib_dlhpc.scale_out import HERE, Place
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.given import check_given
 from lib_dlhpc.spec.planning import overridden
-from lib_dlhpc.uncollected import uncollected
 
 BEST = 11  # the best and the ten next
 MOST = 1024  # layouts at once
@@ -34,7 +34,7 @@ ROUNDED = (
 )  # a price is the same to 1e-12 alone and among others: what a plan reports is within such a limit
 
 
-@uncollected()
+@gc_paused()
 def plan(
     experiment: Experiment,
     objective: str | Sequence[str] | None = None,

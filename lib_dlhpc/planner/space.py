@@ -18,7 +18,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import cut_points
 from lib_dlhpc.layout.experts import expert_layers
-from lib_dlhpc.planner.learned import samples
+from lib_dlhpc.planner.training_runs import samples
 from lib_dlhpc.spec.consistency import allreduces_on
 from lib_dlhpc.spec.experiment import Experiment, dumps
 from lib_dlhpc.spec.planning import SETTINGS, Bounds, Planning, read_planning
@@ -149,7 +149,7 @@ def axes_of(
     for name, values in asked.items():
         if isinstance(values, Bounds):
             axes[name] = _within(name, axes[name], values)
-        elif name not in SETTINGS:  # each of these is a run of its own (learned.py)
+        elif name not in SETTINGS:  # each of these is a run of its own (training_runs.py)
             axes[name] = list(values)
     if (count := combinations(axes)) > MOST:
         raise SpecError(f"plan.axes: {count:,} combinations; legal: up to {MOST:,}.")

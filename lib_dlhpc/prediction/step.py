@@ -13,6 +13,7 @@ from lib_dlhpc.costs.network import Cost, last_axis, network_of
 from lib_dlhpc.costs.outer import outer_time
 from lib_dlhpc.costs.wire_format import SCALE_BYTES, cast_time, is_scaled, on_wire, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
+from lib_dlhpc.gc_pause import gc_paused
 from lib_dlhpc.prediction.breakdown import TERMS, Breakdown
 from lib_dlhpc.prediction.communication import overlap
 from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
@@ -23,7 +24,6 @@ from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.given import check_given
 from lib_dlhpc.spec.strategy import AUTO
-from lib_dlhpc.uncollected import uncollected
 
 
 def predict(experiment: Experiment) -> Breakdown:
@@ -117,7 +117,7 @@ def of_a_run(step: Any, served: Any, mixes: tuple[Mix, Mix], **known: Any) -> Br
     )
 
 
-@uncollected()
+@gc_paused()
 def _split(experiment: Experiment, scale: Any) -> Breakdown:
     """Predict a split network; arrays element by element."""
     from lib_dlhpc.costs.offload import offload_link  # whole networks need neither of these two

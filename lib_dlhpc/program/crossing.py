@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.program.instructions import Collective, Move, Wait
+from lib_dlhpc.program.instructions import Collective, Transfer, Wait
 
 if TYPE_CHECKING:
     from lib_dlhpc.program.fold import Shape
@@ -31,7 +31,7 @@ SENT = "sent"  # the stream of a message between stages
 NONE = 0.0, 0.0, 0.0  # links that a move keeps busy
 KINDS, SWITCHES = len(NONE), 2
 NEGLIGIBLE = 1e-12  # of an exchange, by rounding
-POSTED = Collective, Move
+POSTED = Collective, Transfer
 
 
 class Added(NamedTuple):
@@ -91,7 +91,7 @@ def _posted(shape: "Shape", busy: Sequence[Busy], seconds: Sequence[float]) -> "
     numbers, known = iter(shape.posts), dict[int, Busy]()
     each = (one for one in shape.compact if isinstance(one, POSTED))
     for what, left in zip(each, seconds, strict=True):
-        if isinstance(what, Move):
+        if isinstance(what, Transfer):
             yield _Active(left, NONE, what.key)
             continue
         number = next(numbers)

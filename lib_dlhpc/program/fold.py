@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.crossing import Added, Message, crossing
-from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Move, Wait
+from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Transfer, Wait
 
 if TYPE_CHECKING:
     from lib_dlhpc.program.program import Prices
@@ -55,7 +55,7 @@ class Post(NamedTuple):
     added: of that, what exchanges that meet it add.
     """
 
-    what: Collective | Move
+    what: Collective | Transfer
     seconds: float
     bytes: float
     added: float = 0.0
@@ -74,7 +74,7 @@ class Queue(NamedTuple):
 
 
 Folded: TypeAlias = Run | Post | Wait
-Piece: TypeAlias = Span | Collective | Move | Wait
+Piece: TypeAlias = Span | Collective | Transfer | Wait
 # What one rank does, the s of each span, and those of each instruction of another stream in its order.
 Times: TypeAlias = tuple[list[Piece], list[float], list[float]]
 
@@ -88,7 +88,7 @@ class Shape:
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.pieces: list[Piece] = []
         self.priced: list[Collective] = []
-        self.moves: Counter[Move] = Counter()
+        self.moves: Counter[Transfer] = Counter()
         self.numbers = array("l")  # which of `priced` each exchange is
         self.spans_of = array("l")  # and its span
         self.posts = list[int]()  # which of `priced` the collectives on other streams are
@@ -133,7 +133,7 @@ class Shape:
                 self.pieces.append(each)  # type: ignore[arg-type]
                 if type(each) is Collective:
                     self.posts.append(self._number(each))
-                elif type(each) is Move:
+                elif type(each) is Transfer:
                     self.moves[each] += 1
         self._end(kind, met, empty)
 
@@ -161,7 +161,7 @@ class Shape:
         return counts
 
     @cached_property
-    def messages(self) -> tuple[tuple[Collective | Move, int], ...]:
+    def messages(self) -> tuple[tuple[Collective | Transfer, int], ...]:
         """How often each collective and move occurs; those that cost the same are one."""
         return (*zip(self.priced, self.counts, strict=True), *self.moves.items())
 
@@ -231,8 +231,8 @@ class Shape:
         if not self.moves:
             return posts
         rest = iter(posts)
-        every = (each for each in self.compact if isinstance(each, Collective | Move))
-        return np.array([e.seconds if isinstance(e, Move) else next(rest) for e in every])
+        every = (each for each in self.compact if isinstance(each, Collective | Transfer))
+        return np.array([e.seconds if isinstance(e, Transfer) else next(rest) for e in every])
 
     def crossing(
         self,
@@ -289,7 +289,7 @@ def fold(
         elif isinstance(piece, Collective):
             seconds, more = next(posts)
             yield Post(piece, seconds, next(sizes), more)
-        elif isinstance(piece, Move):
+        elif isinstance(piece, Transfer):
             yield Post(piece, next(posts)[0], piece.bytes)
         else:
             yield piece

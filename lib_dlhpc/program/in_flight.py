@@ -1,6 +1,6 @@
 """InFlight: the collectives and moves that a pass has posted and not yet waited for."""
 
-from lib_dlhpc.program.instructions import Collective, Instruction, Move, Wait, sums
+from lib_dlhpc.program.instructions import Collective, Instruction, Transfer, Wait, sums
 from lib_dlhpc.schedules.checks import ProofError
 
 
@@ -13,7 +13,7 @@ class InFlight:
 
     def follow(self, where: str, each: Instruction | None) -> None:
         """Follow an instruction. Raises ProofError for a wait for nothing."""
-        if isinstance(each, Collective | Move) and each.stream:
+        if isinstance(each, Collective | Transfer) and each.stream:
             self.keys.setdefault(each.stream, set()).add(each.key)
             if sums(each):
                 self.sums.add(each.stream)

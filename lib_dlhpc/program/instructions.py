@@ -71,8 +71,8 @@ class Collective(NamedTuple):
     omits: tuple[int, ...] = ()  # layers between these that it leaves to another group
 
 
-class Move(NamedTuple):
-    """Move `seconds` worth of data: between device and host or storage, both directions at once, or within memory."""
+class Transfer(NamedTuple):
+    """Transfer `seconds` worth of data: device to host or storage, both directions at once, or within memory."""
 
     kind: str
     stream: str
@@ -91,7 +91,7 @@ class Wait(NamedTuple):
     label: str  # what is waited for
 
 
-class Swap(NamedTuple):
+class PairAllreduce(NamedTuple):
     """Ranks of two stages sum a buffer: each sends it to the other."""
 
     kind: str
@@ -108,11 +108,11 @@ class Update(NamedTuple):
     seconds: float
 
 
-class Meet(NamedTuple):
+class Barrier(NamedTuple):
     """Wait for all ranks of all stages."""
 
 
-Instruction: TypeAlias = Compute | Collective | Move | Wait | Swap | Update | Meet
+Instruction: TypeAlias = Compute | Collective | Transfer | Wait | PairAllreduce | Update | Barrier
 
 
 def sums(each: Instruction | None) -> TypeGuard[Collective]:

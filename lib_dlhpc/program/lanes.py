@@ -21,7 +21,15 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program.calls import PASSES
 from lib_dlhpc.program.fold import Queue, Shape, Span
-from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
+from lib_dlhpc.program.instructions import (
+    Barrier,
+    Collective,
+    Instruction,
+    PairAllreduce,
+    Transfer,
+    Update,
+    Wait,
+)
 from lib_dlhpc.program.meeting import Shares
 from lib_dlhpc.program.ports import Lines, are_long
 from lib_dlhpc.program.program import Block, Chunk, Prices, Program
@@ -186,8 +194,10 @@ def _queued(queue: Queue, seconds: Floats, posts: Floats, origin: Floats) -> tup
 def _with_moves(shape: Shape, costs: Floats) -> Floats:
     """Return the seconds of each instruction of another stream, moves among them, (posts, samples)."""
     posts = iter(shape.posts)
-    pieces = (each for each in shape.compact if isinstance(each, Collective | Move))
-    seconds = (each.seconds if isinstance(each, Move) else costs[next(posts)] for each in pieces)
+    pieces = (each for each in shape.compact if isinstance(each, Collective | Transfer))
+    seconds = (
+        each.seconds if isinstance(each, Transfer) else costs[next(posts)] for each in pieces
+    )
     return np.array([each + np.zeros(costs.shape[1]) for each in seconds])
 
 
@@ -215,18 +225,20 @@ def _first(row: Sequence[Instruction | None]) -> Instruction:
 def _seconds(what: Any, prices: Prices) -> float:
     if isinstance(what, Collective):
         return float(prices.priced(what).seconds)
-    return float(what.cost.total if isinstance(what, Swap) else getattr(what, "seconds", 0.0))
+    return float(
+        what.cost.total if isinstance(what, PairAllreduce) else getattr(what, "seconds", 0.0)
+    )
 
 
 def finished(rows: Sequence[Row], clock: Floats, free: Floats, factor: float) -> Floats:
     """Return when the last rank is through what follows the passes, (lanes,)."""
     clock, free = clock.copy(), free.copy()
     for what, places, seconds in rows:
-        if what is Meet:
+        if what is Barrier:
             clock[:] = clock.max(axis=0)
         elif what is Wait:
             clock = np.maximum(clock, free)
-        elif what is Swap:
+        elif what is PairAllreduce:
             clock[places] = clock[places].max(axis=0) + seconds
         elif what is Update:
             clock[places] += factor * seconds

@@ -83,8 +83,8 @@ class Exchanges:
     def __init__(self, shares: Shares, clock: Sequence[Any], one: bool) -> None:
         self.ranks, self.chunks = len(clock), shares.chunks
         self.one: bool = one
-        self.later: Any = max if one else np.maximum
-        self.sooner: Any = min if one else np.minimum
+        self.maximum: Any = max if one else np.maximum
+        self.minimum: Any = min if one else np.minimum
         like: Any = list if one else np.array
         # What a message across each boundary shares with the stage that sends it forward, and backward.
         self.shared = like([part for both in zip(*shares[:2], strict=True) for part in both])
@@ -109,7 +109,7 @@ class Exchanges:
         seconds, _ = block.gradients
         if not seconds:
             return run()
-        before = self.later(streams.get(GRADIENTS, start), self.free[place])
+        before = self.maximum(streams.get(GRADIENTS, start), self.free[place])
         streams[GRADIENTS] = before = before if block.message else self.join(place, before)
         end = run()
         self.joined(place, start, before, seconds, streams[GRADIENTS])
@@ -119,11 +119,11 @@ class Exchanges:
         """Let the streams of gradients be free when what met them is done; streams: of each stage."""
         for each, at in zip(streams, self.free, strict=True):
             if GRADIENTS in each:
-                each[GRADIENTS] = self.later(each[GRADIENTS], at)
+                each[GRADIENTS] = self.maximum(each[GRADIENTS], at)
 
     def join(self, place: Any, free: Any) -> Any:
         """Return when the stream of gradients is free for those of a pass that begins: behind messages."""
-        return self.later(free, self.sent[place])
+        return self.maximum(free, self.sent[place])
 
     def joined(self, place: Any, start: Any, before: Any, seconds: Any, free: Any) -> None:
         """Begin to exchange the gradients of a last pass.
@@ -132,9 +132,9 @@ class Exchanges:
         """
         self.meeting = True
         self.began[place] = start
-        self.seconds[place] = seconds + self.later(0.0, before - start)
+        self.seconds[place] = seconds + self.maximum(0.0, before - start)
         self.free[place] = free
-        met = self.later(0.0, self.sooner(self.sent[place] - start, seconds))
+        met = self.maximum(0.0, self.minimum(self.sent[place] - start, seconds))
         self.through[place] = self.sent[place] + met
 
     def meet(self, place: Any, boundary: Any, begin: Any, busy: Any) -> Any:
@@ -142,10 +142,10 @@ class Exchanges:
         at = self._at(place, boundary)
         own, late = self.shared[at], 0.0
         if self.meeting:
-            ready, begin = begin, self.later(begin, self.through[place])
+            ready, begin = begin, self.maximum(begin, self.through[place])
             target, others = self.target(place, boundary), self.shared[at ^ 1]
             met = self._met(place, own, begin, busy, True)
-            met = self.later(met, self._met(target, others, begin, busy, False))
+            met = self.maximum(met, self._met(target, others, begin, busy, False))
             late = begin - ready + met
         self.sent[place] = begin + own * busy
         return late
@@ -169,10 +169,10 @@ class Exchanges:
             return 0.0
         if not sends:
             part = part * self._density(place)
-        late = part * self.later(0.0, self.sooner(busy, free - begin))
+        late = part * self.maximum(0.0, self.minimum(busy, free - begin))
         self.free[place] = free + late
         return late
 
     def _density(self, place: Any) -> Any:
         spent = self.free[place] - self.began[place]
-        return self.sooner(1.0, self.seconds[place] / self.later(spent, 1e-300))
+        return self.minimum(1.0, self.seconds[place] / self.maximum(spent, 1e-300))

@@ -11,7 +11,7 @@ Source of the arithmetic: Baccelli, Cohen, Olsder & Quadrat, "Synchronization an
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import repeat
 from math import prod
 from typing import Any, TypeAlias
@@ -22,7 +22,15 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import FORWARD, PASSES, Call, calls
 from lib_dlhpc.program.fold import Post, Run
 from lib_dlhpc.program.group import Group
-from lib_dlhpc.program.instructions import Collective, Instruction, Meet, Move, Swap, Update, Wait
+from lib_dlhpc.program.instructions import (
+    Barrier,
+    Collective,
+    Instruction,
+    PairAllreduce,
+    Transfer,
+    Update,
+    Wait,
+)
 from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
 from lib_dlhpc.program.meeting import Exchanges
 from lib_dlhpc.program.ports import Ports, in_turn, line_of
@@ -58,7 +66,7 @@ class Path:
         self.record = record
         self.one = isinstance(factor[0], float)  # one rank stands for all of a stage
         self.all = not self.one and factor[0].size == prod(program.shape)
-        self.later: Any = max if self.one else np.maximum
+        self.maximum: Any = max if self.one else np.maximum
         starts = repeat(begin) if isinstance(begin, float) else begin
         self.clock = [start + 0.0 * each for start, each in zip(starts, factor, strict=False)]
         self.idle = [0.0 * each for each in factor]  # waits for messages of other stages
@@ -209,18 +217,18 @@ class Path:
     def finish(self) -> float:
         """Execute what follows after the last call; return when the last rank is through."""
         quick = self.one and self.record is None and self.ranked is None
-        for row, unlike in zip(self.program.end, self.program.unlike, strict=True):
-            if quick and all(isinstance(what, Collective | Move) for what, _ in unlike):
+        for row, unlike in zip(self.program.end, self.program.distinct_end, strict=True):
+            if quick and all(isinstance(what, Collective | Transfer) for what, _ in unlike):
                 self._post_row(row, [what for what, _ in unlike])
                 continue
             before, kind = self.end, ""
             for place, what in enumerate(row):
-                if isinstance(what, Meet):
+                if isinstance(what, Barrier):
                     self._meet()
                     break
-                if isinstance(what, Swap):
+                if isinstance(what, PairAllreduce):
                     kind = what.kind
-                    self._swap(what)
+                    self._pair(what)
                     break
                 if what is not None:
                     kind = kind or getattr(what, "kind", "")
@@ -231,7 +239,7 @@ class Path:
     def _receive(self, call: Call, arrived: Any) -> None:
         place = call.place
         start = self.clock[place]
-        self.clock[place] = end = self.later(start, arrived)
+        self.clock[place] = end = self.maximum(start, arrived)
         self.idle[place] = self.idle[place] + (end - start)
         if self.record is not None:
             name = f"wait for {message_name(call)}"
@@ -245,7 +253,7 @@ class Path:
         crossed = self.program.stages[before][chunk]
         pipe, line = self.program.schedule, line_of(call.place, before)
         port = self._port.get(call.place, start)
-        leaves = self._ports.begin(line, start) if self._ports else self.later(start, port)
+        leaves = self._ports.begin(line, start) if self._ports else self.maximum(start, port)
         busy, more = crossed.sends.bandwidth, 0.0
         if self._exchanges is not None:
             boundary = before * pipe.chunks + chunk
@@ -279,8 +287,8 @@ class Path:
                 if each.messages:
                     sent, word = sent + each.bytes, word or self.program.kinds[each.kind]
             elif isinstance(each, Wait):
-                until = ends[each.key] if each.key else self._drained(place, each, now)
-                met = self.later(now, until)
+                until = ends[each.key] if each.key else self._free[place].get(each.stream, now)
+                met = self.maximum(now, until)
                 if self.record is not None:
                     waits[each.label] = waits.get(each.label, 0.0) + (met - now)
                 else:
@@ -314,7 +322,7 @@ class Path:
     def _post(self, place: int, post: Post, now: Any) -> tuple[Any, Any]:
         """Return when a posted instruction starts and ends."""
         what, free = post.what, self._free[place]
-        start = self.later(now, free[what.stream]) if what.stream in free else now
+        start = self.maximum(now, free[what.stream]) if what.stream in free else now
         alone = self.one and self.ranked is None
         end = start + post.seconds if alone else self._done(place, post, start)
         free[what.stream] = end
@@ -322,7 +330,7 @@ class Path:
 
     def _done(self, place: int, post: Post, start: Any) -> Any:
         what = post.what
-        if isinstance(what, Move):
+        if isinstance(what, Transfer):
             return start + post.seconds
         if what.ranked and self.ranked is not None:
             return self.ranked(place, what, start) + post.added
@@ -335,9 +343,6 @@ class Path:
             return group.latest(values)
         return np.full_like(values, values.max())  # one rank of each variant
 
-    def _drained(self, place: int, what: Wait, now: Any) -> Any:
-        return self._free[place].get(what.stream, now)
-
     def _after(self, place: int, what: Instruction) -> None:
         """Execute an instruction of the end of a step on one stage."""
         start = self.clock[place]
@@ -345,11 +350,11 @@ class Path:
             self.clock[place] = end = start + self.factor[place] * what.seconds
             self._add(place, "update", "update", start, end)
         elif isinstance(what, Wait):
-            self.clock[place] = end = self.later(start, self._drained(place, what, start))
+            self.clock[place] = end = self.maximum(start, self._free[place].get(what.stream, start))
             self._add(place, "wait", f"wait for {what.label}", start, end, idle=not self._met)
-        elif isinstance(what, Collective | Move):
+        elif isinstance(what, Collective | Transfer):
             prices = self.program.stages[place][0].last.prices[0]
-            priced = what if isinstance(what, Move) else prices.priced(what)
+            priced = what if isinstance(what, Transfer) else prices.priced(what)
             size = priced.bytes
             begin, end = self._post(place, Post(what, priced.seconds, size), start)
             if self.record is not None and what.label:
@@ -360,17 +365,16 @@ class Path:
         """Post an instruction on each stage, as `_after` does; unlike: each of them once."""
         priced = self.program.stages[0][0].last.prices[0].priced
         seconds = {
-            id(each): (each if isinstance(each, Move) else priced(each)).seconds for each in unlike
+            id(each): (each if isinstance(each, Transfer) else priced(each)).seconds
+            for each in unlike
         }
         for free, now, what in zip(self._free, self.clock, row, strict=True):
             if what is not None:
                 stream = what.stream
                 free[stream] = max(now, free.get(stream, now)) + seconds[id(what)]
 
-    def _swap(self, what: Swap) -> None:
-        met = self.clock[what.places[0]]
-        for place in what.places[1:]:
-            met = self.later(met, self.clock[place])
+    def _pair(self, what: PairAllreduce) -> None:
+        met = reduce(self.maximum, [self.clock[place] for place in what.places])
         for place in what.places:
             start = self.clock[place]
             self.clock[place] = end = met + float(what.cost.total)

@@ -90,8 +90,8 @@ class Ports:
 
     def __init__(self, meets: Meets, one: bool = True) -> None:
         (self.links, self.others), self.one = meets, one
-        self.later: Any = max if one else np.maximum
-        self.sooner: Any = min if one else np.minimum
+        self.maximum: Any = max if one else np.maximum
+        self.minimum: Any = min if one else np.minimum
         # The last messages of each line, newest first; the next takes the place of the oldest.
         self.sent = [
             deque(_Sent(line) for _ in range(KEPT if many else 1))
@@ -120,16 +120,16 @@ class Ports:
             for each in self.sent[other]:
                 if one and (each.end <= begin or each.begin >= new.alone):
                     continue
-                met = self.sooner(new.alone, each.end) - self.later(begin, each.begin)
+                met = self.minimum(new.alone, each.end) - self.maximum(begin, each.begin)
                 if met > 0 if one else (met > 0).any():
-                    self._meet(new, each, self.later(met, 0.0), shared)
+                    self._meet(new, each, self.maximum(met, 0.0), shared)
         if one and new.end > until[line]:
             until[line] = new.end
         if not new.late and line not in self.ahead:
             return 0.0
         ahead = self.ahead.pop(line, None)
         late = map(add, *(each or self._none(line) for each in (new.late, ahead)))
-        return reduce(self.later, late)
+        return reduce(self.maximum, late)
 
     def _none(self, line: int) -> list[Any]:
         return [0.0] * self.links[line]
@@ -144,8 +144,8 @@ class Ports:
             old.late[its] = old.late[its] + more
             ahead[its] = ahead[its] + more
         for each in (new, old):
-            each.end = each.alone + reduce(self.later, each.late)
-        self.until[old.line] = self.later(self.until[old.line], old.end)
+            each.end = each.alone + reduce(self.maximum, each.late)
+        self.until[old.line] = self.maximum(self.until[old.line], old.end)
 
     def state(self, clock: Sequence[float]) -> Iterator[float]:
         """Yield what later messages depend on, as times: of messages that are through, the first clock."""

@@ -18,7 +18,7 @@ from lib_dlhpc.program.instructions import (
     Collective,
     Compute,
     Instruction,
-    Move,
+    Transfer,
     Wait,
     whole_layers,
 )
@@ -100,7 +100,7 @@ class Template:
         return Shape(self.instructions)
 
     @property
-    def messages(self) -> tuple[tuple[Collective | Move, int], ...]:
+    def messages(self) -> tuple[tuple[Collective | Transfer, int], ...]:
         """How often each collective and move occurs; those that cost the same are one."""
         return self.shape.messages
 
@@ -390,7 +390,7 @@ class Program:
         return turns[chunk], sum(turns) - turns[chunk]
 
     @cached_property
-    def unlike(self) -> tuple[tuple[tuple[Instruction, int], ...], ...]:
+    def distinct_end(self) -> tuple[tuple[tuple[Instruction, int], ...], ...]:
         """The instructions of each row of the end, and of how many stages each is."""
         found = []
         for row in self.end:

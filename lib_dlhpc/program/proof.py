@@ -23,12 +23,12 @@ from lib_dlhpc.program.in_flight import InFlight
 from lib_dlhpc.program.instructions import (
     BLOCKS,
     SCATTER,
+    Barrier,
     Collective,
     Compute,
     Instruction,
-    Meet,
-    Move,
-    Swap,
+    PairAllreduce,
+    Transfer,
     Update,
     Wait,
     gathers,
@@ -178,7 +178,7 @@ def _posted(each: Instruction) -> tuple[object, ...]:
     """Return what ranks have to do alike, each in its own part: collectives and moves of other streams, and waits."""
     if isinstance(each, Collective) and each.stream:
         return (each.stream, each.kind, each.group, each.goal, each.elements)
-    if isinstance(each, Move):
+    if isinstance(each, Transfer):
         return (each.stream, each.kind)
     return (each.stream, bool(each.key)) if isinstance(each, Wait) else ()
 
@@ -256,10 +256,10 @@ def _prove_end(where: str, after: Sequence[Instruction | None], in_flight: InFli
 def _prove_meetings(step: Program) -> None:
     """Prove that stages meet, and swap sums, with stages that do so too."""
     for row in step.end:
-        if len({isinstance(each, Meet) for each in row}) > 1:
+        if len({isinstance(each, Barrier) for each in row}) > 1:
             raise ProofError("some stages meet and others do not: they wait forever.")
         for place, each in enumerate(row):
-            if isinstance(each, Swap) and any(row[other] != each for other in each.places):
+            if isinstance(each, PairAllreduce) and any(row[other] != each for other in each.places):
                 raise ProofError(
                     f"stage {place}: {each.name} is swapped with a stage that does not."
                 )
@@ -273,7 +273,7 @@ def _prove_copies(step: Program) -> None:
     for place in range(len(step.stages)):
         own = [row[place] for row in step.end]
         before = own[: next(at for at, each in enumerate(own) if isinstance(each, Update))]
-        found = [e for e in before if isinstance(e, Swap) and last - place in e.places]
+        found = [e for e in before if isinstance(e, PairAllreduce) and last - place in e.places]
         if len(found) != 1:
             raise ProofError(
                 f"stage {place}: sums its gradients {len(found)} times with the other copy of the network."

@@ -9,7 +9,7 @@ import numpy as np
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.fold import Run
-from lib_dlhpc.program.instructions import Collective, Instruction, Move, Swap, Update
+from lib_dlhpc.program.instructions import Collective, Instruction, PairAllreduce, Transfer, Update
 from lib_dlhpc.program.mix import Mix
 from lib_dlhpc.program.program import Block, Chunk, Program, Sent
 from lib_dlhpc.schedules.network import Cost
@@ -36,7 +36,7 @@ def work_of(step: Program) -> Work:
                 each[:3, list(places), variant] += alone * seconds[:, None]
             for variant, seconds in enumerate(chunk.overlapped.work if chunk.overlapped else ()):
                 each[:3, list(places), variant] += (many - ahead) * seconds[:, None]
-    for row, unlike in zip(step.end, step.unlike, strict=True):
+    for row, unlike in zip(step.end, step.distinct_end, strict=True):
         if any(isinstance(what, Update) for what, _ in unlike):
             each[3] += np.array([[getattr(what, "seconds", 0.0)] for what in row])
     return Work(*each)
@@ -84,13 +84,13 @@ def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
                 priced = chunk.backward.prices[0].priced(what)
                 add(Sent(what.kind, priced.cost), len(places) * many)
     prices = step.stages[0][0].last.prices[0]
-    for last, count in chain.from_iterable(step.unlike):
+    for last, count in chain.from_iterable(step.distinct_end):
         if isinstance(last, Collective):
             priced = prices.priced(last)
             add(Sent(last.kind, priced.cost, 0.0, 0.0 if last.stream else priced.seconds), count)
-        elif isinstance(last, Move):
+        elif isinstance(last, Transfer):
             add(Sent(last.kind, Cost(0.0, last.seconds, 0.0)), count)
-        elif isinstance(last, Swap):
+        elif isinstance(last, PairAllreduce):
             add(Sent(last.kind, last.cost), count)
     sends = [chunk.sends for stage in step.stages for chunk in stage]
     hops = {id(cost): cost for cost in sends}

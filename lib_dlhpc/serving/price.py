@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs.compute import BYTES, Activities, layer_activities, peak_rate, streaming_rate
+from lib_dlhpc.costs.gemm_tiles import TILES
 from lib_dlhpc.costs.groups import collective, network_on
 from lib_dlhpc.costs.layer_rates import LOSS, SAMPLES
-from lib_dlhpc.costs.tiles import TILES
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.serving.service import INDEXER, Service, is_attention
 from lib_dlhpc.serving.shard import Attended, shard_of

@@ -6,7 +6,7 @@ from math import inf
 import numpy as np
 
 from lib_dlhpc import parallel
-from lib_dlhpc.program import Collective, Instruction, Program, Swap, calls
+from lib_dlhpc.program import Collective, Instruction, PairAllreduce, Program, calls
 from lib_dlhpc.schedules.rounds import as_sent
 from lib_dlhpc.simulation.ranked import Plans
 from lib_dlhpc.spec.experiment import Experiment
@@ -59,7 +59,7 @@ class _Count:
         for what in instructions:
             if isinstance(what, Collective):
                 sent += self._messages(what) / self.step.groups[what.group].size
-            elif isinstance(what, Swap):
+            elif isinstance(what, PairAllreduce):
                 sent += 1
         return sent
 

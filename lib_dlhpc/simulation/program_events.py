@@ -129,7 +129,7 @@ class _Shared:
         made = self._neighbors if what.pairs else self._planned
         return self._script(rank, group, what.stream, partial(made, group, what))
 
-    def swap(self, rank: int, what: program.Swap) -> Script:
+    def swap(self, rank: int, what: program.PairAllreduce) -> Script:
         """Return the script of the sum of a buffer of two stages."""
         here = rank % self.many
         ranks = tuple(place * self.many + here for place in what.places)
@@ -308,11 +308,11 @@ class _Rank:
         if isinstance(what, program.Update):
             yield self.sim.until(since + what.seconds * slow)
             self._span("update", "update", since, self.sim.env.now)
-        elif isinstance(what, program.Meet):
+        elif isinstance(what, program.Barrier):
             yield from self.shared.meet()
             self._idle("the others", since)
             self.flushed = True
-        elif isinstance(what, program.Swap):
+        elif isinstance(what, program.PairAllreduce):
             yield from take_part(self.sim, self.rank, self.shared.swap(self.rank, what))
             self._idle(what.label, since)
         elif isinstance(what, program.Wait):
@@ -320,10 +320,10 @@ class _Rank:
             if event is not None and not event.processed:
                 yield event
             self._idle(what.label, since)
-        elif isinstance(what, program.Collective | program.Move):
+        elif isinstance(what, program.Collective | program.Transfer):
             self._post(what)
 
-    def _post(self, what: program.Collective | program.Move) -> Event:
+    def _post(self, what: program.Collective | program.Transfer) -> Event:
         """Start an instruction once all before it on its stream are done; return what happens then."""
         before = self.free.get(what.stream)
 
@@ -331,7 +331,7 @@ class _Rank:
             if before is not None and not before.processed:
                 yield before
             since = self.sim.env.now
-            if isinstance(what, program.Move):
+            if isinstance(what, program.Transfer):
                 size, word = what.bytes, what.label or self.shared.step.kinds[what.kind]
                 yield self.sim.until(since + what.seconds)
             else:

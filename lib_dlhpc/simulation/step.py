@@ -24,7 +24,7 @@ from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.wire_format import cast_time, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.errors import SpecError, listed
-from lib_dlhpc.program import Collective, Move, Program
+from lib_dlhpc.program import Collective, Program, Transfer
 from lib_dlhpc.simulation.conditions import Conditions, StepProgress
 from lib_dlhpc.simulation.input import supply
 from lib_dlhpc.simulation.measure import measure
@@ -216,7 +216,7 @@ def _bucket_costs(experiment: Experiment, work: Work) -> Floats:
             seconds += float(exchange(0, what, start).max())
             if what.layers:  # others come before a bucket
                 found, seconds = [*found, seconds], 0.0
-        elif isinstance(what, Move):
+        elif isinstance(what, Transfer):
             beside += what.seconds
     if not experiment.overlaps:
         return np.array([sum(found) + seconds + beside])

@@ -20,7 +20,7 @@ AXES = (  # and others that it may vary; experts by default where there are any
     *("experts", "expert_exchange", "shards", "gather", "zero_unit", "offload", "allreduce"),
     *("nodes", "overlap", "bucket", "power_limit", "tensor_pieces", "stage_cut"),
 )
-SETTINGS = {  # that change accuracy: varied only where that was measured (planner/learned.py)
+SETTINGS = {  # that change accuracy: varied only where that was measured (planner/training_runs.py)
     **{name: f"strategy.{name}" for name in ("precision", "wire", "expert_wire", "local_steps")},
     **{
         name: f"training.{name}"

@@ -118,8 +118,8 @@ class Strategy:
     weights are trained. adapted: beside which products: those that make queries and values, or all but the last.
     optimizer: adam decays weights as AdamW does, whose name is read too; muon orthogonalizes the momentum of weight
     matrices, AdamW updates all else (costs/muon.py). power_limit: W that a device may draw; its arithmetic is slowed
-    (costs/power.py), as by `nvidia-smi -pl`. staleness: the most steps that an asynchronous device may be ahead of the
-    slowest (Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter server").
+    (costs/power_limit.py), as by `nvidia-smi -pl`. staleness: the most steps that an asynchronous device may be ahead
+    of the slowest (Ho et al. 2013, "More effective distributed ML via a stale synchronous parallel parameter server").
     """
 
     nodes: int = whole(default=1)

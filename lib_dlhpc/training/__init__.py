@@ -19,7 +19,8 @@ loss.py         cross-entropy, mean squared error
 optimizers.py   SGD, momentum, LARS, Adam, LAMB, Muon (newton_schulz.py);  rates.py: warm-up, scaling, decay
 data.py         samples that need no download, and their order;  datasets/: real images
 input/          samples as files, and readers that fetch batches ahead, as slow as the storage tier
-exchange.py     gradient allreduce, bucket by bucket, overlapped with backward;
+gradient_allreduce.py
+                gradient allreduce, bucket by bucket, overlapped with backward;
                 expert_exchange.py: of replicas that share out the experts; in_order.py: one collective after another
 wire.py         formats of gradients on the wire: fp16, bf16, fp8
 compress.py     deep gradient compression: only the largest gradients are sent

@@ -29,7 +29,7 @@ from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.parallel.compression import ADD, LARGEST, SELECT, WHOLE
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.training import Training
-from lib_dlhpc.training.exchange import Exchange
+from lib_dlhpc.training.gradient_allreduce import Exchange
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.record import Recorder

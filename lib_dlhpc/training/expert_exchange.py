@@ -13,7 +13,7 @@ import numpy as np
 from lib_dlhpc.costs import groups
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.exchange import Exchange, reduction
+from lib_dlhpc.training.gradient_allreduce import Exchange, reduction
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.weights import Parameter
 

@@ -20,7 +20,7 @@ from lib_dlhpc.costs.low_rank import is_factored, matrix
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.parallel.low_rank import LEFT, MULTIPLY, PROJECT, PROJECT_BACK, RIGHT
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.exchange import Exchange
+from lib_dlhpc.training.gradient_allreduce import Exchange
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.record import Recorder

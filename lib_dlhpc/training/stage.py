@@ -28,10 +28,10 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import FORWARD, Strategy
 from lib_dlhpc.training.collectives import allreduce_in_place, allreduce_of, allreduce_packed
 from lib_dlhpc.training.compress import compressed, plain
-from lib_dlhpc.training.exchange import Exchange, exchange_of, range_of, scattering
 from lib_dlhpc.training.expert_exchange import GROUPS, expert_exchange, number_of
 from lib_dlhpc.training.full_tensors import Piece, expert_tensors, parts_by_name
 from lib_dlhpc.training.gathers import Gathers
+from lib_dlhpc.training.gradient_allreduce import Exchange, exchange_of, range_of, scattering
 from lib_dlhpc.training.groups import Groups, duplicated
 from lib_dlhpc.training.low_rank import factoring
 from lib_dlhpc.training.network import Network

@@ -23,13 +23,13 @@ from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.parallel import data as data_parallelism
 from lib_dlhpc.program import (
+    Barrier,
     Block,
     Collective,
     Instruction,
-    Meet,
-    Move,
+    PairAllreduce,
     Program,
-    Swap,
+    Transfer,
     Update,
     Wait,
     prove,
@@ -195,7 +195,7 @@ class Synchronous(Rank):
         tied = dict.fromkeys(self.tied.shared)  # to be summed over their stages, once
         posted = any(stage.does.buckets for stage in self.stages)
         for what in (row[self.groups.place.pipeline] for row in program.end):
-            if isinstance(what, Collective | Move):
+            if isinstance(what, Collective | Transfer):
                 posted = True
                 if isinstance(what, Collective) and what.layers:
                     found.append(partial(self.stages[what.layers[0]].post, what))
@@ -204,10 +204,12 @@ class Synchronous(Rank):
                 found += [partial(stage.post, what) for stage in self.stages]
                 if self._local_updates:
                     found.append(self._average)
-            elif isinstance(what, Swap) and what.name in tied:  # the program swaps pair by pair
+            elif (
+                isinstance(what, PairAllreduce) and what.name in tied
+            ):  # the program swaps pair by pair
                 found.append(partial(self.tied.sum, what.name))
                 del tied[what.name]
-            elif isinstance(what, Meet) and self._meet not in found:
+            elif isinstance(what, Barrier) and self._meet not in found:
                 found.append(self._meet)
             elif isinstance(what, Update):  # after the tables that only chunks of this rank share
                 found += [*(partial(self.tied.sum, name) for name in tied), self._update]

@@ -1,10 +1,10 @@
-"""The law of costs/power.py on a whole run, which its tests compare with measured ones, and refit."""
+"""The law of costs/power_limit.py on a whole run, which its tests compare with measured ones, and refit."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs.power import SHAPE, Shape, clock
+from lib_dlhpc.costs.power_limit import SHAPE, Shape, clock
 
 
 class Limited(NamedTuple):

@@ -17,7 +17,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.studies.emulated_workers import trained
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.data import global_batches, load, share
-from lib_dlhpc.training.exchange import range_of
+from lib_dlhpc.training.gradient_allreduce import range_of
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.rates import rate_at

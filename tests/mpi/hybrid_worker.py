@@ -17,7 +17,7 @@ from lib_dlhpc import layout, parallel
 from lib_dlhpc.costs import exchanges
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.receive import Receive
-from lib_dlhpc.program import Collective, Compute, Swap, Update, calls, gathers
+from lib_dlhpc.program import Collective, Compute, PairAllreduce, Update, calls, gathers
 from lib_dlhpc.program.instructions import whole_layers
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
@@ -494,7 +494,7 @@ def named(what):
         return f"{what.goal} {what.group} {what.layers}"
     if isinstance(what, Collective) and what.stream == "tensor":
         return f"piece of {what.key.rsplit(' ', 2)[0]}"
-    if isinstance(what, Swap):
+    if isinstance(what, PairAllreduce):
         return what.name
     return "update" if isinstance(what, Update) else ""
 

@@ -16,7 +16,7 @@ from lib_dlhpc.spec.strategy import ALLREDUCES, OPTIMIZERS
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.data import global_batches, load, share
-from lib_dlhpc.training.exchange import Exchange
+from lib_dlhpc.training.gradient_allreduce import Exchange
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.rates import rate_at

@@ -11,7 +11,7 @@ from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.changes.no_effect import without_effect
 from lib_dlhpc.prediction.reports.explain import explain
-from lib_dlhpc.program import Collective, Move, prove
+from lib_dlhpc.program import Collective, Transfer, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
 
@@ -39,7 +39,7 @@ def sent(run, fidelity):
 def test_a_format_that_gradients_have_changes_no_instruction(wire):
     found, _ = instructions(run_of(wire=wire))
     assert found == instructions(run_of())[0]
-    assert not any(isinstance(each, Move) for each in found)
+    assert not any(isinstance(each, Transfer) for each in found)
 
 
 @pytest.mark.parametrize("overlap", [True, False])
@@ -55,10 +55,10 @@ def test_each_bucket_is_cast_before_and_after(wire, overlap):
         (before, after), seconds = (found[at - 1], found[at + 1]), 1.5 * size
         seconds /= run.machine.device.memory_bandwidth
         for cast in (before, after):
-            assert isinstance(cast, Move) and cast.stream == found[at].stream
+            assert isinstance(cast, Transfer) and cast.stream == found[at].stream
             assert cast.seconds == pytest.approx(seconds) and cast.bytes == 0
         assert prices.bytes(found[at]) == size / 2
-    rest = [each for each in found if not isinstance(each, Move)]
+    rest = [each for each in found if not isinstance(each, Transfer)]
     assert [each._replace(of="") if isinstance(each, Collective) else each for each in rest] == [
         each._replace(of="") if isinstance(each, Collective) else each for each in plain
     ]
@@ -177,7 +177,7 @@ def test_sharded_sums_are_exchanged_and_kept_in_32_bits(shards, zero, overlap):
         assert found[at - 1].seconds == pytest.approx(
             3 * size / run.machine.device.memory_bandwidth
         )
-    assert sum(isinstance(each, Move) for each in found) == len(sums)
+    assert sum(isinstance(each, Transfer) for each in found) == len(sums)
     whole = program(run)
     prove((whole,))
     predicted = float(predict(run).step_time)
@@ -214,7 +214,7 @@ def test_what_microbatches_added_in_32_bits_leaves_without_a_cast(pipeline, over
     run = run_of(**how, precision="bf16", wire="fp32", microbatches=4)
     found, prices = instructions(run)
     sums = [each for each in found if getattr(each, "goal", "") == "reduce_scatter"]
-    assert len(sums) > 2 and not any(isinstance(each, Move) for each in found)
+    assert len(sums) > 2 and not any(isinstance(each, Transfer) for each in found)
     assert {prices.bytes(each) / each.elements for each in sums} == {4.0}
     prove((program(run),))
     predicted, _ = assert_same_terms(run)

@@ -14,7 +14,7 @@ from lib_dlhpc.costs.groups import collective, group_network
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.reports.explain import explain
-from lib_dlhpc.program import Collective, Move, Update, Wait, prove
+from lib_dlhpc.program import Collective, Transfer, Update, Wait, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.run_only import warnings
 from lib_dlhpc.timeline import breakdown
@@ -46,10 +46,10 @@ def test_all_of_the_exchange_is_between_backward_and_update():
     run = run_of()
     step = program(run)
     for each in step.stages[0][0].last.variants[0].instructions:
-        assert not isinstance(each, Collective | Move | Wait)
+        assert not isinstance(each, Collective | Transfer | Wait)
     end = [row[0] for row in step.end]
     kinds = [type(each) for each in end if not isinstance(each, Wait)]
-    assert kinds == [Move, Collective, Collective, Move, Update]
+    assert kinds == [Transfer, Collective, Collective, Transfer, Update]
     select, pairs, whole, add, *_ = end
     sent = compression.sent(run.model, 0.01)
     assert (pairs.goal, pairs.elements) == ("allgather", 4 * sent.pairs)

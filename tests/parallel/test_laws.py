@@ -17,7 +17,7 @@ from split_runs import GPT, IMAGES, split
 from lib_dlhpc import SpecError
 from lib_dlhpc.parallel import program, steps
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.program import Collective, Meet, gathers, prove, sums
+from lib_dlhpc.program import Barrier, Collective, gathers, prove, sums
 from lib_dlhpc.simulation import simulate, simulate_terms
 from lib_dlhpc.timeline import breakdown
 
@@ -180,7 +180,7 @@ def test_plain_data_parallelism_is_the_program_with_no_passes(ways):
     """Rank by rank, with jitter, step after step: no rank waits for others but in an exchange."""
     run = run_of("gpt", jitter=0.1, data=4, **ways)
     assert not run.strategy.is_split
-    assert not any(isinstance(row[0], Meet) for row in program(run).end)
+    assert not any(isinstance(row[0], Barrier) for row in program(run).end)
     timeline = simulate(run, seed=5, steps=3)
     updates = timeline.select(timeline.where("compute", "update"))
     factor = np.random.default_rng(5).normal(1.0, 0.1, (3, 4))

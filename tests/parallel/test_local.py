@@ -9,7 +9,7 @@ from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.parallel import steps
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.reports.explain import explain
-from lib_dlhpc.program import Move, prove
+from lib_dlhpc.program import Transfer, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.training.outer import Outer
@@ -29,7 +29,7 @@ def seconds_of(run, numbers):
 def test_plain_averages_have_no_outer_update():
     plain, same = steps(run_of()), steps(run_of(outer_rate=1.0, outer_momentum=0.0))
     assert [each.end for each in plain] == [each.end for each in same]
-    assert not any(isinstance(row[0], Move) for each in plain for row in each.end)
+    assert not any(isinstance(row[0], Transfer) for each in plain for row in each.end)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_plain_averages_have_no_outer_update():
 )
 def test_only_the_step_with_an_average_has_an_outer_update(outer, numbers):
     run = run_of(**outer)
-    moves = [[row[0] for row in each.end if isinstance(row[0], Move)] for each in steps(run)]
+    moves = [[row[0] for row in each.end if isinstance(row[0], Transfer)] for each in steps(run)]
     assert [len(each) for each in moves] == [0, 0, 0, 1]
     assert moves[-1][0].seconds == pytest.approx(seconds_of(run, numbers))
     prove(steps(run))

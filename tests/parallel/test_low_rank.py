@@ -12,7 +12,7 @@ from lib_dlhpc.costs.groups import collective, group_network
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.reports.explain import explain
-from lib_dlhpc.program import Collective, Move, Update, Wait, prove
+from lib_dlhpc.program import Collective, Transfer, Update, Wait, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
 
@@ -39,7 +39,7 @@ def test_the_program_sums_the_factors_one_after_the_other():
     end = [row[0] for row in step.end]
     found = [each for each in end if not isinstance(each, Wait)]
     kinds = [type(each) for each in found]
-    assert kinds == [Move, Collective, Move, Collective, Move, Update]
+    assert kinds == [Transfer, Collective, Transfer, Collective, Transfer, Update]
     sent = low_rank.sent(run.model, 2)
     assert [found[at].elements for at in (1, 3)] == [sent.left + sent.whole, sent.right]
     memory = streaming_rate(run.machine.device)

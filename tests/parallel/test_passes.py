@@ -12,7 +12,7 @@ from lib_dlhpc.parallel import KINDS, program, step
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.price import price
 from lib_dlhpc.prediction.split import split_step
-from lib_dlhpc.program import Collective, Compute, Meet, Swap, Update, Wait, prove
+from lib_dlhpc.program import Barrier, Collective, Compute, PairAllreduce, Update, Wait, prove
 from lib_dlhpc.program import Path as LongestPath
 from lib_dlhpc.program.meeting import GRADIENTS
 from lib_dlhpc.simulation import simulate
@@ -131,8 +131,8 @@ def test_a_mutant_of_a_pass_is_caught(name, monkeypatch):
 
 END = {
     "no update": (PIPE, Update),
-    "no meeting": (PIPE, Meet),
-    "no swap": (PIPE, Swap),
+    "no meeting": (PIPE, Barrier),
+    "no swap": (PIPE, PairAllreduce),
     "exchange not waited for": (LATE, Wait),
     "weights not gathered after the update": (ONE, Collective),
     "moved state not waited for": (
@@ -149,7 +149,7 @@ def test_a_mutant_of_the_end_of_a_step_is_caught(name):
     whole = program(run)
     kept = tuple(row for row in whole.end if not any(isinstance(what, kind) for what in row))
     mutant = dataclasses.replace(whole, end=kept)
-    if kind is Meet:
+    if kind is Barrier:
         paths = []
         for each in (whole, mutant):
             path = LongestPath(each, [1.0, 1.0])

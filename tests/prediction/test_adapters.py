@@ -125,7 +125,7 @@ def test_both_simulations_have_the_predicted_step(fidelity, more):
 def test_a_table_of_two_stages_is_not_summed_where_it_is_frozen():
     run = RUN.set({"model.name": "gpt2-1.5b", "model.layers": 4, "strategy.pipeline": 2})
     swaps = [
-        sum(type(each).__name__ == "Swap" for row in program(one).end for each in row)
+        sum(type(each).__name__ == "PairAllreduce" for row in program(one).end for each in row)
         for one in (run, run.set({"strategy.lora": RANK}))
     ]
     assert swaps[0] > swaps[1] == 0

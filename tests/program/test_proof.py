@@ -7,11 +7,11 @@ from frozen_steps import CASES, run_of
 
 from lib_dlhpc import parallel
 from lib_dlhpc.program import (
+    Barrier,
     Block,
     Collective,
     Compute,
-    Meet,
-    Swap,
+    PairAllreduce,
     Template,
     Update,
     Wait,
@@ -97,7 +97,9 @@ def twice(kind):
 
 def first_waits(row):
     """Only the first stage waits."""
-    return [(row[0], *(None if isinstance(each, Meet | Swap) else each for each in row[1:]))]
+    return [
+        (row[0], *(None if isinstance(each, Barrier | PairAllreduce) else each for each in row[1:]))
+    ]
 
 
 def shifted(each):
@@ -247,7 +249,7 @@ MUTANTS = {
         "ends before gradients",
     ),
     "copies of the network that never sum": (
-        ends(DUAL, drop_rows(Swap)),
+        ends(DUAL, drop_rows(PairAllreduce)),
         "sums its gradients 0 times with the other copy",
     ),
     "copies of a shard that never sum": (

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.costs.power import ARITHMETIC, EXCHANGE, MEMORY, clock
+from lib_dlhpc.costs.power_limit import ARITHMETIC, EXCHANGE, MEMORY, clock
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.spec.units import HOUR, format_energy
 from lib_dlhpc.spec.units import format_quantity as show
@@ -35,7 +35,7 @@ def explain_energy(p: "Breakdown") -> Explanation:
     )
     limit = float(strategy.power_limit)
     clock_ = float(clock(limit or np.inf, float(device.busy_power), float(device.idle_power)))
-    slowed = "Zeus (NSDI 2023): law of costs/power.py, fitted to two GPUs"
+    slowed = "Zeus (NSDI 2023): law of costs/power_limit.py, fitted to two GPUs"
     return Explanation(
         "energy to train (modeled)",
         format_energy(float(p.energy_to_train)),

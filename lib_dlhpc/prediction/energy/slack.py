@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs.power import ARITHMETIC, SHAPE, drawn
+from lib_dlhpc.costs.power_limit import ARITHMETIC, SHAPE, drawn
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction.step import compute_scale

@@ -104,7 +104,7 @@ def _needs_of_ranks(experiment: Experiment) -> "list[list[Needs]]":
     return [[known[id(held)] for held in ranks] for ranks in zip(*chains, strict=True)]
 
 
-def holding(experiment: Experiment) -> Ranks:
+def rank_columns(experiment: Experiment) -> Ranks:
     """Return what the ranks of a pipeline hold that may have the highest peak; the experiment holds no arrays.
 
     Of ranks with the same parts the first, where that has most. Raises SpecError where the network cannot be split so.

@@ -12,7 +12,7 @@ import numpy as np
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.compute import BYTES, layer_times
 from lib_dlhpc.costs.narrow import casts_each_pass
-from lib_dlhpc.costs.power import clocked
+from lib_dlhpc.costs.power_limit import clocked
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stored_activations import backward_bytes, backward_extra, forward_bytes
 from lib_dlhpc.errors import SpecError

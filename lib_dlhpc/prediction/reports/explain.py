@@ -38,7 +38,10 @@ WIDE = {
     NVFP4_ALL: "linear layers except the last",
     NVFP4: "linear layers except the last and those of the last 15% of blocks",
 }
-KERNELS = "; matmuls in waves of tiles, and no layer starts before the host has issued its kernels (costs/tiles.py)"
+KERNELS = (
+    "; matmuls in waves of tiles, and no layer starts before the host has issued its kernels"
+    " (costs/gemm_tiles.py)"
+)
 
 
 def explain(prediction: Breakdown) -> list[Explanation]:

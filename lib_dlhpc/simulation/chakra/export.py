@@ -4,9 +4,9 @@
     Collective   COMM_COLL_NODE in a process group; one group for each stream and each group of ranks
     neighbors    of a halo or a ring: a COMM_SEND_NODE and a COMM_RECV_NODE for each, for all of which the rank waits
     a message    COMM_SEND_NODE, which nothing waits for, and COMM_RECV_NODE; the tag numbers the pass that sends
-    Swap         a send and a receive, for both of which the rank waits, and the addition
-    Move         MEM_STORE_NODE, both directions at once
-    Meet         a BARRIER of all ranks
+    PairAllreduce   a send and a receive, for both of which the rank waits, and the addition
+    Transfer     MEM_STORE_NODE, both directions at once
+    Barrier      a BARRIER of all ranks
     Wait         no node: what follows depends on what is waited for
 
 A node depends on the last one of the compute stream; what is posted to another stream depends on the last one there,
@@ -179,7 +179,7 @@ class _Rank:
             elif isinstance(what, program.Collective) and not what.stream:
                 if self._exchanges(what):
                     yield self._next(self._collective(what, name))
-            elif isinstance(what, program.Collective | program.Move):
+            elif isinstance(what, program.Collective | program.Transfer):
                 yield from self._post(what, name)
                 posted[what.key] = self.free.get(what.stream, self.now)
 
@@ -189,16 +189,16 @@ class _Rank:
             yield self._next(Node(0, "update", "COMP_NODE", (), what.seconds, kind="update"))
         elif isinstance(what, program.Wait):
             self._wait(self.free.get(what.stream, ()))
-        elif isinstance(what, program.Meet):
+        elif isinstance(what, program.Barrier):
             yield self._next(Node(0, "all ranks", "COMM_COLL_NODE", collective="BARRIER"))
-        elif isinstance(what, program.Swap):
+        elif isinstance(what, program.PairAllreduce):
             (other,) = (place for place in what.places if place != self.place)
             peer = self.rank + (other - self.place) * self.many
             message = Node(0, what.name, "COMM_SEND_NODE", bytes=what.bytes, peer=peer, tag=tag)
             yield from self._together([message, message._replace(type="COMM_RECV_NODE")])
             if seconds := float(what.cost.reduction):
                 yield self._next(Node(0, f"add: {what.name}", "COMP_NODE", (), seconds))
-        elif isinstance(what, program.Collective | program.Move):
+        elif isinstance(what, program.Collective | program.Transfer):
             yield from self._post(what, "")
 
     def _neighbors(self, what: program.Collective, name: str) -> Iterator[Node]:
@@ -232,8 +232,8 @@ class _Rank:
     def _wait(self, until: tuple[int, ...]) -> None:
         self.now = tuple(dict.fromkeys((*self.now, *until)))
 
-    def _post(self, what: program.Collective | program.Move, name: str) -> Iterator[Node]:
-        if isinstance(what, program.Move):
+    def _post(self, what: program.Collective | program.Transfer, name: str) -> Iterator[Node]:
+        if isinstance(what, program.Transfer):
             node = Node(0, "offload", "MEM_STORE_NODE", (), what.seconds, bytes=what.bytes)
             yield self._posted(node, what.stream)
         elif self._exchanges(what):

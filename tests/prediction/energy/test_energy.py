@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc import Experiment, SpecError
 from lib_dlhpc.costs.energy import device_watts, idle_watts, step_energy
-from lib_dlhpc.costs.power import EXCHANGE, MEMORY, clock
+from lib_dlhpc.costs.power_limit import EXCHANGE, MEMORY, clock
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.energy.energy import facility_energy

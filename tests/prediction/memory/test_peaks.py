@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc.prediction.memory.ledger import holding, peak
+from lib_dlhpc.prediction.memory.ledger import peak, rank_columns
 from lib_dlhpc.prediction.memory.peaks import TERMS, peaks
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -43,7 +43,7 @@ def layouts(draw):
 def test_peaks_at_once_are_the_peak_of_each_layout(some):
     many = np.array([each.strategy.microbatches for each in some])
     schedules = np.array([each.strategy.schedule for each in some])
-    found = peaks([holding(each) for each in some], np.arange(len(some)), many, schedules)
+    found = peaks([rank_columns(each) for each in some], np.arange(len(some)), many, schedules)
     for each, terms in zip(some, found.T, strict=True):
         expected = peak(each)
         # Sums in another order differ by rounding; of equal ranks either may be named.

@@ -5,7 +5,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.ledger import holding, peak
+from lib_dlhpc.prediction.memory.ledger import peak, rank_columns
 from lib_dlhpc.prediction.memory.timeline import BACKWARD, FORWARD, UPDATE, memory_timeline
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -76,7 +76,7 @@ def test_without_a_pipeline_a_rank_holds_one_part(model, recompute, schedule):
     plain = experiment(model, recompute=recompute, microbatches=4)
     other = plain.set({f"strategy.{name}": value for name, value in schedule.items()})
     assert predict(other).memory == predict(plain).memory
-    assert holding(other).fixed.tolist() == holding(plain).fixed.tolist()
+    assert rank_columns(other).fixed.tolist() == rank_columns(plain).fixed.tolist()
     found, expected = memory_timeline(other), memory_timeline(plain)
     assert found.bytes.tolist() == expected.bytes.tolist()
     assert found.layer == expected.layer

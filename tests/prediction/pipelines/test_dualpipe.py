@@ -10,7 +10,7 @@ from lib_dlhpc.prediction.memory.ledger import moments
 from lib_dlhpc.prediction.pipelines.bubbles import Passes, bubbles
 from lib_dlhpc.prediction.pipelines.pipelined import explain_bubble
 from lib_dlhpc.prediction.reports.explain_split import explain_split
-from lib_dlhpc.program import Swap
+from lib_dlhpc.program import PairAllreduce
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.training.check import check
 
@@ -91,7 +91,9 @@ def test_the_batch_comes_in_at_both_ends():
 def test_both_copies_sum_their_gradients(zero):
     """Ranks r and p - 1 - r have the same two stages; a rank has the gradients of its shard."""
     run = run_of("dualpipe", 4, 8, GPT, data=2, zero=zero)
-    swaps = [row for row in program(run).end if any(isinstance(each, Swap) for each in row)]
+    swaps = [
+        row for row in program(run).end if any(isinstance(each, PairAllreduce) for each in row)
+    ]
     places = [next(each.places for each in row if each) for row in swaps]
     assert sorted(places) == [(0, 3), (1, 2)]  # the tied table is in the first of them
     sent = sum(next(each.bytes for each in row if each) for row in swaps)
@@ -102,7 +104,7 @@ def test_both_copies_sum_their_gradients(zero):
 
 def swaps_of(run):
     """Return each pair of places with what it swaps."""
-    rows = [[each for each in row if isinstance(each, Swap)] for row in program(run).end]
+    rows = [[each for each in row if isinstance(each, PairAllreduce)] for row in program(run).end]
     return {row[0].places: row[0] for row in rows if row}
 
 

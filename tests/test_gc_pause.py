@@ -4,9 +4,9 @@ import gc
 
 import pytest
 
+from lib_dlhpc.gc_pause import gc_paused
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.uncollected import uncollected
 
 
 def searches(action):
@@ -40,8 +40,8 @@ def test_collection_is_afterwards_as_it_was_before(collects):
     try:
         if not collects:
             gc.disable()
-        with pytest.raises(ValueError, match="the error"), uncollected():
-            with uncollected():
+        with pytest.raises(ValueError, match="the error"), gc_paused():
+            with gc_paused():
                 assert not gc.isenabled()
             assert not gc.isenabled()
             raise ValueError("the error")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from power_law import between_batches, under_limit
 
-from lib_dlhpc.costs.power import SHAPE, Shape, clock
+from lib_dlhpc.costs.power_limit import SHAPE, Shape, clock
 
 ROWS = Path(__file__).parents[1] / "data" / "power_limits.csv"
 # Idle power: board readings of the two with a context open, an estimate. Most: the highest limit, their TDP.

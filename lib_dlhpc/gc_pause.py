@@ -1,4 +1,4 @@
-"""uncollected: let no search for garbage interrupt work that makes many objects and hardly any garbage."""
+"""gc_paused: no garbage collection during work that makes many objects and hardly any garbage."""
 
 import gc
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Collect no garbage meanwhile: there is hardly any, and looking for it takes a tenth to a third of the time."""
     collects = gc.isenabled()
     gc.disable()

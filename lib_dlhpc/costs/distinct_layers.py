@@ -14,7 +14,7 @@ from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.model import Model
 
 
-class Unlike(NamedTuple):
+class DistinctLayers(NamedTuple):
     """The first layer of each kind, in order, as a network; and which of them each layer is like."""
 
     few: Model
@@ -22,13 +22,13 @@ class Unlike(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def unlike(model: Model) -> Unlike:
+def distinct_layers(model: Model) -> DistinctLayers:
     """Return the layers of a network that differ; networks with the same kinds of layers share the result's `few`."""
     elements = model.layer_input_elements.tolist()
     known = dict[tuple[int, float], int]()
     each = zip([layer.likeness for layer in model.layers], elements, strict=True)
     place = np.array([known.setdefault(kind, len(known)) for kind in each], np.intp)
-    return Unlike(_few(Keyed((model, place), *known)), place)
+    return DistinctLayers(_few(Keyed((model, place), *known)), place)
 
 
 @lru_cache(maxsize=256)

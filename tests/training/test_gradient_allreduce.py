@@ -9,7 +9,7 @@ from lib_dlhpc import parallel
 from lib_dlhpc.layout import Part, Place
 from lib_dlhpc.program import Compute
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.exchange import Exchange, exchange_of
+from lib_dlhpc.training.gradient_allreduce import Exchange, exchange_of
 from lib_dlhpc.training.groups import Groups
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.record import Recorder

@@ -27,7 +27,7 @@ Rows = NDArray[np.intp]
 PIPELINE = ("microbatches", "schedule")
 
 
-class Kin(NamedTuple):
+class SamePasses(NamedTuple):
     """Layouts with the same passes: one with them, which rows they are, and of each its microbatches and schedule."""
 
     one: Experiment
@@ -40,14 +40,14 @@ class Kin(NamedTuple):
         """Whether the layouts are walked many at once: none of their passes overlaps another."""
         return not overlaps_passes(self.one)
 
-    def only(self, some: NDArray[np.bool_]) -> "Kin":
+    def only(self, some: NDArray[np.bool_]) -> "SamePasses":
         """Return some of them."""
         return self._replace(
             rows=self.rows[some], many=self.many[some], schedules=self.schedules[some]
         )
 
 
-class Family:
+class LayoutGroup:
     """Layouts that differ in PIPELINE alone: `first` is one of them."""
 
     def __init__(self, first: Experiment) -> None:
@@ -60,7 +60,7 @@ class Family:
 
     @property
     def has_lanes(self) -> bool:
-        """Whether layouts are walked many at once, but for kin that is not; others are predicted one by one."""
+        """Whether layouts are walked many at once, but for a group that is not; others are predicted one by one."""
         s = self.first.strategy
         return s.is_split and s.spatial == 1 and s.offload == "none" and s.gather == "usual"
 
@@ -76,7 +76,7 @@ class Family:
             self._known[how] = replace(self.first, strategy=strategy)
         return self._known[how]
 
-    def kin(self, rows: Rows, columns: Columns) -> Iterator[Kin]:
+    def by_passes(self, rows: Rows, columns: Columns) -> Iterator[SamePasses]:
         """Yield some rows of columns by their passes. Raises SpecError for a network that cannot be cut so."""
         many, schedules = (columns[name][rows] for name in PIPELINE)
         found = defaultdict[int, list[int]](list)
@@ -84,22 +84,24 @@ class Family:
         for at, one in enumerate(each):
             found[id(one)].append(at)
         for some in found.values():
-            yield Kin(each[some[0]], rows[some], many[some], schedules[some])
+            yield SamePasses(each[some[0]], rows[some], many[some], schedules[some])
 
 
-def families(experiment: Experiment, columns: Columns) -> Iterator[tuple[Rows, Family | SpecError]]:
-    """Yield the rows of each family; and why, where the layouts are not legal."""
+def layout_groups(
+    experiment: Experiment, columns: Columns
+) -> Iterator[tuple[Rows, LayoutGroup | SpecError]]:
+    """Yield the rows of each group; and why, where the layouts are not legal."""
     every = keyed(experiment)
     shared = [name for name in columns if name not in PIPELINE]
     for rows in alike([columns[name] for name in shared]):
         values = tuple(columns[name][rows[0]].item() for name in shared)
         try:
             first = Keyed(changes_of(columns, rows[0]), *shared, *values)
-            yield rows, _family(every, first)
+            yield rows, _layout_group(every, first)
         except SpecError as error:
             yield rows, error
 
 
 @lru_cache(maxsize=4096)
-def _family(every: Keyed[Experiment], first: Keyed[dict[str, Any]]) -> Family:
-    return Family(every.value.set(first.value))
+def _layout_group(every: Keyed[Experiment], first: Keyed[dict[str, Any]]) -> LayoutGroup:
+    return LayoutGroup(every.value.set(first.value))
