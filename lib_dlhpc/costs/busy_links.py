@@ -29,11 +29,12 @@ class Busy(NamedTuple):
 def busy_links(goal: str, size: float, net: Network, algorithm: str) -> Busy:
     """Return how long a collective of `size` B keeps links busy; goal: also "halo" and a shift along a ring.
 
-    Of groups that do not fill nodes evenly the NICs are taken to be what limits them.
+    Of groups that do not fill nodes evenly the NICs are taken to be what limits them, if any leave a node.
     """
     cost = _of(goal, size, net, algorithm)
     if net.uneven is not None:
-        return Busy(0.0, float(cost(net).bandwidth), 0.0)
+        seconds = float(cost(net).bandwidth)
+        return Busy(seconds, 0.0, 0.0) if net.uneven.is_inside else Busy(0.0, seconds, 0.0)
     inner, outer = net.inner, net.outer
     inside = net._replace(outer=Level(outer.ranks, 0.0, 0.0))
     between = net._replace(inner=Level(inner.ranks, 0.0, 0.0))

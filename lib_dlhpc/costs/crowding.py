@@ -8,7 +8,8 @@ the topology (costs/platform.py has them all):
     torus            one link of a node; row-major nodes, along the row first, then the column, the short way
 
 A load is in messages, each of which a node could send at the rate of its NICs. Where blocks begin at the edge of a
-switch it follows from a formula; elsewhere messages are counted.
+switch it follows from a formula; elsewhere messages are counted. Blocks may then differ: those of one stage of a
+pipeline are as slow as the links that their own messages cross, with what all blocks send over these.
 """
 
 from collections.abc import Callable
@@ -27,6 +28,8 @@ TREES = ("fat-tree", *RAILS)
 MESSAGES = 2**24  # of an all-to-all that are counted: of a larger one, those of some steps
 STEPS = 64  # at least
 Loads = Callable[..., NDArray[Any]]  # (topology, nodes of a switch, ...) -> of each round
+Own = tuple[int, int]  # the first node of some blocks, and their nodes
+ALL: Own = (0, 0)
 
 
 class Switches(NamedTuple):
@@ -43,37 +46,52 @@ def last_axis(value: Any) -> Any:
     return value[..., None] if isinstance(value, np.ndarray) and value.ndim else value
 
 
-def congestion(machine: Machine, nodes: Any, distance: int, many: Any = None, step: Any = 1) -> Any:
+def congestion(
+    machine: Machine, nodes: Any, distance: int, many: Any = None, step: Any = 1, own: Own = ALL
+) -> Any:
     """Slow-down while nodes exchange in pairs, each with the one `distance` places away in its group.
 
     Groups have `many` nodes (default: all) that are `step` apart. Those beyond a power of two have folded into a
-    neighbor and take no part; distance 0: they fold.
+    neighbor and take no part; distance 0: they fold. own: the blocks that count, here and below.
     """
-    return _slowdown(machine, _paired, nodes, nodes if many is None else many, step, distance)
+    return _slowdown(machine, _paired, nodes, nodes if many is None else many, step, distance, *own)
 
 
-def shifted(machine: Machine, nodes: Any, block: Any, distance: Any) -> Any:
+def shifted(machine: Machine, nodes: Any, block: Any, distance: Any, own: Own = ALL) -> Any:
     """Slow-down when, in each block of `block` of the nodes, all send `distance` nodes on, round its end.
 
     So a ring sends, and an all-to-all in each of its steps.
     """
-    return _slowdown(machine, _shifted, nodes, block, distance)
+    return _slowdown(machine, _shifted, nodes, block, distance, *own)
 
 
-def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1) -> Any:
+def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1, own: Own = ALL) -> Any:
     """Slow-down of an all-to-all of `many` nodes at a distance of `step`: the mean of its steps, see `shifted`.
 
     No link has work from two steps at once.
     """
-    return _slowdown(machine, _all_shifted, nodes, many, step)
+    return _slowdown(machine, _all_shifted, nodes, many, step, *own)
 
 
-def tree_congestion(machine: Machine, nodes: Any, many: Any, step: Any, distance: int = 0) -> Any:
+def tree_congestion(
+    machine: Machine, nodes: Any, many: Any, step: Any, distance: int = 0, own: Own = ALL
+) -> Any:
     """Slow-down of double binary trees over groups of `many` nodes, `step` apart: the mean of rounds.
 
     distance: of the one round of a binomial tree, whose nodes send that far on.
     """
-    return _slowdown(machine, _in_trees, nodes, many, step, distance)
+    return _slowdown(machine, _in_trees, nodes, many, step, distance, *own)
+
+
+def are_alike(machine: Machine, nodes: int, block: int) -> bool:
+    """Whether blocks of `block` of the nodes, one after another, cross the links between switches alike; no arrays."""
+    if nodes <= block or not shares_links(machine):
+        return True
+    if machine.topology == "torus":
+        columns = _columns(nodes)
+        return (block % columns == 0 or columns % block == 0) and nodes % block == 0
+    group = int(machine.nodes_per_switch)
+    return block % group == 0 or group % block == 0
 
 
 def shares_links(machine: Machine | Switches) -> bool:
@@ -86,7 +104,8 @@ def sent_on(machine: Machine, nodes: int, source: Ints, target: Ints, share: Flo
     """Slow-down while some nodes send to others; share: of what a node can send, for each message."""
     if not shares_links(machine):
         return 1.0
-    most = _busiest(machine.topology, int(machine.nodes_per_switch), nodes, source, target, share)
+    on = machine.topology, int(machine.nodes_per_switch), nodes
+    most = _busiest(*on, source, target, share, np.ones(len(source), bool))
     return float(np.maximum(_relative(machine, most), 1.0))
 
 
@@ -143,16 +162,22 @@ def _relative(on: Machine | Switches, load: Any) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def _shifted(topology: str, group: int, nodes: int, block: int, distance: int) -> NDArray[Any]:
-    return _shifts(topology, group, nodes, block, np.array([distance]))
+def _shifted(
+    topology: str, group: int, nodes: int, block: int, distance: int, *own: int
+) -> NDArray[Any]:
+    return _shifts(topology, group, nodes, block, np.array([distance]), own)
 
 
 @lru_cache(maxsize=1024)
-def _all_shifted(topology: str, group: int, nodes: int, many: int, step: int) -> NDArray[Any]:
-    return _shifts(topology, group, nodes, many * step, step * np.arange(1, many))
+def _all_shifted(
+    topology: str, group: int, nodes: int, many: int, step: int, *own: int
+) -> NDArray[Any]:
+    return _shifts(topology, group, nodes, many * step, step * np.arange(1, many), own)
 
 
-def _shifts(topology: str, group: int, nodes: int, block: int, distance: Ints) -> NDArray[Any]:
+def _shifts(
+    topology: str, group: int, nodes: int, block: int, distance: Ints, own: tuple[int, ...]
+) -> NDArray[Any]:
     """Return the loads of shifts by each distance; of some, where all would be too many to count."""
     if topology == "torus" and block == nodes:
         return _hops(nodes // _columns(nodes), _columns(nodes), distance)
@@ -166,7 +191,7 @@ def _shifts(topology: str, group: int, nodes: int, block: int, distance: Ints) -
         near = np.where(np.mod(on, groups) > 0, group - over, 0)
         return np.maximum(near, np.where(np.mod(on + 1, groups) > 0, over, 0))
     at = np.arange(block)
-    placed = topology, group, nodes, block, 1
+    placed = topology, group, nodes, block, 1, own
     most = max(STEPS, MESSAGES // nodes)
     if len(distance) > most:  # by the golden ratio: steps at equal distances may be alike
         place = np.arange(most) * ((5**0.5 - 1) / 2) % 1
@@ -184,7 +209,7 @@ def _hops(rows: int, columns: int, distance: Ints) -> NDArray[Any]:
 
 @lru_cache(maxsize=4096)
 def _paired(
-    topology: str, group: int, nodes: int, many: int, step: int, distance: int
+    topology: str, group: int, nodes: int, many: int, step: int, distance: int, *own: int
 ) -> NDArray[Any]:
     source, surplus, host = fold(many)
     if distance == 0:
@@ -194,14 +219,14 @@ def _paired(
         partner = np.where(at // distance % 2, at - distance, at + distance)
         inside = partner < len(source)
         source, target = source[inside], source[partner[inside]]
-    return np.array([_counted(topology, group, nodes, many * step, step, source, target)])
+    return np.array([_counted(topology, group, nodes, many * step, step, own, source, target)])
 
 
 @lru_cache(maxsize=1024)
 def _in_trees(
-    topology: str, group: int, nodes: int, many: int, step: int, distance: int
+    topology: str, group: int, nodes: int, many: int, step: int, distance: int, *own: int
 ) -> NDArray[Any]:
-    placed = topology, group, nodes, many * step, step
+    placed = topology, group, nodes, many * step, step, own
     if distance:
         child = np.arange(distance, many, 2 * distance)
         rounds = [(child, child - distance)]
@@ -215,40 +240,68 @@ def _in_trees(
 
 
 def _counted(
-    topology: str, group: int, nodes: int, block: int, step: int, source: Ints, target: Ints
+    topology: str,
+    group: int,
+    nodes: int,
+    block: int,
+    step: int,
+    own: tuple[int, ...],
+    source: Ints,
+    target: Ints,
 ) -> float:
     """Return the load while places of a group send to others: all groups of all blocks, until placement repeats."""
     blocks = max(1, nodes // block)
     if topology != "torus":
         blocks = min(blocks, lcm(block, group) // block)
     first = (np.arange(blocks)[:, np.newaxis] * block + np.arange(step)).reshape(-1, 1)
+    begin, many = own
+    counts = np.full(blocks, not many)
+    counts[np.arange(begin // block, (begin + many) // block) % blocks] = True
+    counts = np.repeat(counts, step * len(source))
     source, target = ((first + step * each).ravel() for each in (source, target))
-    return _busiest(topology, group, nodes, source, target, np.ones(len(source)))
+    return _busiest(topology, group, nodes, source, target, np.ones(len(source)), counts)
 
 
 def _busiest(
-    topology: str, group: int, nodes: int, source: Ints, target: Ints, share: Floats
+    topology: str,
+    group: int,
+    nodes: int,
+    source: Ints,
+    target: Ints,
+    share: Floats,
+    counts: NDArray[np.bool_],
 ) -> float:
-    """Return the messages, each counted by its share, on the link between switches that has the most."""
+    """Return the messages, each counted by its share, on the link between switches that has the most.
+
+    counts: whether the links of each message are looked at.
+    """
     if topology == "torus":
-        return _busiest_of_torus(nodes, source, target, share)
+        return _busiest_of_torus(nodes, source, target, share, counts)
     here, there = source // group, target // group
     leaves = here != there
-    here, there, share = here[leaves], there[leaves], share[leaves]
+    here, there, share, counts = here[leaves], there[leaves], share[leaves], counts[leaves]
     if topology == "dragonfly":
-        return _most(here * (1 + there.max(initial=0)) + there, share)
-    return max(_most(here, share), _most(there, share))
+        return _most(here * (1 + there.max(initial=0)) + there, share, counts)
+    return max(_most(here, share, counts), _most(there, share, counts))
 
 
-def _busiest_of_torus(nodes: int, source: Ints, target: Ints, share: Floats) -> float:
-    columns = _columns(nodes)
+def _busiest_of_torus(
+    nodes: int, source: Ints, target: Ints, share: Floats, counts: NDArray[np.bool_]
+) -> float:
+    columns, most = _columns(nodes), 0.0
     (row, column), (to_row, to_column) = np.divmod(source, columns), np.divmod(target, columns)
-    along = _busiest_of_rings(row, column, to_column, columns, share)
-    return max(along, _busiest_of_rings(to_column, row, to_row, nodes // columns, share))
+    along = row, column, to_column, columns
+    for way in (along, (to_column, row, to_row, nodes // columns)):
+        load = _on_rings(*way, share)
+        if not counts.all():
+            load = load[_on_rings(*way, counts.astype(float)) > 0]
+        most = max(most, float(load.max(initial=0.0)))
+    return most
 
 
-def _busiest_of_rings(ring: Ints, start: Ints, stop: Ints, size: int, share: Floats) -> float:
-    """Return the same of rings of `size` nodes: a message adds its share at its first link and takes it off behind."""
+def _on_rings(ring: Ints, start: Ints, stop: Ints, size: int, share: Floats) -> Floats:
+    """Return the load of all links of rings of `size` nodes: a message adds its share at its first link and takes it
+    off behind."""
     ahead = (stop - start) % size
     up = 2 * ahead <= size
     hops = np.where(up, ahead, size - ahead)
@@ -257,8 +310,8 @@ def _busiest_of_rings(ring: Ints, start: Ints, stop: Ints, size: int, share: Flo
     room = 4 * size * (int(ring.max(initial=0)) + 1)
     ends = np.bincount(np.append(at, at + hops), np.append(share, -share), room)
     twice = np.cumsum(ends.reshape(-1, 2 * size), axis=1)
-    return float((twice[:, :size] + twice[:, size:]).max(initial=0.0))
+    return np.asarray(twice[:, :size] + twice[:, size:])
 
 
-def _most(link: Ints, share: Floats) -> float:
-    return float(np.bincount(link, share).max(initial=0.0))
+def _most(link: Ints, share: Floats, counts: NDArray[np.bool_]) -> float:
+    return float(np.bincount(link, share)[link[counts]].max(initial=0.0))

@@ -2,6 +2,9 @@
 
 Groups of one kind communicate concurrently. With d devices in a node, g of them in one group, d / g groups
 share the NICs of the node equally.
+
+Groups of different stages of a pipeline may lie differently on nodes or on the switches of the topology. Those of one
+stage are as slow as the slowest of them, while all groups communicate.
 """
 
 from functools import lru_cache
@@ -12,6 +15,7 @@ import numpy as np
 from lib_dlhpc.arrays import Floats, Ints
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.buckets import buckets
+from lib_dlhpc.costs.crowding import ALL, Own
 from lib_dlhpc.costs.network import (
     BYTES_MOVED_TO_REDUCE,
     Cost,
@@ -29,6 +33,7 @@ from lib_dlhpc.costs.network import (
     slowest,
     tree_congestion,
 )
+from lib_dlhpc.costs.placement import Where, representative, representatives
 from lib_dlhpc.costs.uneven import Uneven, is_placed
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
@@ -40,6 +45,7 @@ from lib_dlhpc.spec.machine import IN_NETWORK, RAILS, Machine
 from lib_dlhpc.spec.strategy import AUTO
 
 NOTHING = Cost(0.0, 0.0, 0.0)
+FEW = 16
 # The collective of a communication layer.
 GOALS = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reduce_scatter"}
 
@@ -60,67 +66,96 @@ class Wire(NamedTuple):
         return Cost(messages * self.latency, size * self.beta, 0.0)
 
 
-def group_network(experiment: Experiment, kind: str) -> Network:
-    """Return the network of the groups of `kind`; the experiment holds no arrays."""
+def group_network(experiment: Experiment, kind: str, place: int | None = None) -> Network:
+    """Return the network of the groups of `kind`; the experiment holds no arrays.
+
+    place: of the stage whose groups count, here and below; default: of all.
+    """
     ranks, apart = getattr(sizes(experiment), kind), stride(experiment, kind)
-    return spread(experiment, ranks, apart)
+    return spread(experiment, ranks, apart, place)
 
 
-def expert_network(experiment: Experiment) -> Network:
+def expert_network(experiment: Experiment, place: int | None = None) -> Network:
     """Return the network of an expert-parallel group."""
-    return spread(experiment, int(experiment.strategy.experts), stride(experiment, "data"))
+    many = int(experiment.strategy.experts)
+    return spread(experiment, many, stride(experiment, "data"), place)
 
 
-def expert_networks(experiment: Experiment, nodes: int) -> tuple[Network, Network]:
+def expert_networks(
+    experiment: Experiment, nodes: int, place: int | None = None
+) -> tuple[Network, Network]:
     """Return the networks of an expert-parallel group over nodes: ranks of equal place in them, and ranks of one."""
     near, apart = int(experiment.strategy.experts) // nodes, stride(experiment, "data")
-    return spread(experiment, nodes, near * apart), spread(experiment, near, apart)
+    far = spread(experiment, nodes, near * apart, place)
+    return far, spread(experiment, near, apart, place)
 
 
-def context_network(experiment: Experiment) -> Network:
+def context_network(experiment: Experiment, place: int | None = None) -> Network:
     """Return the network of a context-parallel group."""
-    return spread(experiment, int(experiment.strategy.context), stride(experiment, "data"))
+    many = int(experiment.strategy.context)
+    return spread(experiment, many, stride(experiment, "data"), place)
 
 
-def alike_network(experiment: Experiment) -> Network:
+def alike_network(experiment: Experiment, place: int | None = None) -> Network:
     """Return the network of an expert-data-parallel group: replicas with the same experts."""
     shared = int(experiment.strategy.experts)
-    return spread(experiment, sizes(experiment).data // shared, stride(experiment, "data") * shared)
+    apart = stride(experiment, "data") * shared
+    return spread(experiment, sizes(experiment).data // shared, apart, place)
 
 
-def shard_network(experiment: Experiment) -> Network:
+def shard_network(experiment: Experiment, place: int | None = None) -> Network:
     """Return the network of replicas that shard the state between them; they are neighbors."""
-    return spread(experiment, shards(experiment), stride(experiment, "data"))
+    return spread(experiment, shards(experiment), stride(experiment, "data"), place)
 
 
-def copy_network(experiment: Experiment) -> Network:
+def copy_network(experiment: Experiment, place: int | None = None) -> Network:
     """Return the network of replicas that have the same shard."""
     many = shards(experiment)
-    return spread(experiment, sizes(experiment).data // many, stride(experiment, "data") * many)
+    apart = stride(experiment, "data") * many
+    return spread(experiment, sizes(experiment).data // many, apart, place)
 
 
-def spread(experiment: Experiment, ranks: int, apart: int) -> Network:
+def spread(experiment: Experiment, ranks: int, apart: int, place: int | None = None) -> Network:
     """Return the network of `ranks` ranks with stride `apart` in rank order."""
+    where, each = _where(experiment, ranks, apart), stride(experiment, "pipeline")
+    return _network(where, ALL if place is None else representative(where, (place * each, each)))
+
+
+def lie_alike(experiment: Experiment, ranks: int, apart: int) -> bool:
+    """Whether all groups of `ranks` ranks with stride `apart` lie alike."""
+    return representatives(_where(experiment, ranks, apart)) == (ALL,)
+
+
+def placements(experiment: Experiment, ranks: int, apart: int) -> tuple[Network, ...]:
+    """Return the networks of groups that lie differently, those of any stage; none if there are more than a few."""
+    where = _where(experiment, ranks, apart)
+    each = representatives(where)
+    return tuple(_network(where, own) for own in each) if len(each) <= FEW else ()
+
+
+def _where(experiment: Experiment, ranks: int, apart: int) -> Where:
     machine, nodes = experiment.calibrated_machine, int(experiment.strategy.nodes)
-    return network_on(machine, int(experiment.devices_per_node), nodes, ranks, apart)
+    return Keyed(machine, id(machine)), int(experiment.devices_per_node), nodes, ranks, apart
 
 
 def network_on(machine: Machine, devices: int, nodes: int, ranks: int, apart: int) -> Network:
     """Return the same on `nodes` nodes of a machine, each with `devices` ranks."""
-    return _network(Keyed(machine, id(machine)), devices, nodes, ranks, apart)
+    return _network((Keyed(machine, id(machine)), devices, nodes, ranks, apart), ALL)
 
 
 @lru_cache(maxsize=512)
-def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: int) -> Network:
+def _network(where: Where, own: Own) -> Network:
+    on, devices, nodes, ranks, apart = where
     machine, nodes, devices = joined(on.value, nodes, devices)
     uneven = None
     if not is_placed(machine, devices, nodes, ranks, apart):
-        uneven = Uneven(machine, devices, nodes, ranks, apart)
+        uneven = Uneven(machine, devices, nodes, ranks, apart, own)
     close = uneven.node_size if uneven else max(1, min(ranks, devices // apart))
     used = -(-ranks // close)
     inner, outer = machine.intra_node, machine.inter_node
     sharing = devices / close
     step = max(1, apart * close // devices)
+    count = own[0] // devices, own[1] // devices  # nodes
     lanes, nics, beside = _rails(machine, devices, close)
     cached = lru_cache(maxsize=64)
     outer_rate = outer.bandwidth * outer.efficiency * lanes_of(machine, devices)
@@ -128,9 +163,11 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
         Level(close, inner.latency, 1 / (inner.bandwidth * inner.efficiency)),
         Level(used, outer.latency, sharing / outer_rate),
         BYTES_MOVED_TO_REDUCE / machine.device.memory_bandwidth,
-        cached(lambda distance: congestion(machine, nodes, distance, used, step)),
-        all_to_all_steps(machine, nodes, used, step),
-        cached(lambda distance, of=used: shifted(machine, nodes, of * step, distance * step)),
+        cached(lambda distance: congestion(machine, nodes, distance, used, step, count)),
+        all_to_all_steps(machine, nodes, used, step, count),
+        cached(
+            lambda distance, of=used: shifted(machine, nodes, of * step, distance * step, count)
+        ),
         IN_NETWORK[machine.in_network],
         lanes,
         crossing_congestion(machine, nodes),
@@ -138,7 +175,7 @@ def _network(on: Keyed[Machine], devices: int, nodes: int, ranks: int, apart: in
         nics,
         beside,
         uneven,
-        cached(lambda distance=0: tree_congestion(machine, nodes, used, step, distance)),
+        cached(lambda distance=0: tree_congestion(machine, nodes, used, step, distance, count)),
     )
 
 

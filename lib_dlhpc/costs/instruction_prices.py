@@ -182,6 +182,7 @@ class PartPrices:
         self.backward: Floats = scale * times.backward + beside[1]
         self._scale, self._each = scale, each
         self.bytes, self.priced = collectives.bytes, collectives.priced
+        self.groups = collectives.groups
         self.busy = collectives.busy
         self.weights, self.model, self._device = model.layer_trained, model, device
         self.batch, self.element = batch, compute.BYTES[strategy.precision]

@@ -37,6 +37,7 @@ class OverlappedPrices:
 
     def __init__(self, ahead: PartPrices, back: PartPrices) -> None:
         self.parts = ahead, back
+        self.groups = ahead.groups
         self.first = len(ahead.weights)  # layer of the second
         self.forward, self.backward = self._joined("forward"), self._joined("backward")
         self.weights = self._joined("weights")

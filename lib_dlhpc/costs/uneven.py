@@ -1,10 +1,10 @@
 """Groups that do not fill nodes evenly, priced on the links that their ranks really use.
 
 Three tensor ranks on nodes of eight devices: groups 0-2 and 3-5 are inside a node, ranks 6 and 7 have their third one
-in the next node. A step waits for the slowest group, so all groups have the price of that one. A schedule is walked
-round by round with all groups at once: a round takes as long as its busiest rank, which waits for all that its links
-carry meanwhile. Placement repeats where a group begins at the edge of a node, or of a switch if its links are shared,
-so groups are walked up to there.
+in the next node. A step waits for the slowest group of a stage, so all of that stage have its price. A schedule is
+walked round by round with all groups at once: a round takes as long as the busiest rank of the stage, which waits for
+all that its links carry meanwhile. Placement repeats where a group begins at the edge of a node, or of a switch if its
+links are shared, so groups are walked up to there.
 
 Not modeled: ranks that run ahead into the next round. Source of the rounds' arithmetic: schedules/price.py.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.arrays import Floats, Ints
-from lib_dlhpc.costs.crowding import shares_links
+from lib_dlhpc.costs.crowding import ALL, Own, shares_links
 from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.algorithms import schedule
@@ -48,9 +48,14 @@ def is_placed(machine: Machine, devices: int, nodes: int, ranks: int, apart: int
 
 
 class Uneven:
-    """The groups of `ranks` ranks at a distance of `apart` on `nodes` nodes of `devices` ranks, domains joined."""
+    """The groups of `ranks` ranks at a distance of `apart` on `nodes` nodes of `devices` ranks, domains joined.
 
-    def __init__(self, machine: Machine, devices: int, nodes: int, ranks: int, apart: int) -> None:
+    own: the first rank of those that count, and how many ranks they have; default: all.
+    """
+
+    def __init__(
+        self, machine: Machine, devices: int, nodes: int, ranks: int, apart: int, own: Own = ALL
+    ) -> None:
         block, period = ranks * apart, devices
         if shares_links(machine):
             period *= nodes if machine.topology == "torus" else int(machine.nodes_per_switch)
@@ -58,6 +63,9 @@ class Uneven:
         first = np.arange(many)[:, np.newaxis] * block + np.arange(apart)
         self._machine, self._nodes, self._devices, self.ranks = machine, nodes, devices, ranks
         self.members: Ints = first.reshape(-1, 1) + np.arange(ranks) * apart  # (groups, ranks)
+        counts = np.full(many, not own[1])
+        counts[np.arange(own[0] // block, (own[0] + own[1]) // block) % many] = True
+        self._counts = np.repeat(counts, apart)  # (groups,)
         self._known: dict[tuple[str, str], Rows] = {}
 
     @cached_property
@@ -66,6 +74,12 @@ class Uneven:
         nodes = self.members // self._devices
         _, cut = np.nonzero(np.diff(nodes, axis=1))
         return gcd(self.ranks, *(np.unique(cut) + 1).tolist())
+
+    @cached_property
+    def is_inside(self) -> bool:
+        """Whether all groups that count are inside a node."""
+        nodes = self.members[self._counts] // self._devices
+        return not np.diff(nodes, axis=1).any()
 
     def priced(self, record: Algorithm, n: Any) -> Cost:
         """Return the cost of n bytes by an algorithm; arrays of n give arrays."""
@@ -140,12 +154,13 @@ class Uneven:
         size = self._on.ranks
         combined = np.tile(part.reduce, len(self.members)) * share
         reduction = np.bincount(target, combined, size) * self._on.gamma
-        found = []
+        found, own = [], self.members[self._counts].ravel()
         for port in (source, target):
             most = np.zeros(size)
             np.maximum.at(most, port, shared)
             moved = np.maximum(np.bincount(port, alone, size), most)
-            found.append(np.stack([np.bincount(port, latency, size), moved, reduction], axis=1))
+            each = np.stack([np.bincount(port, latency, size), moved, reduction], axis=1)
+            found.append(each[own])
         return np.concatenate(found)
 
     def _at_once(self, part: Round, elements: int) -> Floats:
@@ -158,7 +173,8 @@ class Uneven:
         _, shared = self._carried(links, share)
         if part.switch == STREAM and not part.reduce.any():
             shared = np.zeros_like(shared)
-        return np.stack([latency, shared, np.zeros_like(shared)], axis=1)
+        each = np.stack([latency, shared, np.zeros_like(shared)], axis=1)
+        return each[np.repeat(self._counts, len(part))]
 
 
 def _largest(rows: Floats) -> Floats:

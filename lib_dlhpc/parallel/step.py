@@ -34,7 +34,7 @@ from lib_dlhpc.parallel import (
     zero,
 )
 from lib_dlhpc.parallel.data import exchange_gradients, exchange_key
-from lib_dlhpc.parallel.groups import groups_of, in_step
+from lib_dlhpc.parallel.groups import groups_of, groups_of_stages, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer, sharing
 from lib_dlhpc.parallel.lines import above, lines
 from lib_dlhpc.parallel.lists import copied, copied_after_update, copies
@@ -79,20 +79,24 @@ def program(experiment: Experiment, scale: Any = 1.0, samples: Any = None) -> Pr
     (program/lanes.py). Raises SpecError where the network cannot be split so.
     """
     experiment = folded(experiment)
-    size, found = sizes(experiment), groups_of(experiment)
+    size, placed = sizes(experiment), groups_of_stages(experiment)
     if samples is None:
         samples = float(experiment.strategy.batch / experiment.strategy.microbatches)
-    prices = collective_prices(experiment, found, samples)
+    priced = {id(each): collective_prices(experiment, each, samples) for each in placed}
     # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.
     chains = [represented(experiment, space) for space in range(size.spatial)]
-    held = {tuple(map(id, each)): [*each] for each in zip(*chains, strict=True)}
-    made = {like: _stage(experiment, each, scale, prices) for like, each in held.items()}
-    stages = _linked(experiment, [made[tuple(map(id, each))] for each in zip(*chains, strict=True)])
+    each_held = [[*each] for each in zip(*chains, strict=True)]
+    keys = [(*map(id, (*held, on)),) for held, on in zip(each_held, placed, strict=True)]
+    distinct = dict(zip(keys, zip(each_held, placed, strict=True), strict=True))
+    made = {
+        key: _stage(experiment, held, scale, priced[id(on)]) for key, (held, on) in distinct.items()
+    }
+    stages = _linked(experiment, [made[key] for key in keys])
     return Program(
         pipeline.pipeline_of(experiment),
         tuple(stages),
         _end(experiment, [*chains[0]], scale),
-        found,
+        groups_of(experiment),
         (size.data, size.spatial, size.tensor),
         in_step(experiment),
         KINDS,
@@ -328,11 +332,11 @@ def _end(
     def all_do(what: Instruction) -> tuple[Instruction | None, ...]:
         return (what,) * len(held)
 
-    unlike = {id(each): each for each in held}
+    distinct = {id(each): each for each in held}
 
     def made(rule: Callable[[tuple[Part, ...]], Made]) -> list[Made]:
         """Return what each stage has by a rule; alike stages have the same."""
-        found = {key: rule(each) for key, each in unlike.items()}
+        found = {key: rule(each) for key, each in distinct.items()}
         return [found[id(each)] for each in held]
 
     updates = made(lambda each: Update(update_time(experiment, each, scale)))

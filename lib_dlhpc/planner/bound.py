@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import compute, stragglers
-from lib_dlhpc.costs.groups import collective, spread
+from lib_dlhpc.costs.groups import collective, placements
 from lib_dlhpc.costs.segments import cut_within
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.errors import SpecError
@@ -341,9 +341,10 @@ def _over_replicas(
 def _collective(
     every: Keyed[Experiment], goal: str, ranks: int, apart: int, sent: Keyed[Floats]
 ) -> Floats:
-    """Return s of a collective of some bytes, over ranks that are so far apart."""
-    net, way = spread(every.value, ranks, apart), every.value.strategy.allreduce
-    return np.asarray(collective(goal, sent.value, net, 1, way).total)
+    """Return s of a collective of some bytes, over ranks that are so far apart, of the groups that lie best."""
+    nets, way = placements(every.value, ranks, apart), every.value.strategy.allreduce
+    each = [collective(goal, sent.value, net, 1, way).total for net in nets]
+    return np.min(each or [0 * sent.value], axis=0)
 
 
 def _over_some(experiment: Experiment, combinations: Space) -> bool:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import compute
 from lib_dlhpc.costs.compute import Activities
+from lib_dlhpc.costs.groups import placements
 from lib_dlhpc.costs.instruction_prices import collective_cost
 from lib_dlhpc.costs.narrow import SENT
 from lib_dlhpc.costs.pieces import cut_of
@@ -231,7 +232,8 @@ class Passes:
             fixed = self.chunk.forward.prices[0].bytes
             each = {SAMPLES: self.size, NARROW: SENT, WIDE: compute.BYTES["fp32"]}.get(what.of)
             sent = what.elements * self.samples * each if each else fixed(what)
-            net = self.step.groups[what.group].network
-            cost = collective_cost(what.goal, sent, net, what.algorithm)
-            self._known[key] = np.broadcast_to(cost.total, self.samples.shape)
+            group = self.step.groups[what.group]
+            nets = placements(self.experiment, group.size, group.apart)
+            costs = [collective_cost(what.goal, sent, net, what.algorithm).total for net in nets]
+            self._known[key] = np.broadcast_to(np.min(costs or [0.0], axis=0), self.samples.shape)
         return self._known[key]

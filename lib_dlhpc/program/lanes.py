@@ -204,16 +204,21 @@ def _with_moves(shape: Shape, costs: Floats) -> Floats:
 def _rows(step: Program, stream: str) -> Iterator[Row]:
     """Yield the rows of what follows the passes that take time, those of one kind that follow one another as one;
     stream: as in `timed`."""
-    prices = step.stages[0][0].last.prices[0]
     for what, rows in groupby(step.end, lambda row: type(_first(row))):
         # Each place carries out its own collectives one after another, and so takes the sum.
         for some in [[*rows]] if what is Collective else ([row] for row in rows):
             first = _first(some[0])
             if isinstance(first, Wait) and first.stream != stream:
                 continue
-            unlike = {id(each): each for row in some for each in row if each is not None}
-            known = {key: _seconds(each, prices) for key, each in unlike.items()} | {id(None): 0.0}
-            seconds = np.array([[known[key] for key in map(id, row)] for row in some]).sum(axis=0)
+            distinct = {
+                (id(each), id(prices)): (each, prices)
+                for row in some
+                for each, prices in zip(row, step.ends.prices, strict=True)
+            }
+            known = {key: _seconds(*each) for key, each in distinct.items()}
+            on = [*map(id, step.ends.prices)]
+            each_row = (zip(map(id, row), on, strict=True) for row in some)
+            seconds = np.array([[known[key] for key in keys] for keys in each_row]).sum(axis=0)
             places = np.flatnonzero([any(each) for each in zip(*some, strict=True)])
             yield Row(what, places, seconds[places, None])
 

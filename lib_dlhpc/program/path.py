@@ -217,9 +217,9 @@ class Path:
     def finish(self) -> float:
         """Execute what follows after the last call; return when the last rank is through."""
         quick = self.one and self.record is None and self.ranked is None
-        for row, unlike in zip(self.program.end, self.program.distinct_end, strict=True):
-            if quick and all(isinstance(what, Collective | Transfer) for what, _ in unlike):
-                self._post_row(row, [what for what, _ in unlike])
+        for row, distinct in zip(self.program.end, self.program.ends.distinct, strict=True):
+            if quick and all(isinstance(what, Collective | Transfer) for what, *_ in distinct):
+                self._post_row(row, [each[:2] for each in distinct])
                 continue
             before, kind = self.end, ""
             for place, what in enumerate(row):
@@ -353,7 +353,7 @@ class Path:
             self.clock[place] = end = self.maximum(start, self._free[place].get(what.stream, start))
             self._add(place, "wait", f"wait for {what.label}", start, end, idle=not self._met)
         elif isinstance(what, Collective | Transfer):
-            prices = self.program.stages[place][0].last.prices[0]
+            prices = self.program.ends.prices[place]
             priced = what if isinstance(what, Transfer) else prices.priced(what)
             size = priced.bytes
             begin, end = self._post(place, Post(what, priced.seconds, size), start)
@@ -361,17 +361,17 @@ class Path:
                 where = (place, "communication", "communication", what.label)
                 self.record(*where, begin, end, bytes=size)
 
-    def _post_row(self, row: Sequence[Any], unlike: Sequence[Any]) -> None:
-        """Post an instruction on each stage, as `_after` does; unlike: each of them once."""
-        priced = self.program.stages[0][0].last.prices[0].priced
+    def _post_row(self, row: Sequence[Any], distinct: Sequence[Any]) -> None:
+        """Post an instruction on each stage, as `_after` does; distinct: each of them once, with its prices."""
         seconds = {
-            id(each): (each if isinstance(each, Transfer) else priced(each)).seconds
-            for each in unlike
+            (id(each), id(on)): (each if isinstance(each, Transfer) else on.priced(each)).seconds
+            for each, on in distinct
         }
-        for free, now, what in zip(self._free, self.clock, row, strict=True):
+        each_place = zip(self._free, self.clock, row, self.program.ends.prices, strict=True)
+        for free, now, what, on in each_place:
             if what is not None:
                 stream = what.stream
-                free[stream] = max(now, free.get(stream, now)) + seconds[id(what)]
+                free[stream] = max(now, free.get(stream, now)) + seconds[id(what), id(on)]
 
     def _pair(self, what: PairAllreduce) -> None:
         met = reduce(self.maximum, [self.clock[place] for place in what.places])

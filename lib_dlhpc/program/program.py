@@ -1,6 +1,5 @@
 """The program of a step: blocks of instructions, the calls that execute them, the groups that exchange."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import FORWARD, OVERLAPPED, PASSES
 from lib_dlhpc.program.crossing import NONE, Busy, Message
+from lib_dlhpc.program.ends import Ends, ends_of
 from lib_dlhpc.program.fold import Folded, Shape, Span, Times, fold
 from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.instructions import (
@@ -42,6 +42,7 @@ class Prices(Protocol):
     forward: Floats  # s of each layer, (layers,)
     backward: Floats
     weights: Floats  # elements of the weights of each layer
+    groups: Mapping[str, Group]  # the same object for stages whose groups lie alike
 
     @property
     def input_grad(self) -> Floats:
@@ -390,10 +391,6 @@ class Program:
         return turns[chunk], sum(turns) - turns[chunk]
 
     @cached_property
-    def distinct_end(self) -> tuple[tuple[tuple[Instruction, int], ...], ...]:
-        """The instructions of each row of the end, and of how many stages each is."""
-        found = []
-        for row in self.end:
-            counts, known = Counter(map(id, row)), dict(zip(map(id, row), row, strict=True))
-            found.append(tuple((one, counts[at]) for at, one in known.items() if one is not None))
-        return tuple(found)
+    def ends(self) -> Ends:
+        """What follows the last call, with its prices."""
+        return ends_of(self.stages, self.end)

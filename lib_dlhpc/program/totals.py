@@ -36,8 +36,8 @@ def work_of(step: Program) -> Work:
                 each[:3, list(places), variant] += alone * seconds[:, None]
             for variant, seconds in enumerate(chunk.overlapped.work if chunk.overlapped else ()):
                 each[:3, list(places), variant] += (many - ahead) * seconds[:, None]
-    for row, unlike in zip(step.end, step.distinct_end, strict=True):
-        if any(isinstance(what, Update) for what, _ in unlike):
+    for row, distinct in zip(step.end, step.ends.distinct, strict=True):
+        if any(isinstance(what, Update) for what, *_ in distinct):
             each[3] += np.array([[getattr(what, "seconds", 0.0)] for what in row])
     return Work(*each)
 
@@ -83,8 +83,7 @@ def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
             for what in chunk.hidden:
                 priced = chunk.backward.prices[0].priced(what)
                 add(Sent(what.kind, priced.cost), len(places) * many)
-    prices = step.stages[0][0].last.prices[0]
-    for last, count in chain.from_iterable(step.distinct_end):
+    for last, prices, count in chain.from_iterable(step.ends.distinct):
         if isinstance(last, Collective):
             priced = prices.priced(last)
             add(Sent(last.kind, priced.cost, 0.0, 0.0 if last.stream else priced.seconds), count)

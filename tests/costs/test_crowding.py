@@ -130,9 +130,9 @@ def test_pairs_and_trees_are_as_slow_as_their_busiest_link(drawn, k):
 )
 def test_some_steps_of_a_large_all_to_all_stand_for_all(topology, leaf, nodes, block, monkeypatch):
     where, steps = (topology, leaf, nodes, block), np.arange(1, block)
-    every = crowding._shifts(*where, steps)
+    every = crowding._shifts(*where, steps, crowding.ALL)
     monkeypatch.setattr(crowding, "MESSAGES", 0)
-    some = crowding._shifts(*where, steps)
+    some = crowding._shifts(*where, steps, crowding.ALL)
     assert len(every) == len(steps) and len(some) == crowding.STEPS
     assert some.mean() == pytest.approx(every.mean(), rel=0.03)
 

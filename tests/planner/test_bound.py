@@ -183,6 +183,12 @@ RUNS = {
         },
         {**BOTH, "schedule": ["1f1b", "dualpipe"], "pipeline": [1, 2], "tensor": [1]},
     ),
+    "stages across nodes": (  # some are inside one
+        {**GPT, "hidden": 384, "heads": 12},
+        {"name": "selene", "nics": 1},
+        {"nodes": 3, "devices_per_node": 4, "batch": 12, "precision": "fp16"},
+        {"pipeline": [2, 4], "tensor": [1, 3], "spatial": [1], "zero": [0, 1, 3]},
+    ),
     "no weights": (
         {
             "family": "sequential",

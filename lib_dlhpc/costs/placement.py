@@ -1,0 +1,73 @@
+"""Which groups of one kind lie alike on nodes and on the switches of the topology.
+
+Groups come in blocks of neighboring ranks, one block after another. A block inside a node, or on one leaf switch, loads
+no link that others use. Others differ by where they begin, until that repeats: at the edge of a node, or of a switch.
+"""
+
+from functools import lru_cache
+from math import lcm
+
+from lib_dlhpc.costs.crowding import ALL, Own, are_alike, shares_links
+from lib_dlhpc.costs.network import joined
+from lib_dlhpc.costs.uneven import is_placed
+from lib_dlhpc.keyed import Keyed
+from lib_dlhpc.spec.machine import RAILS, Machine
+
+Where = tuple[Keyed[Machine], int, int, int, int]  # devices of a node, nodes, ranks, apart
+
+
+@lru_cache(maxsize=4096)
+def representative(where: Where, own: Own) -> Own:
+    """Return the first ranks, as many as `own`, whose groups lie as theirs do; ALL where all groups lie so.
+
+    own: the first rank, and how many there are.
+    """
+    kinds, block = _kinds(where), where[3] * where[4]
+    if not any(kinds) or own[1] % block:  # splits whose groups span stages are refused later
+        return ALL
+    many = own[1] // block
+
+    def those(first: int) -> set[int]:
+        return {kinds[at % len(kinds)] for at in range(first, first + many)}
+
+    same = those(own[0] // block)
+    if same == {*kinds}:
+        return ALL
+    first = next(at for at in range(0, own[0] // block + 1, many) if those(at) == same)
+    return first * block, own[1]
+
+
+@lru_cache(maxsize=512)
+def representatives(where: Where) -> tuple[Own, ...]:
+    """Return the ranks of one block of each kind; ALL where all groups lie alike."""
+    kinds, block = _kinds(where), where[3] * where[4]
+    each = sorted({*kinds})
+    return tuple((kinds.index(kind) * block, block) for kind in each) if len(each) > 1 else (ALL,)
+
+
+@lru_cache(maxsize=512)
+def _kinds(where: Where) -> tuple[int, ...]:
+    """Return how each block lies, until that repeats: 0 inside a node or a switch."""
+    on, devices, nodes, ranks, apart = where
+    machine, nodes, devices = joined(on.value, nodes, devices)
+    torus, leaf = machine.topology == "torus", int(machine.nodes_per_switch)
+    switch, block = nodes if torus else leaf, ranks * apart
+    if is_placed(machine, devices, nodes, ranks, apart):
+        of_nodes = max(1, block // devices)
+        if are_alike(machine, nodes, of_nodes):
+            return (0,)
+        return _numbered(of_nodes, nodes, switch, 1 if torus else leaf)
+    # What goes from rail to rail may pass links inside a node.
+    inside = 0 if machine.topology in RAILS else devices
+    period = devices * switch if shares_links(machine) else devices
+    return _numbered(block, nodes * devices, period, inside)
+
+
+def _numbered(block: int, total: int, period: int, inside: int) -> tuple[int, ...]:
+    """Number the blocks of `total` until they repeat; 0: between two edges that are `inside` apart."""
+    many = max(1, min(total, lcm(block, period)) // block)
+    first = range(0, many * block, block)
+    return tuple(
+        0 if inside and at // inside == (at + block - 1) // inside else number
+        for number, at in enumerate(first, 1)
+    )
