@@ -13,7 +13,7 @@ pipeline are as slow as the links that their own messages cross, with what all b
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import lcm
 from typing import Any, NamedTuple
 
@@ -28,8 +28,20 @@ TREES = ("fat-tree", *RAILS)
 MESSAGES = 2**24  # of an all-to-all that are counted: of a larger one, those of some steps
 STEPS = 64  # at least
 Loads = Callable[..., NDArray[Any]]  # (topology, nodes of a switch, ...) -> of each round
-Own = tuple[int, int]  # the first node of some blocks, and their nodes
-ALL: Own = (0, 0)
+
+
+class Own(NamedTuple):
+    """Neighboring nodes, or ranks, whose groups count: the first and how many; 0: all.
+
+    beside: what each as many send meanwhile, as a part of what these send; (): as much.
+    """
+
+    first: int
+    many: int
+    beside: tuple[float, ...] = ()
+
+
+ALL = Own(0, 0)
 
 
 class Switches(NamedTuple):
@@ -54,7 +66,9 @@ def congestion(
     Groups have `many` nodes (default: all) that are `step` apart. Those beyond a power of two have folded into a
     neighbor and take no part; distance 0: they fold. own: the blocks that count, here and below.
     """
-    return _slowdown(machine, _paired, nodes, nodes if many is None else many, step, distance, *own)
+    return _slowdown(
+        machine, _paired, nodes, nodes if many is None else many, step, distance, own=own
+    )
 
 
 def shifted(machine: Machine, nodes: Any, block: Any, distance: Any, own: Own = ALL) -> Any:
@@ -62,7 +76,7 @@ def shifted(machine: Machine, nodes: Any, block: Any, distance: Any, own: Own = 
 
     So a ring sends, and an all-to-all in each of its steps.
     """
-    return _slowdown(machine, _shifted, nodes, block, distance, *own)
+    return _slowdown(machine, _shifted, nodes, block, distance, own=own)
 
 
 def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1, own: Own = ALL) -> Any:
@@ -70,7 +84,7 @@ def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1, own
 
     No link has work from two steps at once.
     """
-    return _slowdown(machine, _all_shifted, nodes, many, step, *own)
+    return _slowdown(machine, _all_shifted, nodes, many, step, own=own)
 
 
 def tree_congestion(
@@ -80,7 +94,7 @@ def tree_congestion(
 
     distance: of the one round of a binomial tree, whose nodes send that far on.
     """
-    return _slowdown(machine, _in_trees, nodes, many, step, distance, *own)
+    return _slowdown(machine, _in_trees, nodes, many, step, distance, own=own)
 
 
 def are_alike(machine: Machine, nodes: int, block: int) -> bool:
@@ -130,7 +144,7 @@ def _columns(nodes: int) -> int:
     return next(c for c in range(1, nodes + 1) if nodes % c == 0 and c * c >= nodes)
 
 
-def _slowdown(machine: Machine, loads: Loads, *where: Any) -> Any:
+def _slowdown(machine: Machine, loads: Loads, *where: Any, own: Own = ALL) -> Any:
     """Return the mean of the rounds' slow-downs, none below 1; of arrays element by element."""
     sizes = machine.nodes, machine.nodes_per_switch, machine.oversubscription
     if machine.topology == "single-switch" or (
@@ -139,16 +153,18 @@ def _slowdown(machine: Machine, loads: Loads, *where: Any) -> Any:
         return 1.0
     fields = (machine.topology, *(last_axis(each) for each in sizes), loads, *where)
     if all(np.ndim(each) == 0 for each in fields):
-        return _mean(*fields)
-    return np.vectorize(_mean, otypes=[np.float64])(*fields)[()]
+        return _mean(own, *fields)
+    return np.vectorize(partial(_mean, own), otypes=[np.float64])(*fields)[()]
 
 
 @lru_cache(maxsize=16384)
-def _mean(topology: str, nodes: int, group: int, over: float, loads: Loads, *where: int) -> float:
+def _mean(
+    own: Own, topology: str, nodes: int, group: int, over: float, loads: Loads, *where: int
+) -> float:
     on = Switches(topology, nodes, group, over)
     if not shares_links(on) or (topology in TREES and where[0] <= group):
         return 1.0
-    slower = np.maximum(_relative(on, loads(topology, int(group), *map(int, where))), 1.0)
+    slower = np.maximum(_relative(on, loads(topology, int(group), *map(int, where), own)), 1.0)
     return float(slower.mean()) if slower.size else 1.0
 
 
@@ -163,20 +179,20 @@ def _relative(on: Machine | Switches, load: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _shifted(
-    topology: str, group: int, nodes: int, block: int, distance: int, *own: int
+    topology: str, group: int, nodes: int, block: int, distance: int, own: Own
 ) -> NDArray[Any]:
     return _shifts(topology, group, nodes, block, np.array([distance]), own)
 
 
 @lru_cache(maxsize=1024)
 def _all_shifted(
-    topology: str, group: int, nodes: int, many: int, step: int, *own: int
+    topology: str, group: int, nodes: int, many: int, step: int, own: Own
 ) -> NDArray[Any]:
     return _shifts(topology, group, nodes, many * step, step * np.arange(1, many), own)
 
 
 def _shifts(
-    topology: str, group: int, nodes: int, block: int, distance: Ints, own: tuple[int, ...]
+    topology: str, group: int, nodes: int, block: int, distance: Ints, own: Own
 ) -> NDArray[Any]:
     """Return the loads of shifts by each distance; of some, where all would be too many to count."""
     if topology == "torus" and block == nodes:
@@ -209,7 +225,7 @@ def _hops(rows: int, columns: int, distance: Ints) -> NDArray[Any]:
 
 @lru_cache(maxsize=4096)
 def _paired(
-    topology: str, group: int, nodes: int, many: int, step: int, distance: int, *own: int
+    topology: str, group: int, nodes: int, many: int, step: int, distance: int, own: Own
 ) -> NDArray[Any]:
     source, surplus, host = fold(many)
     if distance == 0:
@@ -224,7 +240,7 @@ def _paired(
 
 @lru_cache(maxsize=1024)
 def _in_trees(
-    topology: str, group: int, nodes: int, many: int, step: int, distance: int, *own: int
+    topology: str, group: int, nodes: int, many: int, step: int, distance: int, own: Own
 ) -> NDArray[Any]:
     placed = topology, group, nodes, many * step, step, own
     if distance:
@@ -245,21 +261,29 @@ def _counted(
     nodes: int,
     block: int,
     step: int,
-    own: tuple[int, ...],
+    own: Own,
     source: Ints,
     target: Ints,
 ) -> float:
     """Return the load while places of a group send to others: all groups of all blocks, until placement repeats."""
     blocks = max(1, nodes // block)
-    if topology != "torus":
+    if topology != "torus" and not own.beside:
         blocks = min(blocks, lcm(block, group) // block)
     first = (np.arange(blocks)[:, np.newaxis] * block + np.arange(step)).reshape(-1, 1)
-    begin, many = own
-    counts = np.full(blocks, not many)
-    counts[np.arange(begin // block, (begin + many) // block) % blocks] = True
-    counts = np.repeat(counts, step * len(source))
+    sent, counts = parts_of(own, block, blocks)
     source, target = ((first + step * each).ravel() for each in (source, target))
-    return _busiest(topology, group, nodes, source, target, np.ones(len(source)), counts)
+    each = len(source) // blocks
+    parts = np.repeat(sent, each), np.repeat(counts, each)
+    return _busiest(topology, group, nodes, source, target, *parts)
+
+
+def parts_of(own: Own, block: int, blocks: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return of each block what it sends, as a part of what those send that count, and whether it counts."""
+    first, many, beside = own
+    counts = np.full(blocks, not many)
+    counts[np.arange(first // block, (first + many) // block) % blocks] = True
+    sent = np.repeat(beside, many // block) if beside else np.ones(blocks)
+    return sent, counts
 
 
 def _busiest(

@@ -7,6 +7,7 @@ Groups of different stages of a pipeline may lie differently on nodes or on the 
 stage are as slow as the slowest of them, while all groups communicate.
 """
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ from lib_dlhpc.costs.network import (
     slowest,
     tree_congestion,
 )
-from lib_dlhpc.costs.placement import Where, representative, representatives
+from lib_dlhpc.costs.placement import Where, each_alone, representative
 from lib_dlhpc.costs.uneven import Uneven, is_placed
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
@@ -45,7 +46,7 @@ from lib_dlhpc.spec.machine import IN_NETWORK, RAILS, Machine
 from lib_dlhpc.spec.strategy import AUTO
 
 NOTHING = Cost(0.0, 0.0, 0.0)
-FEW = 16
+FEW = 16  # placements that a bound prices
 # The collective of a communication layer.
 GOALS = {"all_reduce": "allreduce", "all_gather": "allgather", "reduce_scatter": "reduce_scatter"}
 
@@ -66,70 +67,73 @@ class Wire(NamedTuple):
         return Cost(messages * self.latency, size * self.beta, 0.0)
 
 
-def group_network(experiment: Experiment, kind: str, place: int | None = None) -> Network:
-    """Return the network of the groups of `kind`; the experiment holds no arrays.
-
-    place: of the stage whose groups count, here and below; default: of all.
-    """
+def group_network(experiment: Experiment, kind: str) -> Network:
+    """Return the network of the groups of `kind`; the experiment holds no arrays."""
     ranks, apart = getattr(sizes(experiment), kind), stride(experiment, kind)
-    return spread(experiment, ranks, apart, place)
+    return spread(experiment, ranks, apart)
 
 
-def expert_network(experiment: Experiment, place: int | None = None) -> Network:
+def expert_network(experiment: Experiment) -> Network:
     """Return the network of an expert-parallel group."""
-    many = int(experiment.strategy.experts)
-    return spread(experiment, many, stride(experiment, "data"), place)
+    return spread(experiment, int(experiment.strategy.experts), stride(experiment, "data"))
 
 
-def expert_networks(
-    experiment: Experiment, nodes: int, place: int | None = None
-) -> tuple[Network, Network]:
+def expert_networks(experiment: Experiment, nodes: int) -> tuple[Network, Network]:
     """Return the networks of an expert-parallel group over nodes: ranks of equal place in them, and ranks of one."""
     near, apart = int(experiment.strategy.experts) // nodes, stride(experiment, "data")
-    far = spread(experiment, nodes, near * apart, place)
-    return far, spread(experiment, near, apart, place)
+    return spread(experiment, nodes, near * apart), spread(experiment, near, apart)
 
 
-def context_network(experiment: Experiment, place: int | None = None) -> Network:
+def context_network(experiment: Experiment) -> Network:
     """Return the network of a context-parallel group."""
-    many = int(experiment.strategy.context)
-    return spread(experiment, many, stride(experiment, "data"), place)
+    return spread(experiment, int(experiment.strategy.context), stride(experiment, "data"))
 
 
-def alike_network(experiment: Experiment, place: int | None = None) -> Network:
+def alike_network(experiment: Experiment) -> Network:
     """Return the network of an expert-data-parallel group: replicas with the same experts."""
     shared = int(experiment.strategy.experts)
-    apart = stride(experiment, "data") * shared
-    return spread(experiment, sizes(experiment).data // shared, apart, place)
+    return spread(experiment, sizes(experiment).data // shared, stride(experiment, "data") * shared)
 
 
-def shard_network(experiment: Experiment, place: int | None = None) -> Network:
+def shard_network(experiment: Experiment) -> Network:
     """Return the network of replicas that shard the state between them; they are neighbors."""
-    return spread(experiment, shards(experiment), stride(experiment, "data"), place)
+    return spread(experiment, shards(experiment), stride(experiment, "data"))
 
 
-def copy_network(experiment: Experiment, place: int | None = None) -> Network:
+def copy_network(experiment: Experiment) -> Network:
     """Return the network of replicas that have the same shard."""
     many = shards(experiment)
-    apart = stride(experiment, "data") * many
-    return spread(experiment, sizes(experiment).data // many, apart, place)
+    return spread(experiment, sizes(experiment).data // many, stride(experiment, "data") * many)
 
 
-def spread(experiment: Experiment, ranks: int, apart: int, place: int | None = None) -> Network:
-    """Return the network of `ranks` ranks with stride `apart` in rank order."""
+def spread(
+    experiment: Experiment,
+    ranks: int,
+    apart: int,
+    place: int | None = None,
+    sent: Sequence[float] = (),
+) -> Network:
+    """Return the network of `ranks` ranks with stride `apart` in rank order.
+
+    place: of the stage whose groups count; default: of all. sent: what each stage sends, if not as much.
+    """
     where, each = _where(experiment, ranks, apart), stride(experiment, "pipeline")
-    return _network(where, ALL if place is None else representative(where, (place * each, each)))
+    if place is None:
+        return _network(where, ALL)
+    beside = tuple(min(1.0, other / sent[place]) for other in sent) if sent and sent[place] else ()
+    own = Own(place * each, each, beside if min(beside, default=1.0) < 1 else ())
+    return _network(where, representative(where, own))
 
 
 def lie_alike(experiment: Experiment, ranks: int, apart: int) -> bool:
     """Whether all groups of `ranks` ranks with stride `apart` lie alike."""
-    return representatives(_where(experiment, ranks, apart)) == (ALL,)
+    return each_alone(_where(experiment, ranks, apart)) == (ALL,)
 
 
 def placements(experiment: Experiment, ranks: int, apart: int) -> tuple[Network, ...]:
-    """Return the networks of groups that lie differently, those of any stage; none if there are more than a few."""
+    """Return the networks of groups that lie differently, each alone; none if there are more than a few."""
     where = _where(experiment, ranks, apart)
-    each = representatives(where)
+    each = each_alone(where)
     return tuple(_network(where, own) for own in each) if len(each) <= FEW else ()
 
 
@@ -155,7 +159,8 @@ def _network(where: Where, own: Own) -> Network:
     inner, outer = machine.intra_node, machine.inter_node
     sharing = devices / close
     step = max(1, apart * close // devices)
-    count = own[0] // devices, own[1] // devices  # nodes
+    count = own._replace(first=own.first // devices, many=own.many // devices)  # nodes
+    count = ALL if uneven else count
     lanes, nics, beside = _rails(machine, devices, close)
     cached = lru_cache(maxsize=64)
     outer_rate = outer.bandwidth * outer.efficiency * lanes_of(machine, devices)

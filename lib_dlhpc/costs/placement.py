@@ -20,29 +20,38 @@ Where = tuple[Keyed[Machine], int, int, int, int]  # devices of a node, nodes, r
 def representative(where: Where, own: Own) -> Own:
     """Return the first ranks, as many as `own`, whose groups lie as theirs do; ALL where all groups lie so.
 
-    own: the first rank, and how many there are.
+    own: ranks of one stage. With what others send beside them, they stay themselves if these matter.
     """
     kinds, block = _kinds(where), where[3] * where[4]
-    if not any(kinds) or own[1] % block:  # splits whose groups span stages are refused later
+    if not any(kinds) or own.many % block:  # splits whose groups span stages are refused later
         return ALL
-    many = own[1] // block
+    many = own.many // block
+    if many % len(kinds) == 0:  # they begin and end at an edge
+        return ALL
 
     def those(first: int) -> set[int]:
         return {kinds[at % len(kinds)] for at in range(first, first + many)}
 
-    same = those(own[0] // block)
+    same = those(own.first // block)
+    if own.beside and same != {0}:
+        return own
     if same == {*kinds}:
         return ALL
-    first = next(at for at in range(0, own[0] // block + 1, many) if those(at) == same)
-    return first * block, own[1]
+    first = next(at for at in range(0, own.first // block + 1, many) if those(at) == same)
+    return Own(first * block, own.many)
 
 
 @lru_cache(maxsize=512)
-def representatives(where: Where) -> tuple[Own, ...]:
-    """Return the ranks of one block of each kind; ALL where all groups lie alike."""
+def each_alone(where: Where) -> tuple[Own, ...]:
+    """Return the ranks of one block of each kind, while no other sends; ALL where all groups lie alike."""
     kinds, block = _kinds(where), where[3] * where[4]
-    each = sorted({*kinds})
-    return tuple((kinds.index(kind) * block, block) for kind in each) if len(each) > 1 else (ALL,)
+    if len({*kinds}) == 1:
+        return (ALL,)
+    many = where[1] * where[2] // block
+    first = [kinds.index(kind) for kind in sorted({*kinds})]
+    return tuple(
+        Own(at * block, block, tuple(float(other == at) for other in range(many))) for at in first
+    )
 
 
 @lru_cache(maxsize=512)

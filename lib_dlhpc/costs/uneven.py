@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.arrays import Floats, Ints
-from lib_dlhpc.costs.crowding import ALL, Own, shares_links
+from lib_dlhpc.costs.crowding import ALL, Own, parts_of, shares_links
 from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.algorithms import schedule
@@ -50,7 +50,7 @@ def is_placed(machine: Machine, devices: int, nodes: int, ranks: int, apart: int
 class Uneven:
     """The groups of `ranks` ranks at a distance of `apart` on `nodes` nodes of `devices` ranks, domains joined.
 
-    own: the first rank of those that count, and how many ranks they have; default: all.
+    own: the ranks of those that count.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class Uneven:
         block, period = ranks * apart, devices
         if shares_links(machine):
             period *= nodes if machine.topology == "torus" else int(machine.nodes_per_switch)
-        many = max(1, min(lcm(block, period), devices * nodes) // block)
+        total = devices * nodes
+        many = max(1, (total if own.beside else min(lcm(block, period), total)) // block)
         first = np.arange(many)[:, np.newaxis] * block + np.arange(apart)
         self._machine, self._nodes, self._devices, self.ranks = machine, nodes, devices, ranks
         self.members: Ints = first.reshape(-1, 1) + np.arange(ranks) * apart  # (groups, ranks)
-        counts = np.full(many, not own[1])
-        counts[np.arange(own[0] // block, (own[0] + own[1]) // block) % many] = True
-        self._counts = np.repeat(counts, apart)  # (groups,)
+        sent, counts = parts_of(own, block, many)
+        self._sent, self._counts = np.repeat(sent, apart), np.repeat(counts, apart)  # of each group
         self._known: dict[tuple[str, str], Rows] = {}
 
     @cached_property
@@ -136,7 +136,7 @@ class Uneven:
     def _placed(self, part: Round, elements: int) -> tuple[Ints, Ints, Floats, Ints, Floats]:
         """Return sources, targets and parts of the buffer of all groups' messages, their links and latencies."""
         source, target = (self.members[:, of].ravel() for of in (part.source, part.target))
-        share = np.tile(part.count / elements, len(self.members))
+        share = np.outer(self._sent, part.count / elements).ravel()
         return source, target, share, *self._on.routes(source, target)
 
     def _carried(self, links: Ints, share: Floats) -> tuple[Floats, Floats]:

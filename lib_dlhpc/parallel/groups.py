@@ -1,15 +1,18 @@
 """Which ranks of a stage exchange with each other, and over which network."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from lib_dlhpc.costs import groups
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import expert_nodes, in_step_replicas, shards, sizes
+from lib_dlhpc.layout import Part, expert_nodes, in_step_replicas, shards, sizes
 from lib_dlhpc.program import Group
 from lib_dlhpc.schedules.network import flat
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import BY_NODE
 
+OF_WEIGHTS = "data", "alike", "shards", "copies"
 FAR, NEAR = "experts, between nodes", "experts, in a node"
 
 
@@ -18,9 +21,16 @@ def groups_of(experiment: Experiment) -> dict[str, Group]:
     return _groups_of(_keyed(experiment))
 
 
-def groups_of_stages(experiment: Experiment) -> tuple[dict[str, Group], ...]:
-    """Return the same for the groups of each stage; the same objects for stages whose groups lie alike."""
-    return _groups_of_stages(_keyed(experiment))
+def groups_of_stages(
+    experiment: Experiment, stages: Sequence[Sequence[Part]]
+) -> tuple[dict[str, Group], ...]:
+    """Return the same of each stage, with networks for the groups of that stage; the same objects where these lie
+    alike. stages: the parts of each, whose gradients may meet those of others."""
+    key = _keyed(experiment)
+    if len(stages) == 1 or _lie_alike(key):
+        return (_groups_of(key),) * len(stages)
+    sent = tuple(float(sum(part.model.trained for part in parts)) for parts in stages)
+    return _groups_of_stages(key, sent)
 
 
 def _keyed(experiment: Experiment) -> Keyed[Experiment]:
@@ -35,52 +45,51 @@ def _keyed(experiment: Experiment) -> Keyed[Experiment]:
 
 
 @lru_cache(maxsize=512)
-def _groups_of_stages(key: Keyed[Experiment]) -> tuple[dict[str, Group], ...]:
-    every, many = _groups_of(key), sizes(key.value).pipeline
-    each = every.values()
-    if many == 1 or all(groups.lie_alike(key.value, one.size, one.apart) for one in each):
-        return (every,) * many
-    found, known = [], {_networks(every): every}
-    for place in range(many):
-        own = _made(key.value, place)
-        found.append(known.setdefault(_networks(own), own))
+def _lie_alike(key: Keyed[Experiment]) -> bool:
+    each = _groups_of(key).values()
+    return all(groups.lie_alike(key.value, group.size, group.apart) for group in each)
+
+
+@lru_cache(maxsize=512)
+def _groups_of_stages(
+    key: Keyed[Experiment], sent: tuple[float, ...]
+) -> tuple[dict[str, Group], ...]:
+    found, known = [], dict[tuple[int, ...], dict[str, Group]]()
+    for place in range(len(sent)):
+        own = dict[str, Group]()
+        for name, group in _groups_of(key).items():
+            beside = sent if name in OF_WEIGHTS else ()
+            net = groups.spread(key.value, group.size, group.apart, place, beside)
+            own[name] = replace(group, network=net)
+        found.append(known.setdefault(tuple(id(each.network) for each in own.values()), own))
     return tuple(found)
-
-
-def _networks(found: dict[str, Group]) -> tuple[int, ...]:
-    return tuple(id(group.network) for group in found.values())
 
 
 @lru_cache(maxsize=512)
 def _groups_of(key: Keyed[Experiment]) -> dict[str, Group]:
-    return _made(key.value)
-
-
-def _made(experiment: Experiment, place: int | None = None) -> dict[str, Group]:
-    """Return groups by name; place: of the stage whose groups set the price, default: all do."""
+    experiment = key.value
     _, data, spatial, tensor = sizes(experiment)
     shape, shared = (data, spatial, tensor), int(experiment.strategy.experts)
     found = {
-        kind: Group(shape, axis, groups.group_network(experiment, kind, place))
+        kind: Group(shape, axis, groups.group_network(experiment, kind))
         for axis, kind in enumerate(("data", "spatial", "tensor"))
     }
     blocks: tuple[int, ...] = (data // shared, shared, spatial, tensor)
-    found["experts"] = Group(blocks, 1, groups.expert_network(experiment, place))
-    alike = groups.alike_network(experiment, place)  # the same experts
-    found["alike"] = Group(blocks, 0, alike)
+    found["experts"] = Group(blocks, 1, groups.expert_network(experiment))
+    found["alike"] = Group(blocks, 0, groups.alike_network(experiment))  # the same experts
     if experiment.strategy.expert_exchange == BY_NODE:
         nodes = expert_nodes(experiment)
         blocks = (data // shared, nodes, shared // nodes, spatial, tensor)
-        both = groups.expert_networks(experiment, nodes, place)
+        both = groups.expert_networks(experiment, nodes)
         found[FAR], found[NEAR] = Group(blocks, 1, both[0]), Group(blocks, 2, both[1])
     context = int(experiment.strategy.context)
     blocks = (data // context, context, spatial, tensor)
-    found["context"] = Group(blocks, 1, groups.context_network(experiment, place))
+    found["context"] = Group(blocks, 1, groups.context_network(experiment))
     one = shards(experiment)
     if 1 < one < data:
         blocks = (data // one, one, spatial, tensor)
-        found["shards"] = Group(blocks, 1, groups.shard_network(experiment, place))
-        found["copies"] = Group(blocks, 0, groups.copy_network(experiment, place))
+        found["shards"] = Group(blocks, 1, groups.shard_network(experiment))
+        found["copies"] = Group(blocks, 0, groups.copy_network(experiment))
     return found
 
 

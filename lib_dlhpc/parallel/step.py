@@ -79,12 +79,13 @@ def program(experiment: Experiment, scale: Any = 1.0, samples: Any = None) -> Pr
     (program/lanes.py). Raises SpecError where the network cannot be split so.
     """
     experiment = folded(experiment)
-    size, placed = sizes(experiment), groups_of_stages(experiment)
+    size = sizes(experiment)
     if samples is None:
         samples = float(experiment.strategy.batch / experiment.strategy.microbatches)
-    priced = {id(each): collective_prices(experiment, each, samples) for each in placed}
     # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.
     chains = [represented(experiment, space) for space in range(size.spatial)]
+    placed = groups_of_stages(experiment, chains[0])
+    priced = {id(each): collective_prices(experiment, each, samples) for each in placed}
     each_held = [[*each] for each in zip(*chains, strict=True)]
     keys = [(*map(id, (*held, on)),) for held, on in zip(each_held, placed, strict=True)]
     distinct = dict(zip(keys, zip(each_held, placed, strict=True), strict=True))

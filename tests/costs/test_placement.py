@@ -60,6 +60,18 @@ def test_stages_whose_groups_lie_alike_are_one():
     assert len({id(spread(whole, 12, 1, stage)) for stage in range(8)}) == 1
 
 
+def test_what_another_stage_sends_counts_as_much_as_it_is():
+    """Two stages of three replicas on three nodes of two devices share the NIC of the node in the middle."""
+    run = run_of("single-switch", 4, 2, 2, nodes=3, batch=6).set({"machine.nics": 1})
+    parts = ((1.0, 1.0), (1.0, 0.5), (1.0, 0.0))
+    nets = [spread(run, 3, 1, 0, sent) for sent in parts]
+    found = [float(collective("allreduce", SIZE, net, 1, "ring").bandwidth) for net in nets]
+    alone = float(collective("allreduce", SIZE, placements(run, 3, 1)[0], 1, "ring").bandwidth)
+    assert found == pytest.approx([2 * alone, 1.5 * alone, alone], rel=1e-12)
+    assert spread(run, 3, 1, 1, (0.5, 1.0)) is not nets[1]
+    assert spread(run, 3, 1, 1, (1.0, 0.5)) is spread(run, 3, 1, 1)  # the other sends for longer
+
+
 @pytest.mark.parametrize(
     ("topology", "leaf", "each", "nodes", "stages"),
     [("single-switch", 4, 4, 3, 4), ("dragonfly", 3, 1, 8, 4), ("rails", 3, 1, 8, 4)],
@@ -72,3 +84,15 @@ def test_a_stage_that_lies_well_is_not_as_slow_as_one_that_does_not(
     assert len({id(one.groups) for one in program(run).ends.prices}) > 1
     events = float(breakdown(simulate(run, "events")).step_time)
     assert float(predict(run).step_time) == pytest.approx(events, rel=0.05)
+
+
+@pytest.mark.parametrize("zero", [0, 2])
+def test_gradients_of_a_small_stage_are_soon_through(zero):
+    """Twice as slow as with events when a stage of few weights was taken to send as much as the other one."""
+    wide = {"kind": "dense", "features": 2048}
+    layers = [{"kind": "dense", "features": 8}, {"kind": "relu"}, wide, wide]
+    model = {"family": "sequential", "input": [2048], "layers": layers}
+    ways = {"nodes": 3, "microbatches": 4, "batch": 12, "zero": zero}
+    run = run_of("single-switch", 4, 2, 2, model, **ways).set({"machine.nics": 1})
+    events = float(breakdown(simulate(run, "events")).step_time)
+    assert float(predict(run).step_time) == pytest.approx(events, rel=0.02)
