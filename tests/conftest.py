@@ -31,6 +31,7 @@ import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
+from idle_sleeps import sleep_longer
 from lanes import lane_of, order_of
 from turns import turn, turn_of
 
@@ -62,6 +63,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # For the same reason ranks that wait sleep, also where there are no more of them than cores (lib_dlhpc.launch.mpi).
 os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 os.environ.setdefault("MPIR_CVAR_POLLS_BEFORE_YIELD", "10")
+sleep_longer()
 
 # A shell lets what it starts in the background ignore Ctrl-C, nohup a hangup, and so would every program that a
 # test ends that way.

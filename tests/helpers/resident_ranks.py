@@ -19,8 +19,6 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from multiprocessing.connection import Client, Connection, wait
 from pathlib import Path
 
-from idle_sleeps import longer_sleeps
-
 from lib_dlhpc.launch.mpi import ONE_THREAD, SLEEPING
 from lib_dlhpc.lifetime import owned
 
@@ -75,8 +73,7 @@ class Resident:
             door.listen(self.most)
             door.settimeout(self.patience)
             words = [*self._words, f"{folder}/ranks"]
-            with longer_sleeps():
-                self._process = owned.start(words, stdin=subprocess.DEVNULL, env=env)
+            self._process = owned.start(words, stdin=subprocess.DEVNULL, env=env)
             self._lines = [Connection(door.accept()[0].detach()) for _ in range(self.most)]
         by_rank = {line.recv(): line for line in self._lines}
         self._lines = [by_rank[rank] for rank in range(self.most)]

@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 
 import pytest
-from idle_sleeps import longer_sleeps
 
 from lib_dlhpc.labs.fit_the_model.capped_run import ALONE
 from lib_dlhpc.launch.mpi import SLEEPING
@@ -45,5 +44,4 @@ WORKER = Path(__file__).with_name("memory_worker.py")
 def test_the_ledger_of_each_rank_is_what_it_measures(start_ranks, monkeypatch, ranks, modes):
     for name, value in (ALONE | SLEEPING).items():
         monkeypatch.setenv(name, value)
-    with longer_sleeps():
-        assert "all right" in start_ranks(ranks, WORKER, *modes)
+    assert "all right" in start_ranks(ranks, WORKER, *modes)
