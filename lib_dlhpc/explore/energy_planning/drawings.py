@@ -19,13 +19,13 @@ SWINGS = {AS_IT_IS: (SERIES[6], [6, 3]), SMOOTHED: (SERIES[0], [1, 0])}
 LISTED = {"words": "run", "details": "time, energy, layout"}
 
 
-@drawing(height=300, top=20, marks=LISTED)
+@drawing(height=300, left=82, top=20, marks=LISTED)
 def energy_map() -> Layers:
     """How much energy, how many hours to the target? Dots: all runs that meet it."""
     return _costs(LINES)
 
 
-@drawing(height=260, top=20, marks=LISTED)
+@drawing(height=260, left=82, top=20, marks=LISTED)
 def energy_plan() -> Layers:
     """Which run fits the budget? Dots: layouts; rectangle: within the budget."""
     area = data("budget", x=alt.X("left:Q"), x2="x:Q", y=alt.Y("low:Q"), y2="y:Q")
@@ -37,7 +37,7 @@ def _costs(styles: Mapping[str, Any]) -> Layers:
     """Energy against time, both logarithmic."""
     ticks = {"labelOverlap": True, "log": 10}
     x = kit.x_axis("x:Q", "time", TIME, values=TIMES, **ticks)
-    y = kit.y_axis("y:Q", "energy", SI.format("Wh"), values=ENERGIES, **ticks)
+    y = kit.y_axis("y:Q", "energy", SI.format("Wh"), values=ENERGIES, titlePadding=14, **ticks)
     color, dash, shape = kit.looks("line:N", styles, key=True)
     points, lines, marks = (data(name, x=x, y=y) for name in ("points", "lines", "marks"))
     symbols = kit.symbols(marks, 130, shape="diamond", color=SERIES[2])
