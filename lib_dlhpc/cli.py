@@ -32,6 +32,12 @@ DESCRIPTION = """\
 Describe a training run once, in a TOML file. Predict it in closed form, simulate it rank by rank, run it on MPI ranks,
 and compare the three, term by term. A run is a file, the name of a published run such as goyal-2017, a model on a
 machine such as llama3-8b@h100-pod, or - for standard input."""
+FIRST = (
+    "predict",
+    "model",
+    "crate",
+    "show",
+)  # commands that a file is meant for, where it stands in their place
 GROUPS = {  # files of lib_dlhpc/commands, as --help lists them
     "predict and simulate": (
         "predict",
@@ -139,8 +145,9 @@ class _Parser(argparse.ArgumentParser):
         except argparse.ArgumentError as error:
             legal = action.choices or ()
             hint = suggest(value, legal, 0.6)
-            if not hint and "predict" in legal and _names_a_run(value):
-                hint = f" A command comes first: {self.prog} predict {value}."
+            first = next((each for each in FIRST if each in legal), "")
+            if not hint and first and _names_a_run(value):
+                hint = f" A command comes first: {self.prog} {first} {value}."
             head, choose, names = error.message.partition(" (choose from ")
             if choose and hint:
                 error.message = f"{head}.{hint} Choose from {names.removesuffix(')')}."

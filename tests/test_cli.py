@@ -203,16 +203,18 @@ def test_without_a_verb_the_verbs_are_named(capsys):
 @pytest.mark.parametrize(
     "words, command",
     [
-        ("serve llama3-70b@h100-pod", "dlhpc serve"),
-        ("resnet50@summit", "dlhpc"),
-        ("goyal-2017", "dlhpc"),
+        ("serve llama3-70b@h100-pod", "dlhpc serve predict"),
+        ("resnet50@summit", "dlhpc predict"),
+        ("goyal-2017", "dlhpc predict"),
+        ("import tests", "dlhpc import model"),
+        ("export tests", "dlhpc export crate"),
     ],
 )
 def test_a_run_in_place_of_a_command_is_answered_with_one(words, command, capsys):
     with pytest.raises(SystemExit) as end:
         main(words.split())
     assert end.value.code == 2
-    said = f"A command comes first: {command} predict {words.split()[-1]}. Choose from"
+    said = f"A command comes first: {command} {words.split()[-1]}. Choose from"
     assert said in capsys.readouterr().err
 
 

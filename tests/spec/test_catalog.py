@@ -62,6 +62,8 @@ def test_a_near_miss_names_the_nearest_and_the_field():
     assert "Did you mean 'summit'?" in str(error.value)
     for name in catalog.names("machines"):
         assert name in str(error.value)
+    with pytest.raises(SpecError, match="Did you mean 'h100-sxm-80gb'"):
+        catalog.read("devices", "h100")
 
 
 def test_an_unknown_kind_is_refused():
