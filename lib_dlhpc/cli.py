@@ -22,10 +22,9 @@ from typing import Any, NoReturn
 
 from lib_dlhpc import __version__
 from lib_dlhpc.commands.output import notes_of
-from lib_dlhpc.errors import (
-    SpecError,
-    suggest,
-)  # heavier modules are imported after the signal handlers
+
+# heavier modules are imported after the signal handlers
+from lib_dlhpc.errors import SpecError, suggest
 from lib_dlhpc.extras import CORE, EXTRA, missing
 
 DESCRIPTION = """\

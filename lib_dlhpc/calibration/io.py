@@ -25,10 +25,8 @@ from lib_dlhpc.spec.units import format_quantity
 
 KiB, MiB = 1 << 10, 1 << 20
 PARTITION = 8 * MiB  # B of each partition
-SIZE, LEAST = (
-    256.0 * MiB,
-    48.0 * MiB,
-)  # B of all files together: default, and minimum for cold reads
+# B of all files together: default, and minimum for cold reads
+SIZE, LEAST = (256.0 * MiB, 48.0 * MiB)
 WRITTEN = 0.25  # largest fraction of the files' bytes in one write
 ROUNDS, LEAST_ROUNDS = 9, 5  # of all settings: planned, and minimum regardless of the time
 READING = 0.6  # fraction of the seconds; the rest creates files and drops the page cache

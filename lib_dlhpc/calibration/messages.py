@@ -18,16 +18,12 @@ from lib_dlhpc.calibration.robust import Floats, Points, calm, typical
 
 # The library's allreduce is modeled as a ring; "halves" is ZeRO's reduce-scatter, then all-gather.
 SUMMED = ("ring", "recursive_doubling", "library", "halves")
-ONE_CALL = {
-    "allreduce": 2,
-    "reduce_scatter": 1,
-    "all_gather": 1,
-}  # passes of a ring, in one call of a library
+# passes of a ring, in one call of a library
+ONE_CALL = {"allreduce": 2, "reduce_scatter": 1, "all_gather": 1}
 FITTED = ("message", *SUMMED, *ONE_CALL)
 SMALLEST = 1 << 12  # B; smallest messages of training: gradients, activations
-PIECE = (
-    1 << 20
-)  # B of one library call (worker.py), or of one message (schedules/ring_collectives.py)
+# B of one library call (worker.py), or of one message (schedules/ring_collectives.py)
+PIECE = 1 << 20
 STEP = 1.2  # times the line below it: minimum jump of a protocol switch
 BEYOND = 4.0  # times the largest measured rate: above it, bytes cost nothing measurable
 BETTER = 0.7  # of the error with one line: two lines must be below it

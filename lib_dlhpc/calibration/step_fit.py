@@ -30,9 +30,8 @@ CALM = 0.3  # cores busy with other processes, at most
 STEADY = 0.5  # quantile of a run's steps: the median, by which runs are judged
 SLOWDOWN = 0.7, 1.6  # plausible range; outside it, something else slows the run
 EFFICIENCY = 0.2, 1.0
-UNDISTURBED = (
-    0.03  # largest core wait of an undisturbed step, sum of its ranks, as a fraction of the step
-)
+# largest core wait of an undisturbed step, sum of its ranks, as a fraction of the step
+UNDISTURBED = 0.03
 LEAST = 4  # undisturbed steps that a run needs
 TURNS = 3  # alternations until both factors converge to half a percent
 TRIED = np.geomspace(*EFFICIENCY[::-1], 60)  # fractions of the bandwidth

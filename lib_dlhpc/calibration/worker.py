@@ -45,9 +45,8 @@ LEAST = 4e-4  # s of one measurement, about
 # Consecutive blocks, and the quantile of them that counts: a rank without a core
 # delays all ranks.
 PARTS, QUICK = 4, 0.25
-Measurement = tuple[
-    str, int, bool, Callable[[int], None]
-]  # what, size, collective, function of a repeat count
+# what, size, collective, function of a repeat count
+Measurement = tuple[str, int, bool, Callable[[int], None]]
 
 
 def main(path: Path, seconds: float) -> None:

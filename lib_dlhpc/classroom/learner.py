@@ -19,11 +19,8 @@ from pathlib import Path
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.lifetime.files import write_text
 
-ABOUT, RECORD, SENT = (
-    "learner.json",
-    "record.jsonl",
-    "sent",
-)  # sent: how much of the record the class has
+# sent: how much of the record the class has
+ABOUT, RECORD, SENT = ("learner.json", "record.jsonl", "sent")
 HOME = "DLHPC_LEARNER"
 LONGEST_NAME = 100
 

@@ -80,9 +80,8 @@ def send(learner: Learner, patience: float = PATIENCE) -> int:
     start, count = _sent(learner.folder), 0
     found, end = record.read_from(learner.folder, start)
     entries = _own(learner, found)
-    for first in range(
-        0, max(len(entries), 1), BATCH
-    ):  # without news it asks whether the class is there
+    # without news it asks whether the class is there
+    for first in range(0, max(len(entries), 1), BATCH):
         batch = entries[first : first + BATCH]
         body = {
             "name": learner.name,

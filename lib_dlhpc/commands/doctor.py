@@ -81,10 +81,8 @@ def packages(extra: str) -> Check:
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except (
-        ModuleNotFoundError,
-        ValueError,
-    ):  # our own finder of extras, or a module without a spec
+    # our own finder of extras, or a module without a spec
+    except (ModuleNotFoundError, ValueError):
         return False
 
 

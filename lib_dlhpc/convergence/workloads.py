@@ -39,9 +39,8 @@ class Workload:
     targets: Array  # at which epochs were counted; empty: any, of final accuracies
     runs: tuple[Mapping[str, Any], ...]
     precisions: tuple[str, ...] = ("fp32",)
-    costs: tuple[
-        Mapping[str, Any], ...
-    ] = ()  # change of accuracy of each run by a setting (costs.py)
+    # change of accuracy of each run by a setting (costs.py)
+    costs: tuple[Mapping[str, Any], ...] = ()
 
     def fits(self, experiment: Experiment) -> bool:
         """Whether the workload is that of an experiment: network, data, optimizer and, where set, learning rate."""

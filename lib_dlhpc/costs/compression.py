@@ -17,12 +17,8 @@ from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.training import Training
 
 INDEX_BYTES = 4
-MATRICES = (
-    "weight",
-    "recurrent",
-    "expand",
-    "contract",
-)  # tensors that are compressed, and take weight decay
+# tensors that are compressed, and take weight decay
+MATRICES = ("weight", "recurrent", "expand", "contract")
 ARRAYS = 2  # of the size of the weights: the velocity and the unsent gradients, in place of the optimizer's state
 # Numbers read or written for each gradient: u = m u + g and v = v + u are 3 each, magnitudes 2; they are compared with
 # a threshold, from a sample too small to count; the result is cleared.

@@ -37,9 +37,8 @@ def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
     simulating, training = (len(side) for side in workflow.sides(ranks))
     simulation, batch = workflow.simulation, workflow.batch
     small_steps = batch * simulation.sampling * simulation.substeps
-    size = (
-        2 * batch * simulation.field_bytes
-    )  # of a batch: a field before and after for each sample
+    # of a batch: a field before and after for each sample
+    size = 2 * batch * simulation.field_bytes
 
     def message(bytes_: float) -> float:
         return costs.latency + bytes_ * costs.byte

@@ -30,10 +30,8 @@ from lib_dlhpc.spec.model import BLOCK, Layer, Model
 from lib_dlhpc.spec.strategy import ASYNC_TP
 
 REDUCES = ("all_reduce", "reduce_scatter")
-GATHERED = (
-    "all_gather",
-    "reduce_scatter",
-)  # forward and backward, before a product; after one the reverse
+# forward and backward, before a product; after one the reverse
+GATHERED = ("all_gather", "reduce_scatter")
 
 
 class Cut(NamedTuple):
@@ -44,9 +42,8 @@ class Cut(NamedTuple):
     after: Mapping[str, Mapping[int, int]]  # and those that take its output
     forward: NDArray[np.int64]  # pieces of each layer
     backward: NDArray[np.int64]
-    summed: NDArray[
-        np.float64
-    ]  # elements of a sample that kernels move which add pieces, after each exchange forward
+    # elements of a sample that kernels move which add pieces, after each exchange forward
+    summed: NDArray[np.float64]
 
     def __bool__(self) -> bool:
         """Whether any product is cut."""

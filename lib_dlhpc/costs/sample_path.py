@@ -18,9 +18,8 @@ class SamplePath:
 
     lookup: tuple[float, float]
     read: tuple[float, float]
-    network: tuple[
-        float, float
-    ]  # of the NICs of the reading node; of the reader, if the sample is remote
+    # of the NICs of the reading node; of the reader, if the sample is remote
+    network: tuple[float, float]
     decode: float  # CPU time of the reader, also of a cached sample
     shared: bool  # one tier for all nodes, behind the NICs
     apart: bool  # metadata and data have separate servers

@@ -274,9 +274,8 @@ def _stored(
             ]
             wide = prod(layer.output_shape) * size
             found[index] = wide + _more_narrow(layer, outside, wide) if outside else 0.0
-    if (
-        recompute in REPEATED_RUNS
-    ):  # a sum is repeated from what itself is not, and no backward pass reads
+    # a sum is repeated from what itself is not, and no backward pass reads
+    if recompute in REPEATED_RUNS:
         for name in {name for segment in segments(model, recompute) for name in segment.reads}:
             index = at.get(name, -1)
             if index >= 0 and not found[index]:

@@ -24,9 +24,8 @@ def units(model: Model, kind: str) -> tuple[range, ...]:
     starts, before = list[int](), ""
     for index, (layer, read) in enumerate(zip(model.layers, weights_read(model), strict=True)):
         name = _block(layer) if kind == "block" else layer.name
-        if (
-            not read and not layer.parameters
-        ):  # a table of another stage has weights that nobody here reads
+        # a table of another stage has weights that nobody here reads
+        if not read and not layer.parameters:
             continue
         if name != before:
             starts.append(index)

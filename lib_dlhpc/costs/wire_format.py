@@ -12,14 +12,10 @@ from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import NARROW, SAME, Strategy
 
-BYTES = {
-    **compute.BYTES,
-    "fp8": 1,
-}  # fp8: e4m3 (Micikevicius et al. 2022, "FP8 formats for deep learning")
-IN_MEMORY = {
-    "tf32": "fp32",
-    **dict.fromkeys(NARROW, "bf16"),
-}  # gradients of precisions that only products have
+# fp8: e4m3 (Micikevicius et al. 2022, "FP8 formats for deep learning")
+BYTES = {**compute.BYTES, "fp8": 1}
+# gradients of precisions that only products have
+IN_MEMORY = {"tf32": "fp32", **dict.fromkeys(NARROW, "bf16")}
 SCALE_BYTES = 4.0  # the largest magnitude of a bucket, in fp32
 
 

@@ -16,9 +16,8 @@ from lib_dlhpc.labs.findings import Finding, passed
 from lib_dlhpc.labs.mistakes import LabError
 
 UNUSABLE = 2  # exit status where nothing could be checked
-FORWARDED = (
-    0.5  # s in which mpiexec passes on what was printed; an abort loses what it has not yet read
-)
+# s in which mpiexec passes on what was printed; an abort loses what it has not yet read
+FORWARDED = 0.5
 
 
 class Unusable(LabError):

@@ -32,9 +32,8 @@ class CoupledResult:
     costs: Costs  # measured, or from the workflow
     steps: int  # of training
     losses: tuple[float, ...]
-    errors: tuple[
-        float, float
-    ]  # on unseen fields, before and after; 1: no better than predicting no change
+    # on unseen fields, before and after; 1: no better than predicting no change
+    errors: tuple[float, float]
     diffusivity: float  # as learned, 1/s
     weights: NDArray[Any]
 

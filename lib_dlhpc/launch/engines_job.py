@@ -27,10 +27,8 @@ PROFILE = "profile"  # the controller's folder, inside the job's private one
 CLIENT = f"{PROFILE}/security/ipcontroller-client.json"
 ENGINE = f"{PROFILE}/security/ipcontroller-engine.json"
 PATIENCE = 180.0  # s for the owner to connect; a busy machine may need all of it
-BEAT, MISSED = (
-    500,
-    2400,
-)  # ms between two heartbeats; how many may be missed, since computing ranks are alive
+# ms between two heartbeats; how many may be missed, since computing ranks are alive
+BEAT, MISSED = (500, 2400)
 TICK = 0.1
 ONE = "lib_dlhpc.launch.engine"  # on every rank
 WORD = 32  # characters of the secret

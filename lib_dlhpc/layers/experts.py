@@ -24,9 +24,8 @@ class Load:
 
     chosen: Array  # positions that chose each expert, (experts,)
     dropped: int = 0  # choices
-    received: list[int] = field(
-        default_factory=list
-    )  # positions of this rank's experts, pass by pass
+    # positions of this rank's experts, pass by pass
+    received: list[int] = field(default_factory=list)
 
 
 class AtHome:

@@ -27,9 +27,8 @@ class GlobalAvgPool(Kind):
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (batch, channels)."""
         saved.values["shape"] = x.shape
-        share = np.full(
-            self.positions, 1 / self.positions, x.dtype
-        )  # as a product: numpy's mean is far slower
+        # as a product: numpy's mean is far slower
+        share = np.full(self.positions, 1 / self.positions, x.dtype)
         return (share @ x.reshape(len(x), self.positions, x.shape[-1])).T
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:

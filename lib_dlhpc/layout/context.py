@@ -97,9 +97,8 @@ def key_elements(layer: Layer) -> float:
 
 def _own(layer: Layer, ranks: int, options: dict[str, object], context: object) -> Layer:
     attributes = {**layer.attributes, **options}
-    if (
-        layer.traits.tensor == "heads" and layer.traits.product
-    ):  # attention, not the norm of its heads
+    # attention, not the norm of its heads
+    if layer.traits.tensor == "heads" and layer.traits.product:
         attributes["context"] = context
     if "routed" in attributes:
         attributes["routed"] /= ranks

@@ -46,9 +46,8 @@ def add_in_blocks(graph: Graph, rule: Rule) -> None:
         first, before = len(graph.layers), len(graph.converted)
         for home in range(block.start, block.stop):
             rule(home, graph.model.layers[home])
-        if not any(
-            " of " in layer.name for layer in graph.layers[first:]
-        ):  # named after its source
+        # named after its source
+        if not any(" of " in layer.name for layer in graph.layers[first:]):
             new = tuple(islice(graph.converted.items(), before, None))
             known[key] = _Made(block, tuple(_added(graph, block, first)), new)
 

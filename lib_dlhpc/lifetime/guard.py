@@ -28,10 +28,8 @@ ASKED, KILLED = 1.0, 3.0  # s to end on SIGTERM, and to be gone after SIGKILL
 SETTLED = 0.3  # s without a process: a starting one is visible by then
 TICK = 0.02
 LINUX = sys.platform == "linux"
-SEGMENTS, NAMES = (
-    "/dev/shm",
-    ("mpich_shm_", "ucx_shm_"),
-)  # shared memory of MPICH, and of UCX below it
+# shared memory of MPICH, and of UCX below it
+SEGMENTS, NAMES = ("/dev/shm", ("mpich_shm_", "ucx_shm_"))
 COARSE = 1.0  # s by which the clock of a file system may be behind
 
 

@@ -107,9 +107,8 @@ def start(words: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
     mark = secrets.token_hex(8)
     env = dict(os.environ if options.get("env") is None else options["env"])
     options["env"] = env | {guard.MARK: ":".join(filter(None, [env.get(guard.MARK), mark]))}
-    _guard.keep(
-        mark, mark=mark, pid=0
-    )  # before it exists: this process may be killed at any moment
+    # before it exists: this process may be killed at any moment
+    _guard.keep(mark, mark=mark, pid=0)
     try:
         process = subprocess.Popen(words, **options)
     except OSError:  # it has not been started

@@ -29,9 +29,8 @@ BEST = 11  # the best and the ten next
 MOST = 1024  # layouts at once
 AHEAD = 256  # whose bounds are refined at once
 KINDS = 8  # of each batch: ZeRO, and whether there is a pipeline
-ROUNDED = (
-    1 + 1e-12
-)  # a price is the same to 1e-12 alone and among others: what a plan reports is within such a limit
+# a price is the same to 1e-12 alone and among others: what a plan reports is within such a limit
+ROUNDED = 1 + 1e-12
 
 
 @gc_paused()

@@ -50,9 +50,8 @@ class Breakdown(Result):
     backward: Any
     update: Any
     straggler_wait: Any  # for the slowest device
-    communication: (
-        Cost  # of a step, hidden and exposed, by cause; includes the queue for the servers
-    )
+    # of a step, hidden and exposed, by cause; includes the queue for the servers
+    communication: Cost
     exposed_communication: Any
     input_time: Any
     input_stall: Any

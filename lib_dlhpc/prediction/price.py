@@ -63,9 +63,8 @@ def price(step: Program, slow: float = 1.0) -> Step:
     exposed = {kind: float(exposed.get(kind, 0.0)) for kind in step.kinds}
     terms = float(busy.mean()) + bubble + waiting + sum(exposed.values())
     added = total - terms
-    if (
-        added > 1e-12 * total
-    ):  # by exchanges on other streams to those within passes, on the same links
+    # by exchanges on other streams to those within passes, on the same links
+    if added > 1e-12 * total:
         slowed = within or {step.between: 1.0}
         for kind, seconds in slowed.items():
             exposed[kind] += added * seconds / sum(slowed.values())

@@ -30,17 +30,14 @@ class Call(NamedTuple):
     place: int  # of the stage's rank in the pipeline
     chunk: int
     microbatch: int
-    phase: (
-        str  # one of PASSES, or OVERLAPPED: then chunk and microbatch are those of the forward pass
-    )
-    once: (
-        bool  # the first forward pass through this chunk, or the pass that completes its gradients
-    )
+    # one of PASSES, or OVERLAPPED: then chunk and microbatch are those of the forward pass
+    phase: str
+    # the first forward pass through this chunk, or the pass that completes its gradients
+    once: bool
     source: int  # the index of the call whose message it receives; -1: it receives none
     target: int  # the place to which it sends; -1: it sends nothing
-    before: tuple[
-        int, int
-    ]  # place and chunk of the stage before the boundary that its message crosses
+    # place and chunk of the stage before the boundary that its message crosses
+    before: tuple[int, int]
     computes: bool = True  # or it only waits for, or sends, a message of a turn of several passes
     partner: tuple[int, int] = (-1, -1)  # chunk and microbatch of an overlapped backward pass
 

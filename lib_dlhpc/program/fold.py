@@ -33,9 +33,8 @@ class Span(NamedTuple):
     kind: str
 
 
-_span = lru_cache(maxsize=1 << 13)(
-    Span
-)  # there are many, of few numbers: equal ones are one object
+# there are many, of few numbers: equal ones are one object
+_span = lru_cache(maxsize=1 << 13)(Span)
 
 
 class Run(NamedTuple):
@@ -96,9 +95,8 @@ class Shape:
         self.full: list[int] = []  # spans with anything in them
         # The layer of each computation, and the run of them in which it is, by phase.
         self._spent: dict[str, array[int]] = defaultdict(partial(array, "l"))
-        self._runs = array(
-            "l"
-        )  # where the time of each run counts, 3 slots a span: head, middle, tail
+        # where the time of each run counts, 3 slots a span: head, middle, tail
+        self._runs = array("l")
         self._known: dict[tuple[object, ...], int] = {}
         # The same by identity: most instructions are in the sequence several times.
         self._numbers: dict[int, int] = {}
@@ -110,11 +108,8 @@ class Shape:
         self.slots = {phase: runs[each[:, 1]] for phase, each in spent.items()}
 
     def _cut(self, instructions: Sequence[Instruction]) -> None:
-        kind, met, empty = (
-            "",
-            0,
-            True,
-        )  # since the span's first exchange; exchanges; whether nothing is computed
+        # since the span's first exchange; exchanges; whether nothing is computed
+        kind, met, empty = ("", 0, True)
         spent, runs, number_of = self._spent, self._runs, self._numbers
         for each in instructions:
             if type(each) is Compute:

@@ -109,9 +109,8 @@ class _Walk:
         self.arrives, self.row = np.full((1, lanes), -np.inf), 1
         self.exchanges = Exchanges(common, [*self.clock], False) if common else None
         self.posted, self.joins = table[[POSTED, JOINS]].reshape(2, -1, lanes)
-        self.crossed = np.full(
-            ranks, -1
-        )  # the boundary of the message that each rank has sent last
+        # the boundary of the message that each rank has sent last
+        self.crossed = np.full(ranks, -1)
         self.counts = np.zeros(len(self.seconds), np.int64)  # how often each pass is carried out
 
     @property

@@ -14,9 +14,8 @@ from lib_dlhpc.schedules.pipeline import Pipeline, Rounds, Streams
 # receives, 0: it receives none; a boundary is a chunk of a place, -1: it sends nothing. Each is counted through all
 # places.
 Rows: TypeAlias = list[tuple[int, int, int, int]]
-ENOUGH = (
-    4  # rounds, from which a section of them is made: one with what comes before it, two to compare
-)
+# rounds, from which a section of them is made: one with what comes before it, two to compare
+ENOUGH = 4
 
 
 class Section(NamedTuple):

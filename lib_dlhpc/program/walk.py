@@ -18,9 +18,8 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.meeting import Exchanges
 from lib_dlhpc.program.rounds import Rows, Section
 
-ROUNDING = (
-    3e-13  # of the time of all rounds, by which the end of those that are not walked may be off
-)
+# of the time of all rounds, by which the end of those that are not walked may be off
+ROUNDING = 3e-13
 
 
 class Walk:

@@ -102,9 +102,8 @@ def schedule(
     _check_options(name, legal, options, int(ranks))
     p, n = int(ranks), int(elements)
     if options:
-        next(
-            iter(function(p, n, **options)), None
-        )  # a wrong value raises here, not at the first use
+        # a wrong value raises here, not at the first use
+        next(iter(function(p, n, **options)), None)
     return Schedule(
         name, p, n, lambda: function(p, n, **options), goal, MappingProxyType(dict(options))
     )

@@ -123,9 +123,8 @@ def _hopped(ranks: Array, congestion: Any) -> Array:
     """Return the blocks that a rank sends on a level in all steps, over the ranks of the level."""
     total: Array = 0.0 * ranks
     for k in range(int(np.max(depth(ranks)))):
-        whole, rest = np.divmod(
-            ranks, 2.0 ** (k + 1)
-        )  # of the distances 0 to p-1, those with bit k
+        # of the distances 0 to p-1, those with bit k
+        whole, rest = np.divmod(ranks, 2.0 ** (k + 1))
         moved = whole * 2.0**k + np.maximum(rest - 2.0**k, 0.0)
         total = total + moved / ranks * congestion(2**k)
     return total

@@ -140,9 +140,8 @@ def _two_colored(edges: list[Edge]) -> dict[Edge, int]:
         sibling[edge.tree, edge.parent].append(edge)
         own[edge.child].append(edge)
     color: dict[Edge, int] = {}
-    for start in sorted(
-        edges, key=lambda edge: -edge.height
-    ):  # the first step of the highest where it can be
+    # the first step of the highest where it can be
+    for start in sorted(edges, key=lambda edge: -edge.height):
         open_ = [(start, 0)]
         while open_:
             edge, side = open_.pop()

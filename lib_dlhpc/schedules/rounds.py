@@ -31,9 +31,8 @@ ONE = np.empty(1)  # what scalars broadcast with, to a round of one message
 # What a switch does with the messages of a round.
 COMBINE = "combine"  # it adds those to one target
 MULTICAST = "multicast"  # it copies what a source sends
-STREAM = (
-    "stream"  # it adds, and sends the sum back at once; in the next round, of copies, it is there
-)
+# it adds, and sends the sum back at once; in the next round, of copies, it is there
+STREAM = "stream"
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,9 +48,8 @@ class Decoder:
         self.context = Context(training=False)
         self.cache: dict[Hashable, dict[int, Array]] = {}
         self.held: dict[Hashable, int] = {}
-        self.blocks: dict[
-            Hashable, dict[int, Array]
-        ] = {}  # keys and values of tokens that may come again
+        # keys and values of tokens that may come again
+        self.blocks: dict[Hashable, dict[int, Array]] = {}
         for layer, each in zip(model.layers, self.layers, strict=True):
             if is_attention(layer.kind):
                 each.positions = np.arange(longest)

@@ -79,9 +79,8 @@ class Scheduler:
     serving: Serving
     cached: Callable[[int], float]
     room: float
-    advance: Callable[[], int] = lambda: (
-        1
-    )  # tokens of a sequence that a step makes, drawn where some are drafted
+    # tokens of a sequence that a step makes, drawn where some are drafted
+    advance: Callable[[], int] = lambda: 1
     queue: deque[Request] = field(default_factory=deque)
     running: list[Request] = field(default_factory=list)  # in the order of admission
     prefixes: PrefixCache = field(default_factory=PrefixCache)

@@ -184,9 +184,8 @@ class _Servers:
         self.ranks, self.part, self.bound = ranks, part, bound
         self.clock = np.zeros((5, *conditions.factor.shape))  # as in ServedSteps
         self.update = worker.update / len(ranks)
-        self.port = [
-            simpy.Resource(sim.env) for _ in range(sim.platform.nodes)
-        ]  # of each node, out
+        # of each node, out
+        self.port = [simpy.Resource(sim.env) for _ in range(sim.platform.nodes)]
         # One worker at a time to receive from, to update for and to send to.
         self.inbox, self.unit, self.outbox = (
             {rank: simpy.Resource(sim.env) for rank in ranks} for _ in range(3)

@@ -7,13 +7,8 @@ from pathlib import Path
 
 from lib_dlhpc.spec.units import count
 
-PACKAGES = (
-    "numpy",
-    "mpi4py",
-    "mpich",
-    "openmpi",
-    "impi-rt",
-)  # packages whose versions are recorded
+# packages whose versions are recorded
+PACKAGES = ("numpy", "mpi4py", "mpich", "openmpi", "impi-rt")
 KERNELS = "OPENBLAS_CORETYPE"  # of an older processor, OpenBLAS computes half as fast
 
 

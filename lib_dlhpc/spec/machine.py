@@ -27,10 +27,8 @@ from lib_dlhpc.spec.units import format_quantity, parse_quantity
 
 PRECISIONS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", "mxfp4")
 TOPOLOGIES = ("single-switch", "fat-tree", "torus", "dragonfly", "rails", "rails-pxn")
-RAILS = (
-    "rails",
-    "rails-pxn",
-)  # a leaf switch joins NICs of one index; PXN: NVLink first where the index changes
+# a leaf switch joins NICs of one index; PXN: NVLink first where the index changes
+RAILS = ("rails", "rails-pxn")
 # Which switches add what passes them (in-network reduction): in a node (NVLS), between nodes (SHARP).
 IN_NETWORK = {
     "none": frozenset[str](),
@@ -124,9 +122,8 @@ class StorageTier:
     operation_latency: float = number("s", default=0.0)  # latency of a stat, open or close
     read_latency: float = number("s", default=0.0)  # time to the first byte of a read
     reader_bandwidth: float = number("B/s", default=math.inf, positive=True)  # a single reader
-    read_rate: float = number(
-        "op/s", default=math.inf, positive=True
-    )  # read() calls of all readers
+    # read() calls of all readers
+    read_rate: float = number("op/s", default=math.inf, positive=True)
     servers: str = choice(SERVERS, default="apart")
     power: float = number("W", default=0.0)  # of the whole system if shared, else of one node
 
@@ -157,9 +154,8 @@ class Machine:
     nodes_per_switch: int = whole(default=1)
     oversubscription: float = number(default=1.0, least=1.0)
     in_network: str = choice(tuple(IN_NETWORK), default="none")
-    jitter: float = number(
-        default=0.0, most=1.0
-    )  # standard deviation over mean of a device's step time
+    # standard deviation over mean of a device's step time
+    jitter: float = number(default=0.0, most=1.0)
     node_power: float = number("W", default=0.0)
     pue: float = number(default=1.0, least=1.0)
     switch_power: float = number("W", default=0.0)  # of a node's part of all switches
@@ -174,9 +170,8 @@ class Machine:
     restart_time: float = number("s", default=0.0)  # from a failure until the state is readable
     # mean time of repair of a failed node, whose place a node takes that the run does not use; 0: one always can
     repair_time: float = number("s", default=0.0)
-    local_survival: float = number(
-        default=0.0, most=1.0
-    )  # fraction of failures after which the node-local tiers are intact
+    # fraction of failures after which the node-local tiers are intact
+    local_survival: float = number(default=0.0, most=1.0)
     progress: bool = flag(default=True)
     name: str = text()
     measured: Measured | None = None  # provenance, if `dlhpc calibrate` measured the numbers

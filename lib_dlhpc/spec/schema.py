@@ -89,9 +89,8 @@ def text(default: Any = "") -> Any:
     return dataclasses.field(default=default, metadata={"kind": "text"})
 
 
-RENAMED = {
-    "training.normalisation": "normalization"
-}  # keys whose old names are read for one version
+# keys whose old names are read for one version
+RENAMED = {"training.normalisation": "normalization"}
 ELSEWHERE = {  # words of other tools for a field, for hints
     **dict.fromkeys(("gpus", "ngpus", "devices", "n", "world_size"), "strategy.nodes"),
     **dict.fromkeys(("tp", "tensor_parallel_size"), "strategy.tensor"),

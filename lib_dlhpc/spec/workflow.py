@@ -40,9 +40,8 @@ class Simulation:
     substeps: int = whole(default=1)
     halo: int = whole(default=1)  # rows exchanged with a neighbor at once; see `width`
     diffusivity: float = number(default=1.0, positive=True)  # of a square of side 1, in 1/s
-    stability: float = number(
-        default=0.8, positive=True, most=1.0
-    )  # fraction of the largest stable step
+    # fraction of the largest stable step
+    stability: float = number(default=0.8, positive=True, most=1.0)
     seed: int = whole(default=0, least=0)
 
     @property

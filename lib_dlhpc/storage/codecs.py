@@ -10,11 +10,8 @@ from lib_dlhpc.storage.errors import StoreError
 from lib_dlhpc.storage.fresh import fresh
 from lib_dlhpc.storage.memory import available
 
-CODECS = (
-    "none",
-    "zlib",
-    "zstd",
-)  # an index stores the position: names may be added at the end only
+# an index stores the position: names may be added at the end only
+CODECS = ("none", "zlib", "zstd")
 # Maximum compression ratio by codec. zlib makes at most 258 B of 2 bits (RFC 1951), zstd a block of 128 KiB of 4 B
 # (RFC 8878).
 MOST = (1, 1032, 32768)

@@ -234,9 +234,8 @@ class PackedStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
-        if (
-            kind and self._peers and self._open and os.getpid() == self._pid
-        ):  # this rank failed: the others may wait for it elsewhere
+        # this rank failed: the others may wait for it elsewhere
+        if kind and self._peers and self._open and os.getpid() == self._pid:
             self._open = False
             self._outputs.finish()
             self._peers.leave()

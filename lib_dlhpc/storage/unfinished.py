@@ -11,9 +11,8 @@ from pathlib import Path
 
 from lib_dlhpc.lifetime import owned
 
-HERE = (
-    f"{zlib.crc32(platform.node().encode()):08x}"  # some file systems keep locks on their machine
-)
+# some file systems keep locks on their machine
+HERE = f"{zlib.crc32(platform.node().encode()):08x}"
 
 
 @contextmanager
@@ -25,9 +24,8 @@ def unfinished(goal: Path) -> Iterator[Path]:
     for left in goal.parent.glob(f".{_literal(goal.name)}.{HERE}-*.unfinished"):
         _remove_if_left(left)
     beside = goal.with_name(f".{goal.name}.{HERE}-{secrets.token_hex(4)}.unfinished")
-    with owned.unfinished(
-        beside, guarded=True
-    ):  # first: a guard that is being started has our locks
+    # first: a guard that is being started has our locks
+    with owned.unfinished(beside, guarded=True):
         beside.mkdir()
         lock = _lock(beside)
         try:

@@ -29,9 +29,8 @@ from lib_dlhpc.teaching.evaluation import Estimate, estimate, normalized_gain
 
 PAUSE = 600  # s without an answer after which a learner is taken to be away
 FLAGS = {"True": True, "False": False, "": None}
-Answers = dict[
-    tuple[str, str], dict[str, list[Entry]]
-]  # (module, question) -> learner -> in order of time
+# (module, question) -> learner -> in order of time
+Answers = dict[tuple[str, str], dict[str, list[Entry]]]
 
 
 class Completion(NamedTuple):

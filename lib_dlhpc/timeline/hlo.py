@@ -12,10 +12,8 @@ _COLLECTIVE = re.compile(
 )
 _LINE = re.compile(r"^\s*(?:ROOT )?%?([\w.-]+) = (.*?) ([\w-]+)\(", re.MULTILINE)
 _SHAPE = re.compile(r"\b(pred|[a-z]+(\d+)\w*)\[([\d,]*)\]")
-UNCLEAR = (
-    "all-gather-start",
-    "collective-permute-start",
-)  # their shapes are of what goes in as well
+# their shapes are of what goes in as well
+UNCLEAR = ("all-gather-start", "collective-permute-start")
 
 
 def is_collective(operation: str) -> bool:

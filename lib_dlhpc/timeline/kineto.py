@@ -52,9 +52,8 @@ RUNTIMES = {
 HOST = {"cpu_op", "user_annotation", "python_function", "mtia_runtime", "glow_runtime"} | RUNTIMES
 REPEATED = {"gpu_user_annotation", "cuda_sync", "cuda_event"}
 GLOO, STEP, LOADER = "gloo:", "ProfilerStep#", "enumerate(DataLoader)#"
-OPERATOR = re.compile(
-    r"(?!autograd|torch|c10d|_c10d)\w+::\w"
-)  # those wrap others, or wait for ranks
+# those wrap others, or wait for ranks
+OPERATOR = re.compile(r"(?!autograd|torch|c10d|_c10d)\w+::\w")
 NAMED = ("ncclKernel", "ncclDevKernel", "ncclDevFunc", "rcclKernel", "rcclDevKernel")
 SIZES = {
     "bool": 1,

@@ -35,9 +35,8 @@ def lanes(timeline: Timeline, start: Column, stop: Column) -> NDArray[np.int32]:
 
 
 def _nested(start: list[float], stop: list[float]) -> list[int]:
-    open_until: list[
-        list[float]
-    ] = []  # of each lane: the stops of what is going on, innermost last
+    # of each lane: the stops of what is going on, innermost last
+    open_until: list[list[float]] = []
     taken = []
     for begin, end in zip(start, stop, strict=True):
         for stack in open_until:

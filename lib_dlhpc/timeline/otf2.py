@@ -31,10 +31,8 @@ from lib_dlhpc.timeline.table import DEFAULTS, Timeline
 
 ANCHOR = "traces.otf2"
 TICKS = 10**9  # a second
-CHUNKS = {
-    "chunk_size_events": 2**18,
-    "chunk_size_definitions": 2**22,
-}  # bytes that each location holds
+# bytes that each location holds
+CHUNKS = {"chunk_size_events": 2**18, "chunk_size_definitions": 2**22}
 MOST = 2**62  # ticks: 146 years
 OURS = "timeline of dlhpc"  # class of the root of the system tree
 WORLD, COMM = "MPI_COMM_WORLD", "communicator "
@@ -82,9 +80,8 @@ def write_otf2(timeline: Timeline, path: Path) -> None:
             _write(otf2, archive, table, (start[order], stop[order]), zero)
             archive.close()
         finally:
-            archive._handle = (
-                None  # or it would be closed once more, with an error of which nobody hears
-            )
+            # or it would be closed once more, with an error of which nobody hears
+            archive._handle = None
 
 
 def is_archive(path: Path) -> bool:

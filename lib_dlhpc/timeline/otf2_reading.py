@@ -107,9 +107,8 @@ def _silent() -> Iterator[list[str]]:
     register.argtypes, register.restype = [pointer, pointer], pointer
     before = register(ctypes.cast(heard, pointer), None)
     try:
-        with redirect_stderr(
-            StringIO()
-        ):  # what is raised in a callback is printed and raised again
+        # what is raised in a callback is printed and raised again
+        with redirect_stderr(StringIO()):
             yield printed
     finally:
         register(before, None)

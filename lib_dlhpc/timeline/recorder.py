@@ -187,9 +187,8 @@ class region:
     __slots__ = ("_again", "_event", "_open", "_recorder")
 
     def __init__(self, name: str, recorder: Recorder = HERE, kind: str = "region") -> None:
-        self._again: Any = (
-            None  # the arguments, where which stream it is on differs from call to call
-        )
+        # the arguments, where which stream it is on differs from call to call
+        self._again: Any = None
         if kind == "region":
             try:
                 self._event = recorder.regions[name]

@@ -13,9 +13,8 @@ from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 from lib_dlhpc.timeline.store import MOST_RANKS
 from lib_dlhpc.timeline.table import COLUMNS, DEFAULTS, Timeline, check
 
-MOST_TICKS = (
-    2**62
-)  # from 0 either way, so that their differences are int64 as well; in ns, 146 years
+# from 0 either way, so that their differences are int64 as well; in ns, 146 years
+MOST_TICKS = 2**62
 LATEST = MOST_TICKS / 1e9  # s
 CODES = {np.int8: "b", np.int32: "i", np.int64: "q", np.float64: "d"}
 

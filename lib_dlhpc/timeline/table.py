@@ -49,12 +49,8 @@ COLUMNS = {
     "comm": np.int32,
     "match": np.int64,
 }
-DEFAULTS = {
-    "bytes": 0,
-    "peer": -1,
-    "comm": 0,
-    "match": -1,
-}  # of columns that an engine may leave out
+# of columns that an engine may leave out
+DEFAULTS = {"bytes": 0, "peer": -1, "comm": 0, "match": -1}
 Column: TypeAlias = NDArray[Any]
 
 

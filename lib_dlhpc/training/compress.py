@@ -35,9 +35,8 @@ from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.record import Recorder
 
 INDEX = np.int32
-SAMPLED = (
-    101  # every 101st element is in the sample; a prime, seldom in step with the rows of a matrix
-)
+# every 101st element is in the sample; a prime, seldom in step with the rows of a matrix
+SAMPLED = 101
 
 
 def plain(training: Training) -> Optimizer:

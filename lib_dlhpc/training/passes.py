@@ -66,13 +66,11 @@ class Pass:
     weighs: bool = False  # after it, for weight gradients
     step: int = 0
     first_sample: int = 0
-    held: dict[int, dict[str, Array]] = field(
-        default_factory=dict
-    )  # inputs of each recomputed segment
+    # inputs of each recomputed segment
+    held: dict[int, dict[str, Array]] = field(default_factory=dict)
     again: dict[str, Array] = field(default_factory=dict)  # outputs of the one being recomputed
-    later: dict[int, Array | None] = field(
-        default_factory=dict
-    )  # output gradients that layers whose weights have none yet need
+    # output gradients that layers whose weights have none yet need
+    later: dict[int, Array | None] = field(default_factory=dict)
     offloaded: Offloaded = field(default_factory=Offloaded)  # what is offloaded
 
     def clear(self) -> None:

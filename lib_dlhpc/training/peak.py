@@ -33,9 +33,8 @@ class Peak:
     """Measure from now on. Linux reports the peak resident size of a process (VmHWM)."""
 
     def __init__(self) -> None:
-        if (
-            TRIM
-        ):  # else what an earlier run has freed counts as baseline, and hides as much of the peak
+        # else what an earlier run has freed counts as baseline, and hides as much of the peak
+        if TRIM:
             TRIM(0)
         self.before, self.how = _resident("VmRSS"), "getrusage"
         if self.before:

@@ -228,9 +228,8 @@ class Asynchronous(Rank):
 
         bound, status, now = self.experiment.strategy.staleness, MPI.Status(), self.recorder.now
         read, made = [0] * self.workers, [0] * self.workers  # version of the weights; steps
-        held: dict[
-            int, tuple[float, float]
-        ] = {}  # workers that wait for weights: start and end of the update
+        # workers that wait for weights: start and end of the update
+        held: dict[int, tuple[float, float]] = {}
         for version in range(len(batches)):
             self.comm.Recv(shard.gradients, MPI.ANY_SOURCE, PUSH, status)
             worker, begin = status.Get_source(), now()

@@ -204,9 +204,8 @@ class Synchronous(Rank):
                 found += [partial(stage.post, what) for stage in self.stages]
                 if self._local_updates:
                     found.append(self._average)
-            elif (
-                isinstance(what, PairAllreduce) and what.name in tied
-            ):  # the program swaps pair by pair
+            # the program swaps pair by pair
+            elif isinstance(what, PairAllreduce) and what.name in tied:
                 found.append(partial(self.tied.sum, what.name))
                 del tied[what.name]
             elif isinstance(what, Barrier) and self._meet not in found:

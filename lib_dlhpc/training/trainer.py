@@ -28,9 +28,8 @@ from lib_dlhpc.training.snapshot import Place
 from lib_dlhpc.training.synchronous import on_ranks, synchronous
 from lib_dlhpc.training.versions import ROOM, versions_of
 
-FAR = (
-    10  # times the loss of a guess: initial weights begin near it, only diverged weights exceed it
-)
+# times the loss of a guess: initial weights begin near it, only diverged weights exceed it
+FAR = 10
 
 
 def train(

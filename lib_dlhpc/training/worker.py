@@ -26,9 +26,8 @@ from lib_dlhpc.lifetime.files import naming, write_status, write_text
 from lib_dlhpc.lifetime.watching import end_with
 from lib_dlhpc.training.shared_memory import unname_shared
 
-ECHO = (
-    1.0  # s: an MPI error is often the echo of another rank's failure, which must be reported first
-)
+# s: an MPI error is often the echo of another rank's failure, which must be reported first
+ECHO = 1.0
 METRICS = "metrics.jsonl"
 MOST = 1200  # characters of a traceback that are stored: on a full disk the report must fit into one block
 
@@ -70,9 +69,8 @@ def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> 
         who = {"rank": comm.rank, "process": os.getpid()}
         write_text(folder / f"rank-{comm.rank}.json", json.dumps(who))
         unname_shared(comm)
-        np.seterr(
-            over="ignore", invalid="ignore"
-        )  # a non-finite loss is reported once, as Diverged
+        # a non-finite loss is reported once, as Diverged
+        np.seterr(over="ignore", invalid="ignore")
         begins, report = _callbacks(folder / METRICS, comm.rank, at)
         beside = []
         if seconds:

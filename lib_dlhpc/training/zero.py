@@ -68,9 +68,8 @@ class Shards:
         self.gradients = np.zeros(self.sharding.size, dtype)
         self._views = table.views(self.whole) if level == 2 else []
         self._gathers = InOrder()
-        self._here: dict[
-            range, dict[Range, tuple[int, Array]]
-        ] = {}  # units, by the layers of a gather
+        # units, by the layers of a gather
+        self._here: dict[range, dict[Range, tuple[int, Array]]] = {}
         self._now = range(0)  # the layers in use
         # Looked up in each step: the units that layers see, the tensors of a layer in them, and those of buckets.
         self._units_of: dict[range, list[Range]] = {}

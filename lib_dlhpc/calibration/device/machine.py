@@ -18,11 +18,8 @@ from lib_dlhpc.spec.machine import field_of, read_machine
 from lib_dlhpc.spec.measured_machine import STAND_IN
 from lib_dlhpc.spec.units import count, format_quantity
 
-SIGMA = (
-    0.1587,
-    0.5,
-    0.8413,
-)  # quantiles of a normal distribution: one standard deviation from its mean
+# quantiles of a normal distribution: one standard deviation from its mean
+SIGMA = (0.1587, 0.5, 0.8413)
 ISSUES = 0.5  # of the host's time: a device that needs as much for a call was waiting for the host
 EVERY = 0.0, float("inf")
 Ends = tuple[float, float]

@@ -25,9 +25,8 @@ def seconds(algorithm: str, ranks: int, size: float) -> float:
 P, MANY = draw.any([8, 4, 16, 32]), draw.any([64, 32, 128, 256])
 LONG, SHORT = draw.any([64e6, 32e6, 96e6, 200e6]), draw.any([4e3, 2e3, 8e3])
 NODES, DEVICES = draw.any([32, 8, 64, 128]), draw.any([4, 8])
-extra = (
-    DEVICES * log2(NODES) - 2 * (NODES - 1) / NODES
-)  # buffers out of a node, doubling over halving
+# buffers out of a node, doubling over halving
+extra = DEVICES * log2(NODES) - 2 * (NODES - 1) / NODES
 latency = log2(MANY) * ALPHA
 slopes = (log2(MANY) - 2 * (MANY - 1) / MANY) * BETA
 SIDE, BUCKETS = draw.any([8, 4, 16, 12]), draw.any([20, 10, 40, 50])

@@ -15,11 +15,8 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import price, schedule
 from lib_dlhpc.spec.units import count
 
-SIZE, ELEMENT, RATE = (
-    25e6,
-    4,
-    0.8,
-)  # B of a bucket; B of a gradient; of the links, so that two buckets meet
+# B of a bucket; B of a gradient; of the links, so that two buckets meet
+SIZE, ELEMENT, RATE = (25e6, 4, 0.8)
 RANKS, SPREAD = 5, 0.25
 FOUR, LATENCY, LINK = 4, 10e-6, 5e9  # ranks; s of a message; B/s
 

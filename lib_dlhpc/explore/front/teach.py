@@ -21,14 +21,8 @@ NO_NOTES = (
     " them, nor does an installed package: they have the solutions."
 )
 SUFFIX = ": notes for instructors"  # of their titles
-COURSE = (
-    "README",
-    "syllabus_",
-    "classes_",
-    "policies",
-    "projects",
-    "outcomes",
-)  # names of files begin so
+# names of files begin so
+COURSE = ("README", "syllabus_", "classes_", "policies", "projects", "outcomes")
 PAPER = (
     "In the source of this package, <code>make course</code> writes exams, concept tests, problems, design problems and"
     " cases, with answers apart; <code>make slides</code> writes a deck for each module and lab, as PowerPoint and for"

@@ -15,10 +15,8 @@ WEIGHTS, GRADIENT = draw.any([15, 12, 18, 22]), draw.any([0.6, 0.4, 0.8, 1.5])
 RATE, TRUST = draw.any([20, 8, 10, 16]), 0.001
 CRITICAL = draw.any([8192.0, 2048.0, 4096.0, 16384.0])
 BEFORE, AFTER = draw.any([(4, 8), (1, 2), (2, 4)])  # of the critical batch
-LARGER, STEEPER = (
-    draw.any([1.5, 1.2, 2]),
-    draw.any([0.1, 0.2]),
-)  # of the weights and the gradient of the first step
+# of the weights and the gradient of the first step
+LARGER, STEEPER = (draw.any([1.5, 1.2, 2]), draw.any([0.1, 0.2]))
 LOW = draw.any([0.25, 0.125, 0.5])  # of the critical batch
 RANKS, STEP = draw.any([8, 4, 16]), draw.any([0.5, 0.2, 0.1])
 LARGE = times_base(32)

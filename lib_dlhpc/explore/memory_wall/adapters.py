@@ -17,9 +17,8 @@ WAYS: dict[str, dict[str, Any]] = {
     f"rank {RANK}, all matmuls": {"lora": RANK, "adapted": "all"},
     f"rank {RANK}, all recomputed": {"lora": RANK, "recompute": "full"},
 }
-NF4 = (
-    4 + 8 / 64 + 32 / (64 * 256)
-)  # bits of a weight: Dettmers et al. 2023, section 3, with double quantization
+# bits of a weight: Dettmers et al. 2023, section 3, with double quantization
+NF4 = 4 + 8 / 64 + 32 / (64 * 256)
 STATE = ("master weights", "gradients", "optimizer state")
 HEAD = ["trained", "weights", "gradients, optimizer", "activations", "all of it", "fits", "step"]
 

@@ -105,9 +105,8 @@ class Server(Voila):
     @property
     def private(self) -> bool:
         """Whether it serves this machine alone, and no class: others must not read solutions."""
-        alone = self.tornado_settings.get(NAMES) == own_names(
-            self.ip
-        )  # more names: of a proxy that others use
+        # more names: of a proxy that others use
+        alone = self.tornado_settings.get(NAMES) == own_names(self.ip)
         return self.classroom is None and is_local(self.ip) and alone
 
     def init_handlers(self) -> list[Any]:

@@ -30,10 +30,8 @@ full = lengths.LAYERS // FULL
 weights = bytes_read(served(Phases())[1].shard)
 point = replicas.chosen(replicas.Setting())
 rate, price = point.tokens_per_second, replicas.Setting().price
-RATE, HELD = (
-    draw.any([12, 8, 15, 20]),
-    draw.any([40, 50, 70, 90]),
-)  # requests/s, and those in the service
+# requests/s, and those in the service
+RATE, HELD = (draw.any([12, 8, 15, 20]), draw.any([40, 50, 70, 90]))
 AHEAD, TAKEN = draw.any([4, 3, 6]), draw.any([0.7, 0.8, 0.6])
 drafted = drafts.Setting(drafts=AHEAD, acceptance=TAKEN)
 guessed, checked = (each.total for each in drafts.step(drafted))

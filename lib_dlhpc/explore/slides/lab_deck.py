@@ -118,9 +118,8 @@ def _task(lab: str, repository: Path, readme: str) -> slide.Slide:
     rows = table((repository / "labs" / "README.md").read_text("utf-8").split("\n\n")[2])
     write, target = next((row[2], row[3]) for row in rows if row[0].startswith(f"{int(lab[:2])} "))
     hand_in = plain(after(readme, "Hand in"))
-    files = (
-        sentences(hand_in)[0].partition(":")[0].rstrip(".")
-    )  # how they are named is in the notes
+    # how they are named is in the notes
+    files = sentences(hand_in)[0].partition(":")[0].rstrip(".")
     return slide.Slide(
         "What you write, and what you hand in",
         (f"You write: {write}.", f"For full marks: {target}.", f"Hand in {files}."),

@@ -24,12 +24,8 @@ from lib_dlhpc.explore.slides.slide import (
     Slide,
 )
 
-WEIGHTS = {
-    OPENING: 1.0,
-    AGENDA: 0.5,
-    END: 1.0,
-    NEXT: 1.0,
-}  # of a slide's time, beside others' two; each thing to try is one more
+# of a slide's time, beside others' two; each thing to try is one more
+WEIGHTS = {OPENING: 1.0, AGENDA: 0.5, END: 1.0, NEXT: 1.0}
 ITALICS, AT_HOME = r"\*(.+?)\*", r"\*([^*]+)\* at home"
 OPTIONAL = "Optional: the 50 minutes leave no time."
 READ = 30  # s of a slide before its experiments begin

@@ -28,9 +28,8 @@ POINTS = 28  # of a formula as it is drawn
 TIGHTER = r"\!"  # a negative space, which ziamath makes too large
 WORDS = f'font-size="{WORD}" fill="{INK}" font-family="sans-serif"'
 BEHIND = '<text paint-order="stroke" '  # the halo of words goes behind them
-VARIABLE = re.compile(
-    r"var\(--[\w-]+, *(\w+)\)"
-)  # colors of the page: they are those of paper here
+# colors of the page: they are those of paper here
+VARIABLE = re.compile(r"var\(--[\w-]+, *(\w+)\)")
 
 
 def svg(figure: Figure, size: Size | None = None, covered: bool = False) -> str:

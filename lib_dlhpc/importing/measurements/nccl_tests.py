@@ -16,9 +16,8 @@ RANK = re.compile(r"^#?\s*Rank\s+\d+\s.*\bon\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]
 NAME = re.compile(r"^# Collective test starting: (\w+)_perf")
 PASSES = {"all_reduce": "allreduce", "all_gather": "", "reduce_scatter": ""}
 BETWEEN = "inter_node"
-ERROR = (
-    1e-3  # early versions print the largest error of a sum in place of the number of wrong values
-)
+# early versions print the largest error of a sum in place of the number of wrong values
+ERROR = 1e-3
 
 
 def read(file: File) -> list[Measurement]:

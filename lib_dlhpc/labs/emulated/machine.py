@@ -28,9 +28,8 @@ class Watched(NamedTuple):
 
     timeline: Timeline
     posts: list[list[Post]]  # of each rank
-    places: list[
-        list[Any]
-    ]  # the gradients that each allreduce sent: (first, one past last), or None
+    # the gradients that each allreduce sent: (first, one past last), or None
+    places: list[list[Any]]
     size: int  # number of gradients
 
 

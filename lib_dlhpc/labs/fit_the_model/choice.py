@@ -29,9 +29,8 @@ say = sentences(__file__)
 
 GPUS = 8  # in a node
 BUDGET = 12  # predictions
-RESERVE = (
-    2.4e9  # B of a GPU beside state and blocks: driver, working set, logits; some runs need more
-)
+# B of a GPU beside state and blocks: driver, working set, logits; some runs need more
+RESERVE = 2.4e9
 MARGIN = 0.05  # above the quickest step that a search finds
 PATIENCE = 30.0  # s of CPU for a run
 LEGAL = "The choice is legal and keeps the batch"

@@ -60,9 +60,8 @@ def backward_findings(backward: Kernel, tasks: Sequence[Attention]) -> list[Find
             " instead."
         )
 
-    own = [
-        each for each in tasks if each.n > 1 and each.large == 1
-    ]  # exp(score - lam) of 10,000 is no longer exact
+    # exp(score - lam) of 10,000 is no longer exact
+    own = [each for each in tasks if each.n > 1 and each.large == 1]
     return waiting(
         in_turn(
             lambda: once(

@@ -26,11 +26,8 @@ from lib_dlhpc.spec.units import format_quantity as show
 
 JOB = Job("here", (64, 512, 256, 10), 256)
 EPOCHS = 20
-SECONDS, PATIENCE, PAUSE = (
-    10.0,
-    45.0,
-    0.1,
-)  # to measure; until a cell is given back; between two looks
+# to measure; until a cell is given back; between two looks
+SECONDS, PATIENCE, PAUSE = (10.0, 45.0, 0.1)
 POINTS = "points.json"
 OURS = {
     "forward": "compute",

@@ -10,11 +10,8 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.labs.mistakes import LabError, explained
 from lib_dlhpc.spec.units import format_quantity
 
-NOT_NUMBERS = (
-    TypeError,
-    ValueError,
-    OverflowError,
-)  # what float and int raise: text, nan, inf, 10**400
+# what float and int raise: text, nan, inf, 10**400
+NOT_NUMBERS = (TypeError, ValueError, OverflowError)
 MOST = 10_000  # values that a function yields; a path has some hundred pieces
 Slips: TypeAlias = Iterable[tuple[str, Any]]  # the hint at a mistake, and the numbers that it gives
 EXACT = 1e-6  # of the run's time: sums of the same numbers in another order

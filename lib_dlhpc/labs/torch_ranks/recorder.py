@@ -14,9 +14,8 @@ from torch.utils._pytree import tree_leaves
 TWICE = ("allreduce_", "allreduce_coalesced_")  # what enters a rank is as long as what leaves it
 MESSAGES = ("send", "recv_", "recv_any_source_")
 
-SENT: list[
-    Any
-] = []  # gloo drops a message with its request; the receiver would hang, and nobody would know why
+# gloo drops a message with its request; the receiver would hang, and nobody would know why
+SENT: list[Any] = []
 
 
 class Recorder(TorchDispatchMode):
@@ -32,9 +31,8 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.moved, self.sent = 0, 0
         self._waited: list[Any] = []  # references, so that no two have the same id
-        self._alive: list[
-            Any
-        ] = []  # gloo drops a message with its request, and the receiver would hang
+        # gloo drops a message with its request, and the receiver would hang
+        self._alive: list[Any] = []
         self.events: list[tuple[str, int]] = []
         self._tell = tell
 

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from lib_dlhpc.schedules import Schedule
 from lib_dlhpc.schedules.rounds import Round
 
-SHORTER = (
-    0.5  # a message is short if its exchange exposes less than this fraction of the acknowledgement
-)
+# a message is short if its exchange exposes less than this fraction of the acknowledgement
+SHORTER = 0.5
 APART = 1.05  # two times within this factor are equal
 
 

@@ -24,12 +24,10 @@ from lib_dlhpc.layers.base.saved import Array, Saved
 from lib_dlhpc.layers.base.windows import Tap, blocks, taps
 
 CACHE = 2 * 1024 * 1024  # bytes of columns in a block
-WIDE = (
-    256  # columns of a row in a block, at least: products of fewer are slower than rows read again
-)
-APART = (
-    16  # padding elements between two rows of a matrix: power-of-2 strides cause cache conflicts
-)
+# columns of a row in a block, at least: products of fewer are slower than rows read again
+WIDE = 256
+# padding elements between two rows of a matrix: power-of-2 strides cause cache conflicts
+APART = 16
 
 
 class Block(NamedTuple):
@@ -137,9 +135,8 @@ class Columns:
         key = channels, batch, itemsize, cache
         if key not in self._plans:
             column, batch = channels * self.width * itemsize, max(1, batch)
-            fit = cache // max(
-                1, column * batch * (self.inputs[0] + 2 * self.pad)
-            )  # a rank may have no rows
+            # a rank may have no rows
+            fit = cache // max(1, column * batch * (self.inputs[0] + 2 * self.pad))
             own = self._plans[key] = []
             start, rest = 0, {name: sizes[1:] for name, sizes in self.window.items()}
             for piece in blocks(self.outputs[1:], max(fit, -(-WIDE // batch))):

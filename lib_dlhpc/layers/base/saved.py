@@ -104,9 +104,8 @@ class Saved:
     inplace: bool = False  # nobody else reads the first input, so the output may overwrite it
     wants_dx: bool = True  # False in the first layer: the gradient of the samples is not needed
     values: dict[str, Any] = field(default_factory=dict)
-    others: Array | None = (
-        None  # the gradient of the first input by its other readers: a layer may return it, added to
-    )
+    # the gradient of the first input by its other readers: a layer may return it, added to
+    others: Array | None = None
 
     def array(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """Return an array to write to; its memory is reused after its last reference."""

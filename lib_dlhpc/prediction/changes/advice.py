@@ -152,9 +152,8 @@ def _splits(e: Experiment) -> Iterator[tuple[str, Changes]]:
     """Yield other splits of the same devices, global batch and trained weights: what the explorer's controls set."""
     for field in DEGREES:
         if degree(e, field) > 1 or field not in ("strategy.spatial", "strategy.context"):
-            yield from _splits_of(
-                e, field
-            )  # others need other layers and kernels: for who asks for them
+            # others need other layers and kernels: for who asks for them
+            yield from _splits_of(e, field)
 
 
 def _splits_of(e: Experiment, field: str) -> Iterator[tuple[str, Changes]]:

@@ -78,9 +78,8 @@ def slack(experiment: Experiment) -> Slack:
     idle, busy = (float(drawn(device, 0.0, level)) for level in (0.0, ARITHMETIC))
     static = SHAPE.static * (busy - idle)
     ratio = now / np.where(seconds > 0, seconds, 1.0)
-    longer = 1 + np.where(seconds > 0, ratio - 1, 0.0) / np.where(
-        part > 0, part, 1.0
-    )  # of the arithmetic
+    # of the arithmetic
+    longer = 1 + np.where(seconds > 0, ratio - 1, 0.0) / np.where(part > 0, part, 1.0)
     above = static * longer + (busy - idle - static) / longer**3  # W of idle, times longer
     saved = float((seconds * part * (busy - idle - above)).sum())
     energy = idle * end * step.schedule.ranks + float((seconds * _watts(step, found, device)).sum())

@@ -61,9 +61,8 @@ def _compressed(experiment: Experiment) -> float:
 
         factors = low_rank.sent(experiment.model, int(experiment.training.low_rank))
         return float(sum(factors[:3]) * BYTES[experiment.strategy.precision])
-    known = sent(
-        experiment.model, density(experiment.training, 0.0)
-    )  # most is sent in the first epoch
+    # most is sent in the first epoch
+    known = sent(experiment.model, density(experiment.training, 0.0))
     precision = experiment.strategy.precision
     return float(
         experiment.devices * known.pairs * pair_bytes(precision) + known.whole * BYTES[precision]

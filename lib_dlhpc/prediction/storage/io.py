@@ -147,9 +147,8 @@ class Volumes:
     reads: Any  # read() calls
     stored: Any  # B read from a tier
     remote: Any  # B of these that cross the network between nodes of a cooperative store
-    gradients: (
-        Any  # B that each device sends to exchange gradients: the weights' size, whatever the batch
-    )
+    # B that each device sends to exchange gradients: the weights' size, whatever the batch
+    gradients: Any
     epoch_gradients: Any  # B a device sends in an epoch
 
 

@@ -41,9 +41,8 @@ class Profile:
     bytes: Any  # B read
     samples: Any
     file_size: Any  # mean B of a file
-    seconds: Mapping[
-        str, Any
-    ]  # that each limit alone takes at least: compute, start, each of reading()
+    # that each limit alone takes at least: compute, start, each of reading()
+    seconds: Mapping[str, Any]
     time: Any  # s from start to end, predicted
 
     def implied(self, time: Any) -> dict[str, Any]:

@@ -32,11 +32,8 @@ UNITS = {
     "%": 0.01,
 }
 
-STARTS = (
-    "from",
-    "scale_from",
-    "link_from",
-)  # keys of a row that name the measured row it starts from
+# keys of a row that name the measured row it starts from
+STARTS = ("from", "scale_from", "link_from")
 
 
 @dataclass(frozen=True)

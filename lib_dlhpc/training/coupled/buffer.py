@@ -34,9 +34,8 @@ class Outlet:
     ) -> None:
         self.comm, self.training, self.calls = comm, training, calls
         self.depth, self.samples = workflow.coupling.depth, workflow.batch
-        self.given = self.freed = (
-            0  # batches sent, and those that all training ranks have taken out
-        )
+        # batches sent, and those that all training ranks have taken out
+        self.given = self.freed = 0
         self._empty = np.empty(0)
         self._credits = [comm.Irecv(self._empty, to, CREDIT) for to in training]
         self._in_flight: list[tuple[Any, Floats]] = []

@@ -5,9 +5,8 @@ from typing import Any, TypeAlias
 from lib_dlhpc.timeline import Timeline, from_rows, join
 from lib_dlhpc.training.record import Recorder, gather
 
-Call: TypeAlias = tuple[
-    str, str, float, float, int, int, int
-]  # kind, name, start, stop, B, peer, match
+# kind, name, start, stop, B, peer, match
+Call: TypeAlias = tuple[str, str, float, float, int, int, int]
 
 
 class Calls(Recorder):

@@ -167,9 +167,8 @@ def _check_room(layout: Layout, folder: Path) -> None:
 
 def _write(layout: Layout, x: Array, folder: Path) -> None:
     """Write the records in their order, so that each file is written once."""
-    filler = np.random.default_rng(0).bytes(
-        min(layout.size, _FILLER)
-    )  # no file system makes it smaller
+    # no file system makes it smaller
+    filler = np.random.default_rng(0).bytes(min(layout.size, _FILLER))
     for directory in range(layout.directories):
         (folder / f"{directory:04d}").mkdir()
     last, file = "", None

@@ -73,9 +73,8 @@ class Throttle:
         self._node = min(comm.rank // int(experiment.devices_per_node), self._nodes - 1)
         self._copies = int(storage.replication) if storage.access == "cooperative" else self._nodes
         tiers = 1 if path.shared else self._nodes
-        self._data = (
-            tiers if path.apart else 0
-        )  # number of the first data server; metadata servers come first
+        # number of the first data server; metadata servers come first
+        self._data = tiers if path.apart else 0
         self._nics = self._data + tiers
         servers = self._nics + self._nodes
         self._shared = Shared(comm, 8 * (servers + self._nodes) + self._nodes * samples)

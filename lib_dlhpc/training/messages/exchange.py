@@ -130,9 +130,8 @@ def log_softmax(comm: Any, x: Array) -> Array:
     comm.Allreduce(MPI.IN_PLACE, largest, MPI.MAX)
     x -= largest
     total = np.empty_like(largest)
-    for sums, sample in zip(
-        total, x, strict=True
-    ):  # one at a time, for the memory of the exponentials
+    # one at a time, for the memory of the exponentials
+    for sums, sample in zip(total, x, strict=True):
         np.exp(sample).sum(axis=-1, keepdims=True, out=sums)
     allreduce_in_place(comm, total)
     x -= np.log(total, out=total)

@@ -13,18 +13,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-CREATE, RESTRICT = (
-    444,
-    446,
-)  # landlock_create_ruleset, landlock_restrict_self, on every architecture
+# landlock_create_ruleset, landlock_restrict_self, on every architecture
+CREATE, RESTRICT = (444, 446)
 NO_NEW_PRIVILEGES = 38  # of prctl
-FILES = {
-    1: 13,
-    2: 14,
-    3: 15,
-    4: 15,
-    5: 16,
-}  # version of Landlock: how many kinds of access it knows
+# version of Landlock: how many kinds of access it knows
+FILES = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 SIGNALS = 6  # the first version that holds signals back
 NEW_USER, NEW_NET = 0x10000000, 0x40000000
 INTERNAL = ("numpy.", "_strptime")  # what C code of numpy and time imports in its caller's name

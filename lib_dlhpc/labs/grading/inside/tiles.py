@@ -64,9 +64,8 @@ class ChipStub(Stub):
         """Write an operation down."""
         more = {key: self._plain(named[key]) for key in named}
         self._written.append([result, tile, name, [self._plain(each) for each in given], more])
-        if (
-            len(self._written) >= MANY and name != "free"
-        ):  # nothing is sent in the middle of a message
+        # nothing is sent in the middle of a message
+        if len(self._written) >= MANY and name != "free":
             self.flush()
 
     def _plain(self, value: Any) -> Any:

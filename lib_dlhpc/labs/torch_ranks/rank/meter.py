@@ -9,18 +9,16 @@ import torch
 from torch import nn
 
 READINGS, PAUSE = 20, 0.1  # at the most; s between two
-Reading: TypeAlias = tuple[
-    int, tuple[int, int] | None
-]  # bytes, and a slice that keeps more than itself
+# bytes, and a slice that keeps more than itself
+Reading: TypeAlias = tuple[int, tuple[int, int] | None]
 
 
 class Meter:
     """Counts the bytes of tensors that were not there when it was made."""
 
     def __init__(self) -> None:
-        self._before = [
-            each.untyped_storage() for each in _tensors()
-        ]  # kept, so that no address is used twice
+        # kept, so that no address is used twice
+        self._before = [each.untyped_storage() for each in _tensors()]
 
     def leave_out(self, tensors: Sequence[torch.Tensor]) -> None:
         """Do not count these."""
