@@ -96,48 +96,72 @@ class Unsplit(NamedTuple):
 def bound(experiment: Experiment, combinations: Space, cuts: bool = False) -> Bound:
     """Return the bounds of the combinations of a scalar experiment; cuts: by the stages of each, which takes longer."""
     c, (one, blocks) = combinations.columns, _unsplit(experiment, combinations)
-    m, p = c["microbatches"], c["pipeline"]
-    both = combinations.has("schedule", "dualpipe") & (p > 1)  # passes of two directions overlap
-    plain = _plain(combinations)
-    one = one._replace(
-        forward=one.forward - both * one.ahead, backward=one.backward - both * one.back
-    )
-    slow = _slowest(experiment, c) - 1
+    m, p, one = c["microbatches"], c["pipeline"], _without_hidden(combinations, one)
+    wait = (_slowest(experiment, c) - 1) * m * one.work / p
     behind = c.get("gather", np.array(experiment.strategy.gather)) == FORWARD
-    weights = np.stack([one.weights, one.theirs])
+    weights, sharded = np.stack([one.weights, one.theirs]), _shards(c)
     *sent, gathers = _exchanges(experiment, combinations, weights)
-    summed, scattered, gathered = (kinds.sum(axis=0) for kinds in sent)
-    each = np.where((c["zero"] == 3) & ~behind, gathered, 0.0)
-    forward = np.maximum(one.forward, each)
-    backward = np.maximum(one.backward, each + np.where(c["zero"] > 1, scattered, 0.0))
-    step = _passes(c, plain, one.forward + one.backward) + slow * m * one.work / p
-    step = np.maximum(step, _passes(c, plain, forward + backward))
-    once = m * forward + (m - 1) * backward + np.where(c["zero"] == 0, summed, scattered)
-    step = np.where(plain & (c["zero"] < 2), np.maximum(step, once / p), step)
-    sharded = np.where(c["zero"] > 0, c["data"] * c["context"], 1)
-    if "shards" in c:
-        sharded = np.where(c["shards"] > 0, c["shards"], sharded)
+    sent[2] = np.where((c["zero"] == 3) & ~behind, sent[2], 0.0)
     state = of_state(experiment, combinations, weights, sharded)
     memory = np.maximum(state / p, with_activations(experiment, combinations, one.stored, state))
-    device, own = (
-        experiment.machine.device,
-        of_state(experiment, combinations, np.stack([blocks.weights, blocks.theirs]), sharded),
-    )
+    device = experiment.machine.device
     room, reserved = float(device.memory), float(device.reserved_memory)
+    own = of_state(experiment, combinations, np.stack([blocks.weights, blocks.theirs]), sharded)
     some = memory + reserved <= room
     whole, fits = of_whole_blocks(experiment, combinations, blocks, own, some)
     if cuts:
-        sent[2] = np.where((c["zero"] == 3) & ~behind, sent[2], 0.0)
         known, held = _of_cuts(experiment, combinations, weights, sent, sharded)
         whole, memory = np.maximum(whole, known), np.maximum(memory, held)
-    step = np.maximum(step, whole + slow * m * one.work / p)
-    after = combinations.has("zero", 1, 2) & ~behind
-    step = step + one.update / p / sharded + np.where(after, gathers, 0.0)
-    step = np.where((c["zero"] == 3) & ~behind, np.maximum(step, 2 * m * gathers), step)
+    step = np.maximum(_of_passes(combinations, one, sent, wait), whole + wait)
+    step = _with_update(c, step + one.update / p / sharded, gathers, behind)
     every = step, state / p + reserved, memory + reserved, m * one.joules / p
     found = Bound(*(column * (1 - 1e-12) for column in every))
     over = np.where(some & ~fits, np.nextafter(room, np.inf), found.memory)
     return replace(found, memory=over)
+
+
+def _without_hidden(combinations: Space, one: Unsplit) -> Unsplit:
+    """Return the passes without what passes of the other direction may hide."""
+    both = combinations.has("schedule", "dualpipe") & (combinations.columns["pipeline"] > 1)
+    return one._replace(
+        forward=one.forward - both * one.ahead, backward=one.backward - both * one.back
+    )
+
+
+def _shards(c: Columns) -> Floats:
+    """Return over how many ranks the state of each combination is sharded."""
+    sharded = np.where(c["zero"] > 0, c["data"] * c["context"], 1)
+    if "shards" in c:
+        sharded = np.where(c["shards"] > 0, c["shards"], sharded)
+    return sharded
+
+
+def _of_passes(combinations: Space, one: Unsplit, sent: Sequence[Floats], wait: Floats) -> Floats:
+    """Return s of all passes of a step, by those of the whole network and the exchanges that they cannot outlast.
+
+    sent: s to allreduce and to reduce-scatter all weights, and to gather them before a pass. wait: s for the slowest.
+    """
+    c, plain = combinations.columns, _plain(combinations)
+    m, p, zero = c["microbatches"], c["pipeline"], c["zero"]
+    summed, scattered, gathered = (kinds.sum(axis=0) for kinds in sent)
+    forward = np.maximum(one.forward, gathered)
+    backward = np.maximum(one.backward, gathered + np.where(zero > 1, scattered, 0.0))
+    step = _passes(c, plain, one.forward + one.backward) + wait
+    step = np.maximum(step, _passes(c, plain, forward + backward))
+    once = m * forward + (m - 1) * backward + np.where(zero == 0, summed, scattered)
+    return np.where(plain & (zero < 2), np.maximum(step, once / p), step)
+
+
+def _with_update(c: Columns, step: Floats, gathers: Floats, behind: NDArray[np.bool_]) -> Floats:
+    """Return s of a step of passes and update, with the gathers of updated weights.
+
+    gathers: s to gather the weights of a mean stage; behind: where that is behind a forward pass.
+    """
+    after = ((c["zero"] == 1) | (c["zero"] == 2)) & ~behind
+    step = step + np.where(after, gathers, 0.0)
+    return np.where(
+        (c["zero"] == 3) & ~behind, np.maximum(step, 2 * c["microbatches"] * gathers), step
+    )
 
 
 def _of_cuts(
