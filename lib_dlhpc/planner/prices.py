@@ -266,5 +266,4 @@ def _breakdown(
         memory=memory,
         pipeline_bubble=bubble,
         recomputation=again,
-        single_device=np.nan,
     )

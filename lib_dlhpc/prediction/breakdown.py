@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lib_dlhpc.costs import energy, length
-from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs.compute import peak_rate, update_time
 from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.costs.work import device_work
+from lib_dlhpc.prediction.elementwise import elementwise
 from lib_dlhpc.prediction.memory.device import server_bytes
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.results import Columns, Result, Summary
@@ -37,6 +40,13 @@ TERMS = {
 }
 
 
+def _unsplit(experiment: Experiment, scale: Any) -> float:
+    """Return the seconds of one device that has the whole network of a scalar experiment."""
+    work, optimizer = device_work(experiment, scale), experiment.strategy.optimizer
+    update = scale * update_time(experiment.model, experiment.machine.device, optimizer)
+    return float(work.forward + work.backward + update)
+
+
 @dataclass(frozen=True, repr=False)
 class Breakdown(Result):
     """Predicted step and run. Seconds, bytes, joules; every value may be an array.
@@ -60,7 +70,6 @@ class Breakdown(Result):
     start_time: Any
     memory: dict[str, Any]
     energy: dict[str, Any]  # of one step
-    single_device: Any  # s in which one device computes the batch of a replica, the network unsplit
 
     pipeline_bubble: Any = 0.0  # data parallelism has none
     recomputation: Any = 0.0  # the part of backward that recomputes activations
@@ -147,6 +156,13 @@ class Breakdown(Result):
         """
         device, precision = self.experiment.machine.device, self.experiment.strategy.precision
         return self.model_rate / peak_rate(device, precision)
+
+    @cached_property
+    def single_device(self) -> Any:
+        """Seconds in which one device computes the batch of a replica, the network unsplit."""
+        if not self.experiment.strategy.is_split:
+            return self.compute
+        return elementwise(_unsplit, self.experiment, self.compute_scale)[()]
 
     @property
     def efficiency(self) -> Any:

@@ -72,7 +72,6 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         input_stall=stall,
         memory=device.ledger(experiment),
         server_load=load * training,
-        single_device=work.forward + work.backward + update,
         messages={"data": cost},
         exposed={"data": exposed},
         warm_up=_warm_up(experiment, scale),
@@ -134,10 +133,6 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
     cost = Cost(0.0, 0.0, 0.0)
     for price in step.messages.values():
         cost += price
-    unsplit = device_work(experiment, scale)
-    update = compute.update_time(
-        experiment.model, experiment.machine.device, experiment.strategy.optimizer
-    )
     return of_a_run(
         step.total + stall,
         0.0,
@@ -157,7 +152,6 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
         offload_capacity=offload_link(experiment).room if offloads else np.inf,
         pipeline_bubble=step.bubble,
         recomputation=step.recomputation,
-        single_device=float(unsplit.forward + unsplit.backward + scale * update),
         messages=step.messages,
         exposed=step.exposed,
     )

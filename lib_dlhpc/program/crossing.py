@@ -172,18 +172,21 @@ class _Walk:
 
 def _meet(active: list[_Active]) -> None:
     """Let several go on until the first is done."""
-    slower = _slower([each.busy for each in active])
-    passed = min([each.left * slow for each, slow in zip(active, slower, strict=True)])
+    if len(active) == 2:
+        (a, b, c), (d, e, f) = active[0].busy, active[1].busy
+        slow = 1 + max(a * d, b * e, c * f)
+        slower = slow, slow
+        passed = slow * min(active[0].left, active[1].left)
+    else:
+        slower = _slower([each.busy for each in active])
+        passed = min([each.left * slow for each, slow in zip(active, slower, strict=True)])
     for each, slow in zip(active, slower, strict=True):
         done = passed / slow
         each.delay += passed - done
         each.left = each.left - done if each.left > done * (1 + NEGLIGIBLE) else 0.0
 
 
-def _slower(busy: list[Busy]) -> list[float]:
+def _slower(busy: list[Busy]) -> tuple[float, ...]:
     """Return how many times as long each takes beside the others."""
-    if len(busy) == 2:
-        (a, b, c), (d, e, f) = busy
-        return [1 + max(a * d, b * e, c * f)] * 2
     near, nics, far = map(sum, zip(*busy, strict=True))
-    return [1 + max(a * (near - a), b * (nics - b), c * (far - c)) for a, b, c in busy]
+    return tuple([1 + max(a * (near - a), b * (nics - b), c * (far - c)) for a, b, c in busy])

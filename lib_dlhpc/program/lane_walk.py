@@ -173,8 +173,9 @@ class _Walk:
         assert exchanges is not None
         if not exchanges.meeting:
             senders = np.flatnonzero(self.crossed >= 0)
-            boundary = self.crossed[senders]
-            exchanges.left(senders, boundary, self.port[senders], self.busy[boundary])
+            boundary, left = self.crossed[senders], self.port[senders]
+            busy = self.busy[boundary]
+            exchanges.meet(senders, boundary, left - busy, busy)  # their last messages
         for some in _together(depth, exchanges):
             place, made, back, boundary = (each[some] for each in depth[:4])
             now = np.maximum(self.clock.take(place, 0), self.arrives.take(row - back, 0))

@@ -139,7 +139,7 @@ class Exchanges:
 
     def meet(self, place: Any, boundary: Any, begin: Any, busy: Any) -> Any:
         """Return by how much a message that a place sends is late; boundary: across which, busy: s alone."""
-        at = self._at(place, boundary)
+        at = 2 * boundary + (boundary // self.chunks != place)
         own, late = self.shared[at], 0.0
         if self.meeting:
             ready, begin = begin, self.maximum(begin, self.through[place])
@@ -149,13 +149,6 @@ class Exchanges:
             late = begin - ready + met
         self.sent[place] = begin + own * busy
         return late
-
-    def left(self, place: Any, boundary: Any, free: Any, busy: Any) -> None:
-        """Note the last message that a place has sent; free: when its port is."""
-        self.sent[place] = free - (1 - self.shared[self._at(place, boundary)]) * busy
-
-    def _at(self, place: Any, boundary: Any) -> Any:
-        return 2 * boundary + (boundary // self.chunks != place)
 
     def target(self, place: Any, boundary: Any) -> Any:
         """Return the place to which a place sends across a boundary."""
