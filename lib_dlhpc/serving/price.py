@@ -100,7 +100,7 @@ class Prices:
         self.precision, self.apart = self.shard.precision, serving.attention == "apart"
         self.device = _served(machine.device, serving.precision, self.precision, serving.graph)
         peak = float(peak_rate(machine.device, self.precision))  # attention is not quantized
-        self.attention_rate = peak * (self.device.attention or self.device.efficiency)
+        self.attention_rate = peak * (machine.device.attention or machine.device.efficiency)
         self.index_rate = self.attention_rate
         if serving.cache_precision == "fp8":  # of its keys: so is the product
             self.index_rate *= machine.device.peak.get("fp8", peak) / peak
@@ -271,12 +271,13 @@ def _forward(each: Activities, head: np.ndarray) -> np.ndarray:
 
 def _served(device: Device, precision: str, computed: str, graph: bool) -> Device:
     """Return the device with the rate of products that weights of this precision have."""
-    peak = dict(device.peak)
+    peak, share = dict(device.peak), device.efficiency
     if precision in ("fp8", "nvfp4", "mxfp4") and precision in peak:
         peak[computed] = peak[precision]
+        share = (precision == "fp8" and device.fp8_efficiency) or share
     # No samples are copied, and there is no loss.
     layers = {kind: rate for kind, rate in device.layers.items() if kind not in (SAMPLES, LOSS)}
-    found = replace(device, peak=peak, layers=layers)
+    found = replace(device, peak=peak, efficiency=share, layers=layers)
     if np.isnan(peak_rate(found, computed)):
         raise SpecError(
             f"service.precision = {precision!r}: {device.name or 'the device'} has no {computed} rate; its rates:"

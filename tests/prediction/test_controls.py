@@ -42,6 +42,7 @@ BASE = Experiment(
 )
 # What only labels, and the seed of other engines.
 LABELS = {"name", "seed", "measured", "currency"}
+LABELS |= {"fp8_efficiency"}  # of serving: tests/serving/test_price.py
 NOUNS = {
     *("machine.device", "machine.intra_node", "machine.inter_node", "machine.host_link"),
     "machine.storage",
