@@ -175,7 +175,7 @@ def _meet(active: list[_Active]) -> None:
     if len(active) == 2:
         (a, b, c), (d, e, f) = active[0].busy, active[1].busy
         slow = 1 + max(a * d, b * e, c * f)
-        slower = slow, slow
+        slower: tuple[float, ...] = slow, slow
         passed = slow * min(active[0].left, active[1].left)
     else:
         slower = _slower([each.busy for each in active])

@@ -31,8 +31,8 @@ from lib_dlhpc.comparison.load import (
 from lib_dlhpc.comparison.placed import placed
 from lib_dlhpc.comparison.steady import LEAST, Steps, steady, steps_of
 from lib_dlhpc.comparison.sweep import Row, Sweep
-from lib_dlhpc.prediction.measured.bands import widened
 from lib_dlhpc.comparison.verdict import verdict
+from lib_dlhpc.prediction.measured.bands import widened
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import dump
 from lib_dlhpc.timeline import from_rows
