@@ -181,6 +181,7 @@ def _network(where: Where, own: Own) -> Network:
         beside,
         uneven,
         cached(lambda distance=0: tree_congestion(machine, nodes, used, step, distance, count)),
+        None if own == ALL else _network(where, ALL),
     )
 
 

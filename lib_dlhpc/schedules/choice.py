@@ -38,9 +38,11 @@ def candidates(
 
 def chosen(goal: str, n: float, net: Network, name: str = AUTO) -> Algorithm:
     """Return the algorithm of one collective of n bytes; the first of equally cheap ones."""
-    found = candidates(goal, name, net.combines)
+    found, every = candidates(goal, name, net.combines), net.every or net
     return (
-        found[0] if len(found) == 1 else min(found, key=lambda one: float(one.priced(n, net).total))
+        found[0]
+        if len(found) == 1
+        else min(found, key=lambda one: float(one.priced(n, every).total))
     )
 
 
@@ -69,12 +71,15 @@ def even_elements(goal: str, ranks: int) -> int:
 
 def cheapest(goal: str, n: Array, net: Network, name: str = AUTO) -> Cost:
     """Return the cost of a collective of n bytes; an array selects an algorithm for each entry."""
-    costs = [one.priced(n, net) for one in candidates(goal, name, net.combines)]
+    found = candidates(goal, name, net.combines)
+    costs = [one.priced(n, net) for one in found]
     if len(costs) == 1:
         return costs[0]
     terms = np.empty((len(costs), 3, *np.broadcast_shapes(*(np.shape(one.total) for one in costs))))
     for of, cost in zip(terms, costs, strict=True):
         of[0], of[1], of[2] = cost
     totals = terms[:, 0] + terms[:, 1] + terms[:, 2]
+    if net.every is not None:
+        totals = np.stack(np.broadcast_arrays(*(one.priced(n, net.every).total for one in found)))
     best = np.argmin(totals, axis=0)[None, None]
     return Cost(*(term[()] for term in np.take_along_axis(terms, best, axis=0)[0]))

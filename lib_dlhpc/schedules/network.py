@@ -69,7 +69,8 @@ class Network(NamedTuple):
     between nodes. The beta of `outer` is of a node's ranks that all send; lanes: how many times that rate one of them
     has that sends alone. crossing: slowdown factor where every node sends all of one rail to another. relay, nics,
     beside: see Rails. uneven: prices groups that do not fill nodes evenly (costs/uneven.py); `inner` is then of ranks
-    that are in one node in each group.
+    that are in one node in each group. every: the Network of all groups, if this one is of some:
+    all run the algorithm that is chosen for it.
     """
 
     inner: Level
@@ -86,6 +87,7 @@ class Network(NamedTuple):
     beside: Array = 1
     uneven: Any = None
     trees: Callable[..., Array] = lambda distance=0: 1.0
+    every: Any = None
 
     @property
     def rails(self) -> Rails:

@@ -40,8 +40,8 @@ def _cycle(experiment: Experiment, most: float) -> Iterator[int]:
         for number, chunk in enumerate(stage):
             for block, times in chunk.passes(many, step.overlaps(place, number)):
                 for each in block.variants:
-                    sent += times * count.of(place, each.instructions) / len(block.variants)
-        sent += count.of(place, (row[place] for row in step.end))
+                    sent += times * count.of(each.instructions) / len(block.variants)
+        sent += count.of(row[place] for row in step.end)
         yield round(size * sent)
     yield size * sum(call.target >= 0 for call in calls(step.schedule))
 
@@ -53,21 +53,21 @@ class _Count:
         self.step, self.plans, self.most = step, Plans(step), most
         self.known: dict[int, int] = {}
 
-    def of(self, place: int, instructions: Iterable[Instruction | None]) -> float:
-        """Return the messages of the instructions of a rank of a stage."""
+    def of(self, instructions: Iterable[Instruction | None]) -> float:
+        """Return the messages of a rank's instructions."""
         sent = 0.0
         for what in instructions:
             if isinstance(what, Collective):
-                sent += self._messages(place, what) / self.step.groups[what.group].size
+                sent += self._messages(what) / self.step.groups[what.group].size
             elif isinstance(what, PairAllreduce):
                 sent += 1
         return sent
 
-    def _messages(self, place: int, what: Collective) -> int:
+    def _messages(self, what: Collective) -> int:
         """Return the messages of one group; counting stops above the limit."""
         if what.pairs:
             return len(what.pairs)
-        schedule, _ = self.plans.of(what, place)
+        schedule, _ = self.plans.of(what)
         if id(schedule) not in self.known:
             sent = 0
             for each in schedule.rounds():

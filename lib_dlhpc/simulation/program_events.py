@@ -161,7 +161,7 @@ class _Shared:
 
     def _planned(self, group: "Members", what: program.Collective) -> tuple[Schedule, float]:
         """Return the schedule of a collective for some of all ranks, and the bytes of an element."""
-        schedule, element = self._plans.of(what, group.key[1])
+        schedule, element = self._plans.of(what)
         key, everyone = (group.key, id(schedule)), self.sim.platform.ranks
         if key not in self._placed:
             if group.ranks != tuple(range(everyone)):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.program import Collective, Prices, Program, RankedExchange
+from lib_dlhpc.program import Collective, Program, RankedExchange
 from lib_dlhpc.schedules import Schedule
 from lib_dlhpc.schedules.choice import chosen, plan
 from lib_dlhpc.simulation import rounds
@@ -22,20 +22,19 @@ class Plans:
     """The schedules of a program's collectives: one serves all sizes, its elements being as large as needed."""
 
     def __init__(self, step: Program) -> None:
-        self.prices = step.ends.prices
+        self.groups, self.bytes_of = step.groups, step.stages[0][0].last.prices[0].bytes
         self._known: dict[tuple[str, str], Schedule] = {}
         self._sized: dict[tuple[Any, ...], tuple[Schedule, float]] = {}
 
-    def of(self, what: Collective, place: int) -> tuple[Schedule, float]:
-        """Return the schedule of a collective of one group of a stage, and the bytes of an element."""
-        prices = self.prices[place]
-        key = (id(prices), what.group, what.goal, what.elements, what.of, what.algorithm)
+    def of(self, what: Collective) -> tuple[Schedule, float]:
+        """Return the schedule of a collective of one group, and the bytes of an element."""
+        key = (what.group, what.goal, what.elements, what.of, what.algorithm)
         if key not in self._sized:
-            self._sized[key] = self._planned(what, prices)
+            self._sized[key] = self._planned(what)
         return self._sized[key]
 
-    def _planned(self, what: Collective, prices: Prices) -> tuple[Schedule, float]:
-        group, size = prices.groups[what.group], prices.bytes(what)
+    def _planned(self, what: Collective) -> tuple[Schedule, float]:
+        group, size = self.groups[what.group], self.bytes_of(what)
         size *= group.size if what.goal == "all_to_all" else 1
         name = chosen(what.goal, size, group.network, what.algorithm).name
         if (what.group, name) not in self._known:
@@ -64,7 +63,7 @@ def ranked_exchange(step: Program, speed: ArrayLike = 1.0) -> RankedExchange:
         if group.network.uneven is not None:  # all leave together: see costs/uneven.py
             seconds = prices.priced(what).seconds
             return np.asarray(np.broadcast_to(group.latest(joined), joined.shape) + seconds)
-        schedule, element = plans.of(what, place)
+        schedule, element = plans.of(what)
         if id(schedule) not in programs:
             programs[id(schedule)] = rounds.program(schedule)
         known = programs[id(schedule)], group.network, element
