@@ -34,6 +34,7 @@ from lib_dlhpc.explore.slides.deck import deck
 from lib_dlhpc.explore.slides.diagram import Diagram, Shape
 from lib_dlhpc.explore.slides.lab_deck import lab_deck, lab_title
 from lib_dlhpc.explore.slides.page import page
+from lib_dlhpc.explore.slides.picture import emblem as drawing
 from lib_dlhpc.explore.slides.picture import formula, png
 from lib_dlhpc.explore.slides.references import parts
 from lib_dlhpc.explore.slides.slide import RIGHT, Slide
@@ -102,6 +103,8 @@ def add(shown: Presentation, slide: Slide, foot: str) -> None:
     for box in layout.boxes(slide, foot):
         put(own, box, clicks)
     number(own)
+    if slide.emblem:
+        emblem(own, slide.emblem)
     if slide.diagram:
         diagram(own, slide.diagram, layout.BESIDE, clicks if slide.unfolds else Clicks(list))
     if slide.figure:
@@ -213,6 +216,14 @@ def picture(own, slide: Slide) -> None:
     drawn = BytesIO(png(slide.figure, layout.figure_size(slide), slide.covered))
     shape = own.shapes.add_picture(drawn, *map(Inches, layout.figure_place(slide)))
     shape._element.nvPicPr.cNvPr.set("descr", slide.described)
+
+
+def emblem(own, folder: str) -> None:
+    """Put the small picture of a module on the slide, with what it shows for those who cannot see it."""
+    svg, said = drawing(folder)
+    file = BytesIO(vl_convert.svg_to_png(svg, scale=4))
+    shape = own.shapes.add_picture(file, *map(Inches, layout.EMBLEM))
+    shape._element.nvPicPr.cNvPr.set("descr", said)
 
 
 def diagram(own, shown: Diagram, place: layout.Place, clicks: Clicks) -> None:

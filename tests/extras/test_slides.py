@@ -48,7 +48,8 @@ def test_pictures_say_what_they_show_and_not_what_is_covered(written):
         summary = [slide.figure.summary] if slide.figure else []
         if slide.covered:
             summary = [f"{slide.figure.title} The result is covered."]
-        assert described == [*summary, *slide.formulas]
+        emblem = slide.aside if slide.emblem else ()  # its caption says the same
+        assert described == [*emblem, *summary, *slide.formulas]
         assert slide.kind == PREDICT or not slide.covered
 
 

@@ -45,15 +45,18 @@ def search() -> kit.Diagram:
 
 
 def size() -> kit.Diagram:
-    """Return the loss of each size within a budget, the best one and both ends named."""
+    """Return the tokens that each size sees within a budget, both ends named; which of them is best is the question."""
     own = best_size.found_sizes(best_size.Setting())
     points = [
-        (float(each.weights), float(loss) - own.law.floor)
-        for each, loss in zip(own.family, own.loss, strict=True)
+        (float(each.weights), float(tokens))
+        for each, tokens in zip(own.family, own.tokens, strict=True)
     ]
-    last = len(points) - 1
-    names = {row: best_size.count(own.family[row].weights) for row in (0, own.best, last)}
-    return kit.scatter(points, names, "weights", "loss after three days")
+    names = {
+        row: best_size.count(tokens)
+        for row, (_, tokens) in enumerate(points)
+        if row in (0, len(points) - 1)
+    }
+    return kit.scatter(points, names, "weights", "tokens in three days")
 
 
 def slack() -> kit.Diagram:

@@ -1,4 +1,7 @@
-"""A small picture of each module's idea, as SVG, drawn from results of the engines: a function for each folder."""
+"""A small picture of each module's idea, as SVG, drawn from results of the engines: a function for each folder.
+
+The first line of each is the caption of its picture on slides.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +21,7 @@ Point = tuple[float, float]
 
 
 def one_step() -> str:
-    """Forward, backward and update of a sample get shorter as the batch grows."""
+    """A larger batch shortens the passes of a sample."""
     columns = []
     for batch in (1, 2, 4, 8, 16, 32):
         run = Experiment(
@@ -109,7 +112,7 @@ def model_parallel() -> str:
 
 
 def memory_wall() -> str:
-    """What each term of memory takes of a GPU, and its limit."""
+    """Memory of a GPU by term, in more and more stages, and its limit."""
     run = replay("narayanan-2021").experiment
     names = {
         "weights": "backward",
@@ -140,7 +143,7 @@ def hybrid_parallel() -> str:
 
 
 def failures() -> str:
-    """Overhead against the checkpoint interval: checkpoints to the left, lost work to the right."""
+    """Overhead against the checkpoint interval: saving to the left, lost work to the right."""
     cost, failure = 60.0, 6 * 3600.0
     interval = np.geomspace(200, 20000, 30)
     x = np.log(interval)
@@ -150,7 +153,7 @@ def failures() -> str:
 
 
 def energy_planning() -> str:
-    """Energy against time to an accuracy, for more and more GPUs: the last minutes cost most."""
+    """Energy against time to an accuracy: the last minutes cost most."""
     nodes = 2 ** np.arange(2, 9)
     run = replay("goyal-2017").experiment.set({"machine.nodes": 256, "run.target": 0.76})
     found = {}
@@ -169,7 +172,7 @@ def traces() -> str:
 
 
 def language_model() -> str:
-    """Terms of a step of Llama 3 405B in fewer and fewer stages: the bubble shrinks, memory and gradients grow."""
+    """Llama 3 405B in fewer and fewer stages: the bubble shrinks, communication grows."""
     own = Experiment(**catalog.read("presets", "llama3-405b")["experiment"])
     columns = []
     for stages in (32, 16, 8, 4, 2):
@@ -183,7 +186,7 @@ def language_model() -> str:
 
 
 def serving() -> str:
-    """Time of a token against tokens/s, along the batch: flat, then steep; with 8 and 32 heads of keys."""
+    """Time per token against tokens/s, with 8 and 32 heads of keys: flat, then steep."""
     found = {}
     for heads, color in ((8, "backward"), (32, "gradient")):
         model = {"name": "llama3-8b", "kv_heads": heads}

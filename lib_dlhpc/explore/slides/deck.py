@@ -13,6 +13,7 @@ from pathlib import Path
 from lib_dlhpc.explore.blocks.lesson import Lesson, check_of
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.explore.course import Module
+from lib_dlhpc.explore.front import thumbnails
 from lib_dlhpc.explore.slides import notebook
 from lib_dlhpc.explore.slides.asked import LETTERS, TRY, answered, checks, predicted, to_try
 from lib_dlhpc.explore.slides.derivation import Derivation
@@ -112,6 +113,8 @@ def _opening(module: Module, text: str, notes: str) -> Iterator[Slide]:
         ("You will be able to:", *map(_sentence, objectives)),
         f"{said}\n\n{timing}\n\nLearners need {notebook.plain(notebook.after(text, 'You need'))}",
         kind=OPENING,
+        aside=(getattr(thumbnails, module.folder).__doc__,),
+        emblem=module.folder,
     )
 
 

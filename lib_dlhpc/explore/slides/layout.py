@@ -23,6 +23,7 @@ RESULT_BELOW = (LEFT, 5.88, WIDE, 0.72)  # what a figure shows: two lines of 18 
 BESIDE = (5.5, TOP, 7.2, 4.75)
 # The width of a figure: its labels, 12 px high, have 16 points and more.
 FIGURE_PX, BESIDE_PX = 640, 380
+EMBLEM = (8.6, 2.6, 4.1, 1.64)  # of the first slide, beside its lines
 HALF = 5.9  # the width of each of two questions
 COLUMN = BESIDE[0] - LEFT - 0.2  # the width of a text beside a figure
 TASK = 3.6  # where a task below code begins
@@ -103,6 +104,8 @@ def _main(slide: Slide) -> list[Box]:
     lines, marked = slide.lines, slide.kind not in (PREDICT, CHECK, EARLIER)
     if slide.stepwise:
         return _reasons(slide)
+    if slide.emblem:
+        return _opened(slide)
     if slide.kind == CODE:
         end = TASK if slide.aside else END
         code = fitted(lines, (LEFT, TOP, WIDE, end - TOP), 20, "code")
@@ -126,6 +129,16 @@ def _main(slide: Slide) -> list[Box]:
         return [*own, fitted(slide.aside, BESIDE, 26, "aside")] if slide.aside else own
     top = TOP + 0.75 if slide.kind == OPENING else TOP
     return [fitted(lines, (LEFT, top, WIDE, END - top), 30, bullets=marked)]
+
+
+def _opened(slide: Slide) -> list[Box]:
+    """Return the lines of the first slide, and what its small picture shows below that."""
+    left, up, wide, high = EMBLEM
+    top = TOP + 0.75
+    return [
+        fitted(slide.lines, (LEFT, top, left - LEFT - 0.2, END - top), 30, bullets=True),
+        fitted(slide.aside, (left, up + high + 0.1, wide, 1.6), 18, "result"),
+    ]
 
 
 def _merged(slide: Slide) -> list[Box]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lib_dlhpc.explore.slides import layout
 from lib_dlhpc.explore.slides.diagram import Diagram
-from lib_dlhpc.explore.slides.picture import formula, svg
+from lib_dlhpc.explore.slides.picture import emblem, formula, svg
 from lib_dlhpc.explore.slides.references import parts as referred
 from lib_dlhpc.explore.slides.slide import RIGHT, Slide
 from lib_dlhpc.explore.slides.tex import readable
@@ -43,6 +43,8 @@ def shown(slide: Slide, foot: str, number: int) -> str:
     parts.append(
         placed((layout.LEFT + layout.WIDE - 1, 6.97, 1.0, 0.36), "foot number", str(number))
     )
+    if slide.emblem:
+        parts.append(picture(layout.EMBLEM, *emblem(slide.emblem)))
     if slide.diagram:
         parts += diagram(slide.diagram, slide.unfolds)
     if slide.figure:

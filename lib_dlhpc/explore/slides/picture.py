@@ -11,6 +11,8 @@ from typing import Any
 from lib_dlhpc.explore.blocks.charts import apart
 from lib_dlhpc.explore.blocks.drawing import HATCH, HATCH_ON_COLOR
 from lib_dlhpc.explore.blocks.figure import Figure
+from lib_dlhpc.explore.front import thumbnails
+from lib_dlhpc.explore.front.page import THEME
 from lib_dlhpc.explore.slides.layout import width as text_width
 
 INK, PAPER, COVER = "#222", "#fff", "#9aa"
@@ -28,6 +30,9 @@ POINTS = 28  # of a formula as it is drawn
 TIGHTER = r"\!"  # a negative space, which ziamath makes too large
 WORDS = f'font-size="{WORD}" fill="{INK}" font-family="sans-serif"'
 BEHIND = '<text paint-order="stroke" '  # the halo of words goes behind them
+TOKEN = re.compile(r"--dl-(\w+): (#\w+)")
+# As in front.css.
+LINES = ".line{fill:none;stroke-width:3}.limit{stroke:#b3261e;stroke-width:2;stroke-dasharray:5 4}"
 # colors of the page: they are those of paper here
 VARIABLE = re.compile(r"var\(--[\w-]+, *(\w+)\)")
 
@@ -63,6 +68,17 @@ def png(
     import vl_convert
 
     return bytes(vl_convert.svg_to_png(svg(figure, size, covered), scale=scale))
+
+
+def emblem(folder: str) -> tuple[str, str]:
+    """Return the small picture of a module as an SVG document, and what it shows in words."""
+    draw = getattr(thumbnails, folder)
+    colors = dict(reversed(TOKEN.findall(THEME.read_text("utf-8"))))  # the first are those of paper
+    drawn = re.sub(r"var\(--dl-(\w+)\)", lambda found: colors[found[1]], draw())
+    size = f'xmlns="http://www.w3.org/2000/svg" width="{thumbnails.WIDTH}" height="{thumbnails.HEIGHT}" '
+    ground = f'<rect width="100%" height="100%" rx="4" fill="{colors["tint"]}"/>'
+    start, rest = drawn.replace("<svg ", f"<svg {size}", 1).split(">", 1)
+    return f"{start}><style>{LINES}</style>{ground}{rest}", draw.__doc__
 
 
 def formula(tex: str) -> tuple[str, Size]:

@@ -299,7 +299,10 @@ def words(slide):
     options = re.compile(r"^[A-G]\.|^Right: |^Write down a number|^You will be able to")
     beside = slide.aside if slide.kind == EARLIER else ()
     lines = [line for line in (*slide.lines, *beside) if not options.match(line)]
-    asides = () if slide.diagram or beside else slide.aside  # beside a diagram, a title
+    named = (
+        slide.diagram or slide.emblem or beside
+    )  # beside a diagram, a title; below an emblem, its caption
+    asides = () if named else slide.aside
     return (
         0
         if slide.stepwise or slide.kind == CODE
@@ -455,3 +458,13 @@ def test_text_loses_its_marks():
 def test_a_notebook_without_questions_is_refused():
     with pytest.raises(SpecError, match="no questions"):
         lesson_of("print(1)")
+
+
+def test_no_diagram_beside_a_guess_names_its_result(decks):
+    for slides in decks.values():
+        for slide in slides:
+            if slide.kind == PREDICT and slide.diagram:
+                result = re.search(r"^It is (.+?)\.(?: |$)", slide.notes, re.M)[1]
+                named = {shape.text for shape in slide.diagram.shapes}
+                options = {line[3:] for line in slide.lines if re.match(r"[A-E]\. ", line)}
+                assert result not in named or result in options <= named, slide.title

@@ -60,7 +60,10 @@ def test_a_page_has_each_slide_with_its_notes(decks, module, drawn):
             assert slide.stepwise or slide.kind == CODE or escape(line) in part, line
     assert all(image["alt"] and image["src"].startswith("data:image/svg") for image in tags.images)
     pictures = sum(
-        len(slide.formulas) + (slide.figure is not None) + (slide.diagram is not None)
+        len(slide.formulas)
+        + (slide.figure is not None)
+        + (slide.diagram is not None)
+        + bool(slide.emblem)
         for slide in slides
     )
     assert len(tags.images) == pictures

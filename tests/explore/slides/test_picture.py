@@ -12,7 +12,7 @@ from lib_dlhpc.explore.data_parallel.buckets import one_step
 from lib_dlhpc.explore.one_step import layers
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.slides.asked import figures
-from lib_dlhpc.explore.slides.picture import entries, filled, png, svg
+from lib_dlhpc.explore.slides.picture import emblem, entries, filled, png, svg
 
 
 @pytest.fixture(scope="module")
@@ -93,3 +93,9 @@ def test_words_at_the_ends_of_lines_stand_apart_on_a_slide():
     names = ["ring", "2-D torus", "Rabenseifner", "recursive doubling", "binomial"]
     places = sorted(at[name] for name in names)
     assert min(b - a for a, b in pairwise(places)) > 11
+
+
+def test_the_small_picture_of_a_module_has_colors_of_its_own_and_words():
+    drawn, said = emblem("io_bottleneck")
+    assert drawn.startswith("<svg ") and "var(" not in drawn and 'fill="#009e73"' in drawn
+    assert said == "Input stall of a step as more nodes read from the shared file system."
