@@ -247,7 +247,8 @@ def configurations_text(search: "Search") -> str:
         for way in ways
     ]
     lines = lines or [
-        f"  fits with             none of {count(search.tried, 'configuration')} tried"
+        f"  fits with             none of {count(search.tried, 'configuration')} tried; `dlhpc plan --set"
+        " strategy.nodes=N` searches all layouts of N nodes"
     ]
     if search.left:
         lines.append(

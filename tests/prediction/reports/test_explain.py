@@ -159,6 +159,7 @@ def test_a_split_network_is_explained_by_what_it_is(name):
 def test_a_run_that_does_not_fit_says_with_what_it_does():
     run = RUN.set({"strategy.batch": 512})
     search = Search(run)
+    assert "`dlhpc plan --set strategy.nodes=N` searches" in configurations_text(search)
     search.run(20)
     text = as_text(predict(run)) + configurations_text(search)
     assert "WALL" in text and "fits with" in text
