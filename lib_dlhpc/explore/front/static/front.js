@@ -133,19 +133,17 @@ function show(animate) {
   const now = data.steps[n][g];
   const number = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 100 ? 1 : 0 });
   const lost = now.gpus * (1 - now.efficiency);
-  const gpus = now.gpus > 1 ? `${number(now.gpus)} GPUs` : "1 GPU";
-  at("count").textContent = gpus;
-  at("ask").innerHTML = now.gpus > 1 ? `Why not <em>${number(now.gpus)} times</em> as fast?` : "What do <em>more</em> of them add?";
+  at("count").textContent = at("times").textContent = number(now.gpus);
   at("gpus-now").textContent = number(now.gpus);
   at("network-now").textContent = `${data.networks[g]} Gb/s`;
-  at("gpus").setAttribute("aria-valuetext", gpus);
+  at("gpus").setAttribute("aria-valuetext", `${now.gpus} GPUs`);
   at("network").setAttribute("aria-valuetext", `${data.networks[g]} gigabits per second`);
   at("speedup").textContent = number(now.speedup);
   at("efficiency").textContent = percent(now.efficiency);
   at("minutes").textContent = now.minutes > 120 ? `${(now.minutes / 60).toFixed(1)} h` : `${now.minutes.toFixed(1)} min`;
-  at("finding").textContent = now.gpus > 1 ? `Every step loses the work of ${number(lost)} of ${gpus}` : "One GPU waits for nobody";
+  at("finding").textContent = `Every step loses the work of ${number(lost)} of ${number(now.gpus)} GPUs`;
   at("step-words").innerHTML = `<span data-part="waits">${percent(now.waiting)} of the step waits for the slowest rank</span>, <span data-part="sent">${percent(now.exposed)} is allreduce that backward does not hide</span>.`
-    + ` Shown: ${step(now, animate && !matchMedia("(prefers-reduced-motion: reduce)").matches)} of ${number(now.gpus)} ${now.gpus > 1 ? "ranks" : "rank"} in one simulated step of ${now.end.toFixed(0)} ms; the mean is ${now.mean.toFixed(0)} ms.`;
+    + ` Shown: ${step(now, animate && !matchMedia("(prefers-reduced-motion: reduce)").matches)} of ${number(now.gpus)} ranks in one simulated step of ${now.end.toFixed(0)} ms; the mean is ${now.mean.toFixed(0)} ms.`;
   grid(now);
 }
 
