@@ -170,7 +170,8 @@ def _read(fields: Mapping[str, Any]) -> tuple[Choice, tuple[str, ...]]:
     if problem:  # field by field: only what is wrong is left out
         for key, value in wanted.items():
             choice, problem = _tried(choice, {key: value})
-            ignored += [f"{key[:60]}: {problem[:LONGEST]}"] if problem else []
+            named = "" if problem.startswith(key) else f"{key[:60]}: "
+            ignored += [f"{named}{problem[:LONGEST]}"] if problem else []
     return choice, tuple(ignored)
 
 

@@ -414,6 +414,7 @@ def arrives(page, fragment):
         ("v1&preset=goyal-2017&strategy.nodes=99999", "bigbasin has 44"),
         ("v1&preset=goyal-2017&strategy.zero=[1,2]", "strategy.zero"),
         ("v1&preset=goyal-2017&times.rate=3", "times.rate = 3"),
+        ("v1&preset=goyal-2017&strategy.nodes=-3", "Ignored: strategy.nodes = -3"),
         ("v1&preset=goyal-2017&strategy.batch=" + "9" * 300, "strategy.batch"),
         ("v1&file.model=3", "model"),
         ("v1&x=" + "y" * 5000, "the longest is 4,000"),
