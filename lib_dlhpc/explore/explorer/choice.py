@@ -3,6 +3,7 @@
 written(choice, pinned) and read(fields) turn choices into the fields of an address (blocks/address.py) and back.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from lib_dlhpc.explore.explorer.presets import FIRST, Preset, of_file, preset
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.what_if import alone, what_if
 from lib_dlhpc.spec.experiment import Experiment, read_experiment, to_tables
+from lib_dlhpc.spec.files import parsed
 from lib_dlhpc.spec.machine import Link, Machine
 
 PRESET, PINNED, FILE = "preset", "A.", "file."
@@ -140,6 +142,30 @@ def read(fields: Mapping[str, Any]) -> tuple[Choice, Choice | None, tuple[str, .
     choice, ignored = _read({k: v for k, v in fields.items() if not k.startswith(PINNED)})
     pinned, more = _read(others) if others else (None, ())
     return choice, pinned, (*ignored, *more)
+
+
+def experiment_in(text: str, here: Experiment) -> Experiment:
+    """Return the experiment of a file; raises SpecError.
+
+    A model alone, as `dlhpc import model` writes it or as a config.json of Hugging Face, comes on the nodes of `here`,
+    with the usual data set and strategy.
+    """
+    if text.lstrip().startswith("{"):
+        from lib_dlhpc.importing import import_model  # rarely needed
+
+        try:
+            model = import_model(json.loads(text)).model
+        except (ValueError, RecursionError) as error:
+            raise SpecError(f"The file cannot be read as a config.json: {error}") from None
+        tables: dict[str, Any] = {"model": {"family": model.family, **model.options}}
+    else:
+        tables = parsed(text)
+    if set(tables) != {"model"}:
+        return read_experiment(tables)
+    there = to_tables(here)["machine"]
+    return read_experiment(
+        {**tables, "dataset": None, "machine": there, "strategy": {"nodes": here.strategy.nodes}}
+    )
 
 
 def _below(prefix: str, fields: Mapping[str, Any]) -> dict[str, Any]:

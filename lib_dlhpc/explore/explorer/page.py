@@ -18,7 +18,14 @@ from lib_dlhpc.explore.explorer import parts
 from lib_dlhpc.explore.explorer.against import changes_words
 from lib_dlhpc.explore.explorer.bar import Bar, bar_state
 from lib_dlhpc.explore.explorer.charts_section import Charts
-from lib_dlhpc.explore.explorer.choice import Choice, History, experiment_of, read, written
+from lib_dlhpc.explore.explorer.choice import (
+    Choice,
+    History,
+    experiment_in,
+    experiment_of,
+    read,
+    written,
+)
 from lib_dlhpc.explore.explorer.headlines import headline_html, headlines
 from lib_dlhpc.explore.explorer.labels import labeled
 from lib_dlhpc.explore.explorer.measured import Known, known_of
@@ -36,7 +43,7 @@ from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.changes.difference import difference_words
 from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.prediction.validation.replays import Replay
-from lib_dlhpc.spec.experiment import Experiment, dumps, loads
+from lib_dlhpc.spec.experiment import Experiment, dumps
 
 STYLE = (
     f"<style>{(Path(__file__).parent / 'static' / 'page.css').read_text(encoding='utf-8')}</style>"
@@ -245,7 +252,7 @@ class Explorer:
 
     def _on_file(self, event: Any) -> None:
         try:
-            self.load(loads(event["new"][1]))
+            self.load(experiment_in(event["new"][1], self.experiment))
         except (SpecError, IndexError, TypeError) as error:
             self.file.problem = str(error)
 

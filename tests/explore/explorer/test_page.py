@@ -18,6 +18,7 @@ from lib_dlhpc.explore.explorer.page import Explorer
 from lib_dlhpc.explore.explorer.panel import control_state, panel_state, wanted
 from lib_dlhpc.explore.explorer.parts import step_parts, step_state
 from lib_dlhpc.explore.explorer.presets import CHIPS, FIRST, names, of_file, preset
+from lib_dlhpc.importing import import_model
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.changes.advice import Advice, run_time
 from lib_dlhpc.prediction.validation.replays import replays
@@ -325,11 +326,30 @@ def test_a_model_that_does_not_fit_shows_its_wall():
 def test_a_broken_file_is_reported_and_changes_nothing():
     page = Explorer()
     before, headline = page.choice, page.words["headline"].value
-    page.file.loaded = [1, "[model]"]
-    assert "is missing" in page.file.problem
+    for number, (text, words) in enumerate(
+        {"[model]": "family", "[run]": "is missing", "{": "config.json"}.items()
+    ):
+        page.file.loaded = [number, text]
+        assert words in page.file.problem
     assert page.choice is before and page.words["headline"].value == headline
-    page.file.loaded = [2, dumps(preset("laptop").experiment)]
+    page.file.loaded = [3, dumps(preset("laptop").experiment)]
     assert page.file.problem == "" and page.experiment == preset("laptop").experiment
+
+
+def test_a_model_alone_comes_on_the_nodes_that_are_shown():
+    page = Explorer()
+    config = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+    }
+    config |= {"num_attention_heads": 4, "max_position_embeddings": 128, "vocab_size": 500}
+    for number, text in enumerate((import_model(config).toml(), json.dumps(config))):
+        page.choose("goyal-2017")
+        page.file.loaded = [number, text]
+        assert page.file.problem == "" and page.experiment.model == import_model(config).model
+        assert (page.experiment.machine.name, page.experiment.strategy.nodes) == ("bigbasin", 32)
 
 
 def test_explanations_are_made_only_when_asked_for():

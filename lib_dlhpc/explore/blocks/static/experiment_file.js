@@ -6,7 +6,7 @@ function render({ model, el }) {
   const row = make("div", { className: "row" });
   const save = make("button", { type: "button", textContent: "Save as TOML" }, row);
   const load = make("button", { type: "button", textContent: "Load a file" }, row);
-  const chooser = make("input", { type: "file", accept: ".toml,text/plain", hidden: true, ariaLabel: "Experiment file" }, row);
+  const chooser = make("input", { type: "file", accept: ".toml,.json,text/plain", hidden: true, ariaLabel: "Experiment file" }, row);
   const fold = make("details", {});
   make("summary", { textContent: "The experiment as text" }, fold);
   const editor = make("textarea", { rows: 14, spellcheck: false, ariaLabel: "Experiment as TOML" }, fold);
