@@ -38,9 +38,10 @@ class Model:
         """Whether a layer is in a block of a transformer."""
         return any(BLOCK.match(layer.name) for layer in self.layers if not layer.traits.stand_in)
 
-    @cached_property
+    @property
     def blocks(self) -> tuple[str, ...]:
         """The block that each layer is in, its name up to the last dot; "" if it is in none."""
+        # Not kept: thousands of parts of a network are read once, and would keep a name for each of their layers.
         return tuple([layer.name.rpartition(".")[0] for layer in self.layers])
 
     @cached_property
