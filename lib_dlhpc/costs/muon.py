@@ -56,7 +56,7 @@ def matrices(layer: Layer) -> dict[str, Matrices]:
     if not layer.trained or not layer.forward_flop or (layer.kind == "dense" and layer.mask_bytes):
         return {}
     shapes = getattr(layer.traits(layer), "shapes", None) or {}
-    if layer.traits.tensor == "experts":
+    if layer.has_experts:
         return {name: Matrices(*shape) for name, shape in shapes.items() if len(shape) == 3}
     return {
         name: Matrices(1, shape[0], prod(shape[1:]))

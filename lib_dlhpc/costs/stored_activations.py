@@ -43,7 +43,7 @@ def stored_bytes(
     """
     found = _stored(part.model, part.sends, size, recompute, gathered)
     if not experts:
-        found = found[[layer.traits.tensor != "experts" for layer in part.model.layers]]
+        found = found[[not layer.has_experts for layer in part.model.layers]]
     return float(found.sum())
 
 

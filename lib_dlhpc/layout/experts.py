@@ -17,7 +17,7 @@ from lib_dlhpc.spec.strategy import BY_NODE, DIRECT
 @lru_cache(maxsize=256)
 def expert_layers(model: Model) -> tuple[Layer, ...]:
     """Return the layers whose experts can be sharded."""
-    return tuple(layer for layer in model.layers if layer.traits.tensor == "experts")
+    return tuple(layer for layer in model.layers if layer.has_experts)
 
 
 def check_experts(experiment: Experiment) -> None:
@@ -92,12 +92,10 @@ def own_experts(
     Its counts are those of the busiest rank, with `imbalance` times the mean's positions: the others wait for it.
     gathered: whether the exchange itself copies positions to rows, and sums rows (one copy a device).
     """
-    if all(layer.traits.tensor != "experts" for layer in model.layers):
+    if not model.has_experts:
         return model
     layers = (
-        _own(layer, shared, place, imbalance, gathered)
-        if layer.traits.tensor == "experts"
-        else layer
+        _own(layer, shared, place, imbalance, gathered) if layer.has_experts else layer
         for layer in model.layers
     )
     return replace(model, layers=tuple(layers))
@@ -135,7 +133,7 @@ def mean_shards(experiment: Experiment, model: Model) -> float:
     many, shared = shards(experiment), int(experiment.strategy.experts)
     if many == 1 or shared == 1 or not model.trained:
         return float(many)
-    theirs = sum(each.trained for each in model.layers if each.traits.tensor == "experts")
+    theirs = sum(each.trained for each in model.layers if each.has_experts)
     return model.trained * many / (model.trained - theirs + shared * theirs)
 
 

@@ -21,5 +21,5 @@ def called(experiment: Experiment, passes: Passes) -> Floats | float:
     strategy, device = experiment.strategy, experiment.machine.device
     if strategy.expert_exchange != BY_NODE or strategy.experts == 1 or not device.exchange_call:
         return 0.0
-    theirs = [layer.traits.tensor == "experts" for layer in passes.part.model.layers]
+    theirs = [layer.has_experts for layer in passes.part.model.layers]
     return CALLS * float(device.exchange_call) * np.array(theirs, np.float64)

@@ -187,7 +187,7 @@ def holders(
     Those are a group, the elements that its ranks have in common, and the layers that it omits.
     """
     inside = range(first, stop)
-    theirs = tuple(at for at in inside if part.model.layers[at].traits.tensor == "experts")
+    theirs = tuple(at for at in inside if part.model.layers[at].has_experts)
     others = tuple(at for at in inside if at not in theirs)
     own = float(sum(part.model.layers[at].parameters for at in theirs))
     both = (("data", elements - own, theirs), ("alike", own, others))

@@ -74,7 +74,7 @@ def sharing(experiment: Experiment) -> Sharing:
 
 def computes_alone(layer: Layer, experts: Sharing) -> bool:
     """Return whether no rank exchanges around a layer's computation, but after it."""
-    shares = layer.traits.tensor == "experts" and experts.ranks > 1
+    shares = layer.has_experts and experts.ranks > 1
     return "context" not in layer.attributes and not shares
 
 

@@ -143,7 +143,7 @@ class Passes:
         """Trained weights of each layer, but for those of experts that replicas share, and of these, (2, layers)."""
         model = chain(self.experiment)[0][0].model
         shared = int(self.experiment.strategy.experts) > 1
-        theirs = np.array([shared and each.traits.tensor == "experts" for each in model.layers])
+        theirs = np.array([shared and each.has_experts for each in model.layers])
         return np.where(np.stack([~theirs, theirs]), model.layer_trained, 0.0)
 
     def blocks(self) -> Blocks:
@@ -157,7 +157,7 @@ class Passes:
             return np.zeros(len(part.model.layers))
         found = np.diff(forward_bytes(part, int(self.size), one.strategy.recompute), prepend=0.0)
         if int(one.strategy.experts) > 1:
-            found[[layer.traits.tensor == "experts" for layer in part.model.layers]] = 0.0
+            found[[layer.has_experts for layer in part.model.layers]] = 0.0
         return found
 
     def _between(self, template: Template) -> "Exchanges":

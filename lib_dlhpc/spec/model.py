@@ -38,6 +38,11 @@ class Model:
         """Whether a layer is in a block of a transformer."""
         return any(BLOCK.match(layer.name) for layer in self.layers if not layer.traits.stand_in)
 
+    @cached_property
+    def has_experts(self) -> bool:
+        """Whether a layer is a mixture of experts."""
+        return any(layer.has_experts for layer in self.layers)
+
     @property
     def blocks(self) -> tuple[str, ...]:
         """The block that each layer is in, its name up to the last dot; "" if it is in none."""

@@ -30,7 +30,7 @@ def expert_load(groups: Groups, stages: Sequence[Stage]) -> list[ExpertLoad]:
         (noun.name, groups.place.data // groups.experts.size, groups.first, layer.load)
         for stage in stages
         for noun, layer in zip(stage.model.layers, stage.network.layers, strict=True)
-        if noun.traits.tensor == "experts"
+        if noun.has_experts
     ]
     found: dict[str, list[Any]] = {}
     for rows in groups.world.gather(own) or []:

@@ -187,7 +187,7 @@ def _adapts(e: Experiment) -> bool:
 
 
 def _has_experts(e: Experiment) -> bool:
-    return any(layer.traits.tensor == "experts" for layer in e.model.layers)
+    return e.model.has_experts
 
 
 def _exchanges(e: Experiment) -> Options:

@@ -91,9 +91,7 @@ def copies_sent() -> dict[str, float]:
     """Return how many copies of a token a rank sends to the experts of a layer of DeepSeek-V3, in three ways."""
     own = experts.Setting()
     layer = next(
-        each
-        for each in experts.predicted(own).experiment.model.layers
-        if each.traits.tensor == "experts"
+        each for each in experts.predicted(own).experiment.model.layers if each.has_experts
     )
     options = layer.attributes
     names = ("experts", "chosen", "groups", "chosen_groups")

@@ -43,7 +43,7 @@ matmuls = (2 * whole - adapters.frozen(0.0)) / 2  # weights of the blocks
 
 RANKS = draw.any([64, 32, 16])
 mixture = predict(experts.experiment(experts.Setting(experts=RANKS)))
-layers = [each for each in mixture.experiment.model.layers if each.traits.tensor == "experts"]
+layers = [each for each in mixture.experiment.model.layers if each.has_experts]
 CHOSEN, HIDDEN = int(layers[0].attributes["chosen"]), int(layers[0].output_shape[-1])
 nic = float(mixture.experiment.machine.inter_node.bandwidth)
 nic *= float(mixture.experiment.machine.inter_node.efficiency)

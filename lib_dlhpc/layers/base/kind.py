@@ -53,6 +53,11 @@ class Layer:
         return 1 if self.frozen and self.traits.splits_backward else 2
 
     @property
+    def has_experts(self) -> bool:
+        """Whether it is a mixture of experts, which replicas may share."""
+        return self.traits.tensor == "experts"
+
+    @property
     def trained(self) -> int:
         """Parameters that are trained."""
         return 0 if self.frozen else self.parameters

@@ -91,18 +91,18 @@ def _of_experts(experiment: Experiment) -> list[str]:
     s, found = experiment.strategy, list[str]()
     if s.tensor > 1 and (few := layout.too_few(experiment.model, int(s.tensor))):
         found.append(f"strategy.tensor = {s.tensor}: {few}.")
-    if s.expert_imbalance > 1 and (s.experts * s.tensor == 1 or not _has_experts(experiment)):
+    if s.expert_imbalance > 1 and (s.experts * s.tensor == 1 or not experiment.model.has_experts):
         found.append(
             f"strategy.expert_imbalance = {s.expert_imbalance}: experts are not split over ranks, so no rank waits."
         )
     asked = f"strategy.expert_exchange = {s.expert_exchange!r}"
-    if s.expert_exchange != DIRECT and (s.experts == 1 or not _has_experts(experiment)):
+    if s.expert_exchange != DIRECT and (s.experts == 1 or not experiment.model.has_experts):
         found.append(f"{asked}: no token travels to another rank's experts.")
     elif s.expert_exchange == BY_NODE and layout.expert_nodes(experiment) == 1:
         found.append(
             f"{asked}: the ranks that share experts are in one node, so it is the same as {BY_DEVICE!r}."
         )
-    if s.expert_wire != SAME and (s.experts == 1 or not _has_experts(experiment)):
+    if s.expert_wire != SAME and (s.experts == 1 or not experiment.model.has_experts):
         found.append(
             f"strategy.expert_wire = '{s.expert_wire}': no token travels to another rank's experts."
         )
@@ -169,7 +169,3 @@ def _is_cut(experiment: Experiment) -> bool:
     many, how = int(experiment.strategy.tensor_pieces), experiment.strategy.tensor_overlap
     chain = layout.chain(experiment)
     return any(cut_of(part.model, many, how) for held in chain for part in held)
-
-
-def _has_experts(experiment: Experiment) -> bool:
-    return any(layer.traits.tensor == "experts" for layer in experiment.model.layers)

@@ -171,7 +171,7 @@ def _splits(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _experts(experiment: Experiment) -> Iterator[tuple[str, dict[str, Any]]]:
     """Experts sharded over more replicas; illegal numbers are left out where they are predicted."""
-    if any(layer.traits.tensor == "experts" for layer in experiment.model.layers):
+    if experiment.model.has_experts:
         for many in (2, 4, 8, 16, 32, 64):
             if many > int(experiment.strategy.experts):
                 yield f"experts over {many} replicas", {"strategy.experts": many}
