@@ -66,26 +66,15 @@ def calls(pipeline: Pipeline) -> tuple[Call, ...]:
 
 @lru_cache(maxsize=8)
 def _calls(key: Keyed[Pipeline]) -> tuple[Call, ...]:
-    ranks, found = key.value.ranks, []
-    for place, work, source, after, crossed, once, computes in ordered(key.value):
-        boundary = (crossed % ranks, crossed // ranks)
-        target = after % ranks if after >= 0 else -1
-        one = (place, work.chunk, work.microbatch, phase_of(work), once, source, target, boundary)
-        partner = (-1, -1)
-        if isinstance(work, Together):
-            partner = work.passes[1].chunk, work.passes[1].microbatch
-        found.append(Call(*one, computes, partner))
-    return tuple(found)
+    return tuple(_ordered(key.value))
 
 
-def ordered(key: Pipeline) -> Iterator[tuple[int, Turn, int, int, int, bool, bool]]:
-    """Yield passes, each after the one whose message it needs: the place and the work, or a turn if its passes
-    overlap, the number of the pass from which it receives, the stage to which it sends, the stage before the boundary
-    that it crosses, whether it is the first forward pass of its chunk or completes its gradients, and whether it
-    computes."""
-    works, columns = linked(key)
-    rows = works, *columns[3:7].tolist(), *(columns[7:] > 0).tolist()
-    edges = np.searchsorted(columns[0], np.arange(key.ranks + 1)).tolist()
+def _ordered(key: Pipeline) -> Iterator[Call]:
+    """Yield the calls, each after the one whose message it needs."""
+    ranks, (works, own) = key.ranks, linked(key)
+    numbers = (each.tolist() for each in (own.needs, own.gives, own.after, own.crossed))
+    rows = works, *numbers, (own.once > 0).tolist(), (own.computes > 0).tolist()
+    edges = np.searchsorted(own.place, np.arange(ranks + 1)).tolist()
     todo = [zip(*(row[a:b] for row in rows), strict=True) for a, b in pairwise(edges)]
     made = [-1] * messages(key)  # the number of each message's pass
     waiting = [next(each, None) for each in todo]
@@ -99,11 +88,20 @@ def ordered(key: Pipeline) -> Iterator[tuple[int, Turn, int, int, int, bool, boo
                 source = made[needs] if needs >= 0 else -1
                 if needs >= 0 and source < 0:
                     break
-                yield place, work, source, after, crossed, once, computes
+                target = after % ranks if after >= 0 else -1
+                boundary = crossed % ranks, crossed // ranks
+                kind = phase_of(work), once, source, target, boundary, computes, _partner(work)
+                yield Call(place, work.chunk, work.microbatch, *kind)
                 if gives >= 0:
                     made[gives] = count
                 count, moved, one = count + 1, True, next(passes, None)
             waiting[place] = one
+
+
+def _partner(work: Turn) -> tuple[int, int]:
+    if not isinstance(work, Together):
+        return (-1, -1)
+    return work.passes[1].chunk, work.passes[1].microbatch
 
 
 def messages(key: Pipeline) -> int:
@@ -111,14 +109,22 @@ def messages(key: Pipeline) -> int:
     return 2 * key.ranks * key.chunks * key.microbatches
 
 
-def linked(key: Pipeline) -> tuple[Sequence[Turn], Numbers]:
-    """Return what all calls of a pipeline do, place after place, and what each is, receives and sends, (9, calls).
+class Linked(NamedTuple):
+    """What each call of a pipeline is, receives and sends, place after place, (calls,) each; -1: none."""
 
-    These are its place, its chunk and the index of its kind, one of PASSES or OVERLAPPED behind them; the message it
-    needs and that it gives, the stage to which it sends, the stage before the boundary that it crosses, -1: none;
-    whether it is the first forward pass of its chunk or completes its gradients; whether it computes, or only receives
-    or sends.
-    """
+    place: Numbers
+    chunk: Numbers
+    kind: Numbers  # the index of one of PASSES, or of OVERLAPPED behind them
+    needs: Numbers  # a message
+    gives: Numbers
+    after: Numbers  # the stage to which it sends
+    crossed: Numbers  # the stage before the boundary that its message crosses
+    once: Numbers  # 1: the first forward pass of its chunk, or it completes the gradients
+    computes: Numbers  # 0: it only receives or sends
+
+
+def linked(key: Pipeline) -> tuple[Sequence[Turn], Linked]:
+    """Return what all calls of a pipeline do, and how messages link them."""
     each: list[Sequence[Turn]] = [[*key.turns(place)] for place in range(key.ranks)]
     flags: Any = (True, True, True)
     if any(Together in set(map(type, turns)) for turns in each):
@@ -141,7 +147,7 @@ def linked(key: Pipeline) -> tuple[Sequence[Turn], Numbers]:
         _once(kind, place * key.chunks + chunk, computes),
         computes,
     )
-    return works, np.array(columns, np.int64)
+    return works, Linked(*np.array(columns, np.int64))
 
 
 def _links(key: Pipeline) -> Numbers:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lib_dlhpc.program.calls import FORWARD, PASSES, Numbers, pipeline
-from lib_dlhpc.program.rounds import ENOUGH, numbered
+from lib_dlhpc.program.rounds import ENOUGH, ONLY, numbered
 from lib_dlhpc.schedules.pipeline import Streams
 
 
@@ -116,7 +116,7 @@ def by_depth(schedule: str, ranks: int, many: int, chunks: int) -> tuple[Depth, 
     numbers, depth = numbered(pipeline(schedule, ranks, many, chunks))
     place, made, needs, boundary = numbers.T
     once = made < 0
-    made = np.where(once, -2 - made, made)
+    made = np.where(once, ONLY - made, made)
     last = once & (made % len(PASSES) != PASSES.index(FORWARD))
     made = np.where(last, made // len(PASSES), made)
     key = 2 * depth + last

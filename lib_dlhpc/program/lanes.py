@@ -42,7 +42,9 @@ COLUMNS = (
     *(*PASSES, "end", "end behind", "free", "free behind", "busy", "takes"),
     *("posted", "joins", "shared behind", "shared ahead"),
 )
-LAST, SENDS, POSTED, JOINS, SHARED = slice(3, 7), slice(7, 9), 9, 10, slice(11, 13)
+BUSY, TAKES, POSTED, JOINS = map(COLUMNS.index, ("busy", "takes", "posted", "joins"))
+LAST, SENDS = slice(len(PASSES), BUSY), slice(BUSY, TAKES + 1)  # of the last pass; of messages
+SHARED = slice(JOINS + 1, len(COLUMNS))
 Samples: TypeAlias = tuple[int, ...]  # numbers of lanes of prices
 
 
@@ -85,7 +87,7 @@ class Timed(NamedTuple):
         flat = self.table.reshape(len(COLUMNS), -1, self.table.shape[-1])
         if self.lines is None:
             return np.zeros(flat.shape[-1], bool)
-        found: NDArray[np.bool_] = are_long(flat[SENDS.start], flat[0], flat[1], self.lines.far)
+        found: NDArray[np.bool_] = are_long(flat[BUSY], flat[0], flat[1], self.lines.far)
         return found
 
 
@@ -122,8 +124,8 @@ def _columns(chunk: Chunk, samples: Samples, factor: float, stream: str) -> Floa
             found[number] = _taken(Keyed(block, id(block)), samples, factor, stream)[0][0]
     end, free = _taken(Keyed(chunk.last, id(chunk.last)), samples, factor, stream)
     found[LAST] = end[0], end[1], free[0], free[1]
-    found[SENDS.start] = _of(chunk.sends.bandwidth, samples)
-    found[SENDS.start + 1] = _of(chunk.sends.total, samples)
+    found[BUSY] = _of(chunk.sends.bandwidth, samples)
+    found[TAKES] = _of(chunk.sends.total, samples)
     found[POSTED] = posted = chunk.last.gradients[0]
     found[JOINS] = posted > 0 and chunk.last.message is None
     return found

@@ -9,11 +9,14 @@ from lib_dlhpc.program.calls import FORWARD, PASSES, Numbers, linked, messages, 
 from lib_dlhpc.schedules.pipeline import Pipeline, Rounds, Streams
 
 # Calls as numbers: place, pass, back, boundary. A pass is a chunk of a place times the number of PASSES plus the index
-# of one of them, and -2 less that where a call is the only one; behind these is what computes nothing, and then an
-# overlapped pass for each chunk of a place; back: how many calls ago the one was whose message it
-# receives, 0: it receives none; a boundary is a chunk of a place, -1: it sends nothing. Each is counted through all
-# places.
+# of one of them, and ONLY less that where a call is the only one; behind these is what computes nothing, and then an
+# overlapped pass for each chunk of a place; back: how many calls ago the one was whose message it receives, 0: it
+# receives none; a boundary is a chunk of a place, -1: it sends nothing. Each is counted through all places.
 Rows: TypeAlias = list[tuple[int, int, int, int]]
+PLACE, PASS, SOURCE, BOUNDARY = range(
+    4
+)  # columns of calls as numbers; source: -1 where there is none
+ONLY = -2  # ONLY - (ONLY - number) is the number
 # rounds, from which a section of them is made: one with what comes before it, two to compare
 ENOUGH = 4
 
@@ -48,7 +51,7 @@ def _sections(schedule: str, ranks: int, microbatches: int, chunks: int) -> tupl
     at = np.empty_like(order)
     at[order] = np.arange(len(order))
     numbers = numbers[order]
-    numbers[:, 2] = np.where(numbers[:, 2] >= 0, at[numbers[:, 2]], -1)
+    numbers[:, SOURCE] = np.where(numbers[:, SOURCE] >= 0, at[numbers[:, SOURCE]], -1)
     rows, edge, found = _rows(numbers), 0, list[Section]()
     pending = Rows()
     for part in parts:
@@ -63,7 +66,7 @@ def _sections(schedule: str, ranks: int, microbatches: int, chunks: int) -> tupl
 
 def _in_rounds(numbers: Numbers, rounds: Rounds, ranks: int) -> list[list[Numbers]]:
     """Return the calls of each round of each kind, the ones of all rounds in the order of the last."""
-    mine = [np.flatnonzero(numbers[:, 0] == rank) for rank in range(ranks)]
+    mine = [np.flatnonzero(numbers[:, PLACE] == rank) for rank in range(ranks)]
     first = [rounds.first(rank) for rank in range(ranks)]
     parts = [[np.sort(np.concatenate([own[:end] for own, end in zip(mine, first, strict=True)]))]]
     mine = [own[end:] for own, end in zip(mine, first, strict=True)]
@@ -79,8 +82,8 @@ def _in_rounds(numbers: Numbers, rounds: Rounds, ranks: int) -> list[list[Number
 
 def _rows(numbers: Numbers) -> Rows:
     """Return calls with how far back their sources are."""
-    back = np.where(numbers[:, 2] >= 0, np.arange(len(numbers)) - numbers[:, 2], 0)
-    columns = (numbers[:, 0], numbers[:, 1], back, numbers[:, 3])
+    back = np.where(numbers[:, SOURCE] >= 0, np.arange(len(numbers)) - numbers[:, SOURCE], 0)
+    columns = (numbers[:, PLACE], numbers[:, PASS], back, numbers[:, BOUNDARY])
     return list(zip(*(each.tolist() for each in columns), strict=True))
 
 
@@ -100,7 +103,7 @@ def numbered(pipe: Pipeline) -> tuple[Numbers, Numbers]:
     boundary = np.where(after >= 0, crossed % ranks * chunks + crossed // ranks, -1)
     order = np.lexsort((place, (once > 0) & (kind != PASSES.index(FORWARD)), depth))
     row = np.append(np.argsort(order), -1)  # of the first dimension, where each call is; -1: none
-    columns = place, np.where(once > 0, -2 - number, number), row[source], boundary
+    columns = place, np.where(once > 0, ONLY - number, number), row[source], boundary
     return np.stack(columns, axis=1)[order], depth[order]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.meeting import Exchanges
-from lib_dlhpc.program.rounds import Rows, Section
+from lib_dlhpc.program.rounds import ONLY, Rows, Section
 
 # of the time of all rounds, by which the end of those that are not walked may be off
 ROUNDING = 3e-13
@@ -65,7 +65,7 @@ class Walk:
             if made >= 0:
                 now += seconds[made]
             else:
-                now = self.only(-2 - made, now + self._base) - self._base
+                now = self.only(ONLY - made, now + self._base) - self._base
             clock[place] = now
             if boundary >= 0:
                 if send is not None:
