@@ -188,17 +188,33 @@ def predicted_lines(found: "ServicePrediction") -> list[str]:
             * priced
         )
     if load:
-        first = f"{load.utilization:.0%} of capacity, first token {shown(load.ttft, 's')}"
-        words = _saturated(service, load) if load.saturated else first
-        lines.append(
-            f"  at {service.requests.rate:g} requests/s: {words}, next token {shown(load.tpot, 's')}, batch"
-            f" {format_plain(load.batch)}"
-        )
+        lines += _load_lines(service, load)
     if pools := found.pools:
         serving = service.service
         lines.append(
             f"  {serving.prefill_replicas} of {serving.replicas} replicas read prompts, busy {pools.reading:.0%};"
             f" paths of caches busy {pools.sending:.0%}; places of the others {pools.decoding:.0%}"
+        )
+    return lines
+
+
+def _load_lines(service: "Service", load: "Load") -> list[str]:
+    """Return the steady state in words, and whether simulations were compared with such."""
+    from lib_dlhpc.serving.load import SIMULATED, is_simulated
+    from lib_dlhpc.spec.units import format_plain
+    from lib_dlhpc.spec.units import format_quantity as shown
+
+    first = f"{load.utilization:.0%} of capacity, first token {shown(load.ttft, 's')}"
+    words = _saturated(service, load) if load.saturated else first
+    lines = [
+        f"  at {service.requests.rate:g} requests/s: {words}, next token {shown(load.tpot, 's')}, batch"
+        f" {format_plain(load.batch)}"
+    ]
+    if not is_simulated(service):
+        replicas, answer = SIMULATED
+        lines.append(
+            "  NOTE  how much other prompts delay tokens was compared with simulations of at most"
+            f" {replicas} replicas and answers of at least {answer} tokens; check with dlhpc serve simulate"
         )
     return lines
 

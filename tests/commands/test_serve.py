@@ -6,9 +6,11 @@ import re
 import sys
 
 import pytest
+from services import large
 
 from lib_dlhpc.cli import main
-from lib_dlhpc.serving import published
+from lib_dlhpc.commands.serve import predicted_lines
+from lib_dlhpc.serving import predict_service, published
 
 SMALL = ["model.layers=1", "model.hidden=32", "model.feed_forward=64", "model.vocabulary=64"]
 FEW = ["requests.count=6", "requests.prompt=8", "requests.answer=4", "service.batch=2"]
@@ -146,3 +148,21 @@ def test_a_saturated_service_names_replicas_that_are_enough(capsys):
     for replicas, fits in ((int(found[1]), True), (int(found[1]) - 1, False)):
         assert main([*run, f"service.replicas={replicas}"]) == 0
         assert ("% of capacity" in capsys.readouterr().out) == fits
+
+
+@pytest.mark.parametrize(
+    ("changes", "noted"),
+    [
+        ({"replicas": 32, "answer": 50}, False),
+        ({"replicas": 33, "answer": 50}, True),
+        ({"replicas": 2, "answer": 49}, True),
+        ({"replicas": 1, "answer": 2}, False),
+        ({"replicas": 64, "prefill_replicas": 2, "answer": 2}, False),
+    ],
+)
+def test_a_load_that_was_not_compared_with_simulations_is_noted(changes, noted):
+    found = predict_service(large(rate=0.1, batch=2, **changes))
+    assert (
+        any("NOTE  how much other prompts delay" in line for line in predicted_lines(found))
+        == noted
+    )
