@@ -2,6 +2,7 @@
 
 service.py      Service: a model, a machine, how it is served, which requests come; read_service
 shard.py        what one device of a replica holds and computes for a token; the cache of keys and values
+wide_experts.py experts spread over replicas: what each holds, and exchanges of tokens
 speculate.py    speculative decoding: the tokens of a step, expected and drawn
 price.py        the price of a step: some tokens of prompts, and one token of each sequence
 predict.py      predict_service: bytes, times and costs in closed form

@@ -2,7 +2,7 @@
 
     products   max(FLOP / rate, weights / memory bandwidth), layer by layer: the roofline of costs/compute.py
     attention  max(FLOP / rate, cache / memory bandwidth), over the tokens before
-    exchanges  the allreduces of tensor parallelism, by the cheapest algorithm
+    exchanges  the allreduces of tensor parallelism, by the cheapest algorithm, or of wide_experts.py
 
 Weights are read once a step, however many tokens it has; the cache is read for each sequence. That is why batching
 pays, and until when (Pope et al. 2022, section 2). With a draft model a step verifies some drafts of each sequence: it
@@ -24,9 +24,10 @@ from lib_dlhpc.costs.gemm_tiles import TILES
 from lib_dlhpc.costs.groups import collective, network_on
 from lib_dlhpc.costs.layer_rates import LOSS, SAMPLES
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.serving.service import INDEXER, Service, is_attention
+from lib_dlhpc.serving.service import INDEXER, Service, is_attention, is_mixture
 from lib_dlhpc.serving.shard import Attended, shard_of
 from lib_dlhpc.serving.speculate import expected_steps
+from lib_dlhpc.serving.wide_experts import OCCUPIED, Exchanges, routed
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
 
@@ -87,16 +88,19 @@ class StepTime(NamedTuple):
 class Prices:
     """The prices of a service's steps on one replica. Raises SpecError if the device lacks the precision.
 
-    draft: those of its draft model, and acceptance that of its drafts.
+    draft: those of its draft model, and acceptance that of its drafts. module: of the model's own modules of
+    multi-token prediction alone.
     """
 
-    def __init__(self, service: Service) -> None:
-        self.shard, self.drafts = shard_of(service), service.drafts
+    def __init__(self, service: Service, module: bool = False) -> None:
+        self.shard, self.drafts = shard_of(service, module), service.drafts
         self.draft: Prices | None = None
         self.acceptance = service.drafting.acceptance
         if service.draft:
-            self.draft = Prices(replace(service, model=service.draft, draft=None))
-        machine, serving = service.machine, service.service
+            alone = replace(service, model=service.draft, draft=None)
+            self.draft = Prices(alone, service.drafts_itself)
+        machine, self.serving = service.machine, service.service
+        serving = self.serving
         self.precision, self.apart = self.shard.precision, serving.attention == "apart"
         self.device = _served(machine.device, serving.precision, self.precision, serving.graph)
         peak = float(peak_rate(machine.device, self.precision))  # attention is not quantized
@@ -108,6 +112,9 @@ class Prices:
         nodes = -(-serving.devices // machine.devices_per_node)
         near = min(serving.devices, machine.devices_per_node)
         self.net = network_on(machine, near, nodes, serving.devices, 1)
+        self.exchanges: Exchanges | None = None
+        if serving.experts > 1:
+            self.exchanges = Exchanges(service, self.shard.model.layers, self.precision)
         self._tokens = lru_cache(maxsize=None)(self._of_tokens)
 
     def step(self, chunks: Sequence[Chunk] = (), contexts: Sequence[float] = ()) -> StepTime:
@@ -123,7 +130,26 @@ class Prices:
         return found
 
     def verify(self, chunks: Sequence[Chunk], contexts: Sequence[float]) -> StepTime:
-        """Return the seconds of the model's own part of a step: one token of each sequence, and its drafts."""
+        """Return the seconds of the model's own part of a step: one token of each sequence, and its drafts.
+
+        Of two microbatches, the exchanges of each are hidden behind the work of the other; what is left is exposed.
+        """
+        halved = halves(chunks, contexts, self.serving.microbatches)
+        if self.exchanges is None or len(halved) < 2:
+            return self._together(chunks, contexts)
+        found = sum((self._together(*half) for half in halved), StepTime())
+        tokens = sum(each.tokens for each in chunks) + len(contexts) * (1 + self.drafts)
+        slower, half = OCCUPIED if chunks else 1.0, tokens // 2
+        found = found._replace(
+            arithmetic=slower * found.arithmetic, attention=slower * found.attention
+        )
+        work = found.total - found.communication
+        parts = work / 2, self._experts(half, slower)
+        whole = self.exchanges.alternating(*parts, half, bool(chunks))
+        return found._replace(communication=whole - work)
+
+    def _together(self, chunks: Sequence[Chunk], contexts: Sequence[float]) -> StepTime:
+        """Return the seconds of a step, or of a microbatch, with all its exchanges."""
         new = len(contexts) * (1 + self.drafts)
         tokens = sum(each.tokens for each in chunks) + new
         if not tokens:
@@ -157,9 +183,9 @@ class Prices:
     def answers(self, batch: int, prompt: int, answer: int) -> StepTime:
         """Return the seconds of the steps that decode `batch` sequences to the end of their answers.
 
-        With drafts they are all of the mean context.
+        With drafts, or in microbatches, they are all of the mean context.
         """
-        if self.draft:
+        if self.draft or self.serving.microbatches > 1:
             return self.decode(batch, prompt + answer / 2).times(self.steps(answer))
         found = self._tokens(batch, batch, batch).times(answer - 1)
         for kind in self.shard.attended:
@@ -232,17 +258,10 @@ class Prices:
 
     def _of_tokens(self, tokens: int, logits: int, sequences: int) -> StepTime:
         """Return the seconds of all but attention over the cache; logits: tokens that have some."""
-        shard, rows = self.shard, np.array([tokens, logits])
-        model, device = _routed(shard.model, tokens), self.device
-        if tokens < FEWEST_ROWS:
-            device = replace(device, multiprocessors=0)
-        head = np.arange(len(model.layers)) >= shard.head
-        bare, full = (
-            _forward(layer_activities(model, each, rows, self.precision), head)
-            for each in (replace(device, half_work=0.0), device)
-        )
+        bare, full = self._of_layers(tokens, logits)
         arithmetic, memory, _ = bare
         launch = full.sum(axis=0) - arithmetic - memory  # what no FLOP and no byte takes
+        model = self.shard.model
         again = (sequences - 1) * _attention_launch(model, self.device) if self.apart else 0.0
         product = np.array([layer.traits.product for layer in model.layers])
         return StepTime(
@@ -253,6 +272,26 @@ class Prices:
             communication=self._exchanged(tokens, logits),
         )
 
+    def _experts(self, tokens: int, slower: float) -> float:
+        """Return the seconds of the layers with experts; slower: how many times as long arithmetic takes."""
+        mixtures = [is_mixture(layer) for layer in self.shard.model.layers]
+        bare, full = self._of_layers(tokens, tokens)
+        own = full.sum(axis=0) + (slower - 1) * bare[0]
+        return float(own[mixtures].sum())
+
+    def _of_layers(self, tokens: int, logits: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the seconds by limit and layer, without the work until a kernel runs at full rate, and with it."""
+        shard, rows = self.shard, np.array([tokens, logits])
+        model, device = routed(shard.model, tokens, self.serving), self.device
+        if tokens < FEWEST_ROWS:
+            device = replace(device, multiprocessors=0)
+        head = np.arange(len(model.layers)) >= shard.head
+        bare, full = (
+            _forward(layer_activities(model, each, rows, self.precision), head)
+            for each in (replace(device, half_work=0.0), device)
+        )
+        return bare, full
+
     def _exchanged(self, tokens: int, of_logits: int) -> float:
         size, total, known = BYTES[self.precision], 0.0, dict[tuple[str, float], float]()
         for goal, elements, logits in self.shard.exchanges:
@@ -260,6 +299,8 @@ class Prices:
             if key not in known:
                 known[key] = float(collective(*key, self.net).total)
             total += known[key]
+        if self.exchanges:  # a step without prompts has logits of each of its tokens
+            total += sum(self.exchanges.seconds(tokens, prompts=tokens > of_logits))
         return total
 
 
@@ -334,6 +375,18 @@ def _seen(contexts: Sequence[int], steps: int, window: int) -> NDArray[np.int64]
     return np.asarray((np.minimum(every, window) if window else every).sum(axis=0))
 
 
+def halves(
+    chunks: Sequence[Chunk], contexts: Sequence[float], many: int
+) -> list[tuple[list[Chunk], Sequence[float]]]:
+    """Return the microbatches that have work: of two, half of the tokens of each chunk, and of the sequences."""
+    if many == 1:
+        return [(list(chunks), contexts)]
+    cut = [(each, each.tokens // 2) for each in chunks]
+    first = [Chunk(half, each.before) for each, half in cut if half]
+    second = [Chunk(each.tokens - half, each.before + half) for each, half in cut]
+    return [half for half in ((first, contexts[::2]), (second, contexts[1::2])) if any(half)]
+
+
 def pairs(chunk: Chunk, window: int = 0) -> float:
     """Return the pairs of a token and one that it sees, itself included; a token sees at most `window`, 0: all."""
     first, last = chunk.before + 1, chunk.before + chunk.tokens
@@ -342,23 +395,3 @@ def pairs(chunk: Chunk, window: int = 0) -> float:
     full = last - max(window, first) + 1  # tokens that see a whole window
     growing = chunk.tokens - full
     return full * window + (first + first + growing - 1) * growing / 2
-
-
-def _routed(model: Model, tokens: int) -> Model:
-    """Return the model with the experts that n tokens choose at random, E (1 - (1 - k/E)^n): weights and starts."""
-    if not any("experts" in layer.attributes for layer in model.layers):
-        return model
-    layers = []
-    for layer in model.layers:
-        if "experts" in layer.attributes:
-            own = layer.attributes
-            chosen = 1 - (1 - own["chosen"] / own["experts"]) ** tokens
-            first, stop = own.get("served", (0, own["experts"]))
-            busy = (first, first + ceil((stop - first) * chosen))
-            layer = replace(
-                layer,
-                parameters=round(layer.parameters * chosen),
-                attributes={**own, "served": busy},
-            )
-        layers.append(layer)
-    return replace(model, layers=tuple(layers))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from lib_dlhpc.serving.predict import predict_service
-from lib_dlhpc.serving.price import Prices
+from lib_dlhpc.serving.price import Chunk, Prices
 from lib_dlhpc.serving.service import Service, read_service
 from lib_dlhpc.spec.catalog import ROOT
 
@@ -23,8 +23,9 @@ BAND = 0.6  # of a scored row: predicted over published is at most 1.6, and at l
 class Published:
     """A measurement that someone published: a service, and one number of it.
 
-    quantity: tokens_per_second of a replica, tokens_per_second_device, decode_tokens_per_second without prompts, or
-    first_token_ms.
+    quantity: tokens_per_second of a replica, tokens_per_second_device, decode_tokens_per_second without prompts,
+    first_token_ms, or of a node in steps of one kind: prompt_tokens_per_second_node of `batch` whole prompts on each
+    device, decode_tokens_per_second_node of `batch` sequences.
     """
 
     name: str
@@ -53,9 +54,18 @@ class Published:
             return (load.answer - 1) / prices.answers(1, load.prompt, load.answer).total
         if self.quantity == "tokens_per_second":
             return predict_service(self.service).full.tokens_per_second
+        if self.quantity.endswith("_node"):
+            return self.service.machine.devices_per_node * self._of_device(prices)
         first = prices.prompts(serving.batch, load.prompt)
         both = first + prices.answers(serving.batch, load.prompt, load.answer)
         return serving.batch * load.answer / both.total / serving.devices
+
+    def _of_device(self, prices: Prices) -> float:
+        """Return the tokens a second of a device in steps that only read prompts, or only decode."""
+        batch, prompt = self.service.service.batch, self.service.requests.prompt
+        if self.quantity == "prompt_tokens_per_second_node":
+            return batch * prompt / prices.step([Chunk(prompt)] * batch).total
+        return batch / prices.decode(batch, prompt).total
 
     @property
     def error(self) -> float:
@@ -73,7 +83,10 @@ def published() -> tuple[Published, ...]:
 def _read(row: dict[str, str]) -> Published:
     number = {name: int(row[name]) for name in ("devices", "batch", "prompt", "answer")}
     precision = row["precision"]
-    cache_precision = precision if precision in ("fp8", "fp16") else "bf16"
+    options = {
+        name: int(value) for name, value in (each.split("=") for each in row["options"].split())
+    }
+    one_cache = precision in ("fp8", "fp16") and "experts" not in options
     service = read_service(
         {
             "model": row["model"],
@@ -81,8 +94,10 @@ def _read(row: dict[str, str]) -> Published:
             "service": {
                 "devices": number["devices"],
                 "precision": precision,
-                "cache_precision": cache_precision,
+                "cache_precision": precision if one_cache else "bf16",
                 "batch": number["batch"] or MOST,
+                "replicas": options.get("experts", 1),
+                **options,
             },
             "requests": {"rate": 0, "prompt": number["prompt"], "answer": number["answer"]},
         }

@@ -29,7 +29,13 @@ from lib_dlhpc.serving.price import STEP_TOKENS, Chunk, Prices
 from lib_dlhpc.serving.service import Service, lengths
 
 SCORES = 2  # forward passes: of the reference, and of the policy that generated
-UNUSED = {"batching": "continuous", "chunk": 0, "prefix_block": 0, "prefill_replicas": 0}
+UNUSED = {
+    "batching": "continuous",
+    "chunk": 0,
+    "prefix_block": 0,
+    "prefill_replicas": 0,
+    "experts": 1,
+}
 
 
 class Generation(NamedTuple):

@@ -14,7 +14,7 @@ from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.files import LARGEST_FILE, machine_named
 from lib_dlhpc.spec.machine import Machine, read_machine
-from lib_dlhpc.spec.model import Model
+from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.schema import check_keys, choice, flag, number, read_table, whole
 
 WIDTH = {"fp64": 8.0, "fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
@@ -38,6 +38,9 @@ class Serving:
     graph: the kernels of a step are launched as one graph, and wait for each other 0.5 us.
     prefix_block: tokens of a block whose keys and values are stored for requests that begin alike; 0: none is.
     prefill_replicas: of `replicas`, those that only read prompts and send the cache to the others; 0: all do both.
+    experts: replicas, of one device each, that hold the experts together (serving/wide_experts.py); 1: each holds all.
+    redundant: experts of a layer of which the group holds a second copy. imbalance: tokens of the busiest device of a
+    group over the mean. microbatches: 2: a step works on one half of its tokens while the others are exchanged.
     """
 
     devices: int = whole(default=1)
@@ -51,6 +54,10 @@ class Serving:
     graph: bool = flag(default=True)
     prefix_block: int = whole(default=0, least=0, most=LONGEST)
     prefill_replicas: int = whole(default=0, least=0)
+    experts: int = whole(default=1)
+    redundant: int = whole(default=0, least=0)
+    imbalance: float = number(default=1.0, least=1.0)
+    microbatches: int = whole(default=1, most=2)
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,8 @@ class Requests:
 class Service:
     """A service: the input of predict_service, simulate_service and run_service.
 
-    draft: a smaller model on the same devices, whose tokens `model` verifies; None: each token takes a step.
+    draft: a smaller model on the same devices, whose tokens `model` verifies, or `model` itself: its own modules of
+    multi-token prediction draft. None: each token takes a step.
     """
 
     model: Model
@@ -109,6 +117,11 @@ class Service:
     def drafts(self) -> int:
         """Tokens that are drafted before each step of the model."""
         return self.drafting.tokens if self.draft else 0
+
+    @property
+    def drafts_itself(self) -> bool:
+        """Whether the model's own modules of multi-token prediction draft."""
+        return self.draft is not None and bool(self.draft.options.get("mtp"))
 
     @property
     def longest(self) -> int:
@@ -163,10 +176,11 @@ def _read(tables: Mapping[str, Any]) -> Service:
     for section in ("model", "machine"):
         if section not in tables:
             raise SpecError(f"[{section}] is missing; a service needs [model] and [machine].")
-    draft, drafting = _read_draft(tables.get("draft"))
+    model = read_model(tables["model"])
+    draft, drafting = _read_draft(tables.get("draft"), model)
     return checked(
         Service(
-            read_model(tables["model"]),
+            model,
             read_machine(tables["machine"]),
             read_table(Serving, tables.get("service", {}), "service"),
             read_table(Requests, tables.get("requests", {}), "requests"),
@@ -176,20 +190,29 @@ def _read(tables: Mapping[str, Any]) -> Service:
     )
 
 
-def _read_draft(table: Any) -> tuple[Model | None, Drafting]:
-    """Return the draft model of [draft], which has its name or its family, and how it is used."""
+def _read_draft(table: Any, target: Model) -> tuple[Model | None, Drafting]:
+    """Return the draft model of [draft], which has its name or its family, and how it is used.
+
+    Without either it is `target`, if that has modules of multi-token prediction.
+    """
     if not isinstance(table, Mapping):
         return (None if table is None else read_model(table, "draft")), Drafting()
     own = {key: table[key] for key in table if key in Drafting.__annotations__}
     model = {key: table[key] for key in table if key not in own}
-    return read_model(model, "draft"), read_table(Drafting, own, "draft")
+    drafting = read_table(Drafting, own, "draft")
+    if not model and target.options.get("mtp"):
+        return target, drafting
+    return read_model(model, "draft"), drafting
 
 
 def checked(service: Service) -> Service:
     """Return the service; raise SpecError unless it is of a language model, and its replicas are on the machine."""
     machine, serving = service.machine, service.service
     _check_text("model", service.model)
-    if service.draft:
+    if service.draft is not service.model:
+        for path, model in (("model", service.model), ("draft", service.draft)):
+            _check_modules(path, model)
+    if service.draft and not service.drafts_itself:
         _check_text("draft", service.draft)
         words = [each.layers[0].attributes["vocabulary"] for each in (service.model, service.draft)]
         if words[0] != words[1]:
@@ -206,6 +229,7 @@ def checked(service: Service) -> Service:
     _check_prefixes(service)
     _check_states(service)
     _check_pools(serving)
+    _check_experts(service)
     return service
 
 
@@ -260,6 +284,37 @@ def _check_pools(serving: Serving) -> None:
             )
 
 
+def _check_experts(service: Service) -> None:
+    """Raise SpecError unless replicas of one device can hold the experts together."""
+    serving, model = service.service, service.model
+    if serving.experts == 1:
+        for name, only in (("redundant", 0), ("microbatches", 1), ("imbalance", 1.0)):
+            if (value := getattr(serving, name)) != only:
+                raise SpecError(
+                    f"service.{name} = {value!r}: of the exchanges of experts; legal with service.experts = 1:"
+                    f" {only!r}."
+                )
+        return
+    asked = f"service.experts = {serving.experts}"
+    layers = [layer for layer in model.layers if is_mixture(layer)]
+    if not layers:
+        raise SpecError(f"{asked}: {model.name or 'the model'} has no experts; legal: 1.")
+    if serving.devices > 1:
+        raise SpecError(f"{asked} with service.devices = {serving.devices}: legal with it: 1.")
+    pool = serving.prefill_replicas
+    if serving.replicas % serving.experts or pool % serving.experts:
+        raise SpecError(
+            f"{asked}: must divide service.replicas = {serving.replicas} and service.prefill_replicas = {pool}."
+        )
+    many = layers[0].attributes["experts"] + serving.redundant
+    if many % serving.experts:
+        legal = serving.redundant - many % -serving.experts
+        raise SpecError(
+            f"{asked}: must divide the {many} experts of {layers[0].name}, service.redundant = {serving.redundant}"
+            f" among them; legal: service.redundant = {legal}."
+        )
+
+
 def _check_text(path: str, model: Model) -> None:
     """Raise SpecError unless a model generates text."""
     seen = [each.attributes for each in model.layers if is_attention(each.kind)]
@@ -269,9 +324,13 @@ def _check_text(path: str, model: Model) -> None:
             f"{path} = {model.name or model.family!r}: does not generate text; legal: language models of the families"
             " decoder, hybrid, llama, palm, gpt, opt, bloom and mpt."
         )
-    if mtp := model.options.get("mtp"):
+
+
+def _check_modules(path: str, model: Model | None) -> None:
+    """Raise SpecError if a model has modules of multi-token prediction that no step would use."""
+    if mtp := model and model.options.get("mtp"):
         raise SpecError(
-            f"{path}.mtp = {mtp}: its modules are priced in training; the legal value is 0."
+            f"{path}.mtp = {mtp}: its modules draft if [draft] names no model; legal here: 0."
         )
 
 
@@ -282,6 +341,11 @@ INDEXER = "indexer"  # those with a cache of keys alone
 def is_attention(kind: str) -> bool:
     """Return whether layers of a kind read a cache of keys and values."""
     return kind.endswith("attention")
+
+
+def is_mixture(layer: Layer) -> bool:
+    """Return whether a layer has experts."""
+    return "experts" in layer.attributes
 
 
 def lengths(service: Service) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -19,8 +19,11 @@ from lib_dlhpc.layers.state_space import flop, state_elements
 from lib_dlhpc.layout.graph import made
 from lib_dlhpc.layout.tensor import split_tensors
 from lib_dlhpc.serving.service import INDEXER, STATE_SPACE, WIDTH, Service, is_attention
+from lib_dlhpc.serving.wide_experts import sharded
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.networks import build
+
+MODULE = "mtp"  # of the names of a module's layers, the first ones among them
 
 
 class Attended(NamedTuple):
@@ -95,27 +98,52 @@ class Shard:
         return prod(self.model.layers[self.head].output_shape)
 
 
-def shard_of(service: Service) -> Shard:
-    """Return what the first device of a replica holds; raises SpecError for a model that cannot be split so."""
+def shard_of(service: Service, module: bool = False) -> Shard:
+    """Return what the first device of a replica holds; raises SpecError for a model that cannot be split so.
+
+    module: of the modules that predict further tokens, which share the tables of the model; else all but these.
+    """
     model, serving = service.model, service.service
-    key = Keyed(model, id(model))
-    return _shard(key, serving.devices, serving.precision, serving.cache_precision)
+    key, group = Keyed(model, id(model)), (serving.experts, serving.redundant)
+    return _shard(key, serving.devices, serving.precision, serving.cache_precision, group, module)
 
 
 @lru_cache(maxsize=16)
-def _shard(of: Keyed[Model], devices: int, weight: str, cache: str) -> Shard:
+def _shard(
+    of: Keyed[Model], devices: int, weight: str, cache: str, group: tuple[int, int], module: bool
+) -> Shard:
     model = of.value
     one = _of_one_token(model, devices)
-    layers: tuple[Layer, ...] = one.layers
+    layers: tuple[Layer, ...] = sharded(one.layers, *group)
     if devices > 1:
         layers = tuple(map(made, split_tensors(one, devices, 0, "paired", False).layers))
     precision, width = activations(weight), WIDTH[weight]
+    local = _inference(replace(one, layers=layers), width / BYTES[precision])
+    layers, local = (_without_modules(each, module) for each in (layers, local))
     head = max(at for at, layer in enumerate(layers) if layer.kind == "dense")
     exchanges = tuple(_exchanges(layers, head))
-    local = replace(one, layers=_inference(replace(one, layers=layers), width / BYTES[precision]))
     weights = width * sum(layer.parameters for layer in layers)
     attended = _attended(model, WIDTH[cache], layers)
-    return Shard(local, head, weights, attended, exchanges, precision)
+    one = replace(one, layers=local)
+    return Shard(one, head, weights, attended, exchanges, precision)
+
+
+def _without_modules(layers: tuple[Layer, ...], module: bool) -> tuple[Layer, ...]:
+    """Return the layers before the modules of multi-token prediction, or from them on, which come last.
+
+    A module reads the model's last state. Its first layer, the rows of words, is as wide, and named in its place.
+    """
+    first = next(
+        (at for at, each in enumerate(layers) if each.name.startswith(MODULE)), len(layers)
+    )
+    if not module:
+        return layers[:first]
+    own = {"input", *(each.name for each in layers[first:])}
+    words = layers[first].name
+    return tuple(
+        replace(each, inputs=tuple(name if name in own else words for name in each.inputs))
+        for each in layers[first:]
+    )
 
 
 def activations(precision: str) -> str:

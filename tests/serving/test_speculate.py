@@ -268,3 +268,49 @@ def laws(decoder, text):
     decoder.keep("alone", 0)
     logits = decoder.step([("alone", [2, 0, *text[:-1]])], every=True)[1:]
     return [probabilities(each, 0.3) for each in logits]
+
+
+# multi-token prediction --------------------------------------------------------------------------------
+
+
+def own_drafts(acceptance=0.85, **changes):
+    """Return DeepSeek-V3 on sixteen GPUs, drafted for by its own module."""
+    model = {"name": "deepseek-v3", "mtp": 1}
+    draft = {"tokens": 1, "acceptance": acceptance}
+    tables = {"model": model, "machine": "h200-pod", "draft": draft}
+    return read_service(tables).set(**{"devices": 16, "prompt": 1000, "answer": 201, **changes})
+
+
+def test_a_model_drafts_with_its_own_module_which_shares_its_tables():
+    service, alone = own_drafts(), large("deepseek-v3", "h200-pod", devices=16)
+    prices, plain = Prices(service), Prices(alone)
+    assert prices.shard.weights == plain.shard.weights
+    block = (
+        11_507_288_064 + 2 * 7168**2 + 3 * 7168
+    )  # of 671B, a layer; what joins the words, and norms
+    assert 2 * block / 16 < prices.draft.shard.weights < 1.05 * 2 * block / 16
+    assert prices.kv_cache_bytes(99) == 62 / 61 * plain.kv_cache_bytes(100)
+    assert 0.01 < prices.draft.decode(1, 1000).total / plain.decode(1, 1000).total < 0.1
+
+
+@pytest.mark.parametrize("service", [own_drafts, drafted])
+def test_rejected_drafts_cost_time_and_accepted_ones_divide_the_steps(service):
+    none, every = (service(acceptance=accepted) for accepted in (0.0, 1.0))
+    prices, tokens = Prices(every), 1 + every.drafts
+    alone = Prices(large(every.model.name, every.machine.name, devices=every.service.devices))
+    answer = every.requests.answer
+    assert prices.steps(answer) == -(-(answer - 1) // tokens)
+    assert Prices(none).steps(answer) == answer - 1
+    slow, plain, fast = (
+        each.answers(1, 1000, answer).total for each in (Prices(none), alone, prices)
+    )
+    assert fast < plain < slow < 2 * plain
+
+
+def test_a_module_that_no_step_would_use_is_refused():
+    with pytest.raises(
+        SpecError, match=r"model.mtp = 1: its modules draft if \[draft\] names no model"
+    ):
+        read_service({"model": {"name": "deepseek-v3", "mtp": 1}, "machine": "h200-pod"})
+    with pytest.raises(SpecError, match="draft"):
+        read_service({"model": "llama3-8b", "machine": "h200-pod", "draft": {"tokens": 1}})

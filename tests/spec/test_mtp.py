@@ -117,5 +117,7 @@ def test_it_is_neither_trained_nor_served():
     run = split(model_of(1), data=1, precision="fp32")
     with pytest.raises(SpecError, match="no layer reads its output, so it cannot be trained"):
         check(run)
-    with pytest.raises(SpecError, match=r"mtp = 1: its modules are priced in training"):
+    with pytest.raises(
+        SpecError, match=r"model.mtp = 1: its modules draft if \[draft\] names no model"
+    ):
         read_service({"model": model_of(1), "machine": "h100-pod"})
