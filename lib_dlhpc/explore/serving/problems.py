@@ -48,6 +48,17 @@ BLOCKS, LATENT, TURNED = 61, 512, 64  # of DeepSeek-V3
 latent = 2 * BLOCKS * (LATENT + TURNED) * SEEN
 CHOSEN, INDEX = 2048, 128  # DeepSeek-V3.2: tokens that attention reads, size of an indexer's key
 LONG = draw.any([100_000, 32_000, 65_000])
+MIXTURES, EXPERTS, WIDTH, INNER, COPIES = 58, 256, 7168, 2048, 32  # of DeepSeek-V3
+GROUP, expert = draw.any([144, 72, 32]), 3 * WIDTH * INNER  # GPUs; B of an expert in fp8
+
+
+def held_by(group: int) -> float:
+    """Return the B of experts that each of a group of GPUs holds: its weights, less those of all other layers."""
+    load, copies = {"prompt": 1024}, COPIES if group > 1 else 0
+    spread = {"replicas": group, "experts": group, "redundant": copies, "precision": "fp8"}
+    weights = Prices(service("deepseek-v3", "h800-pod", load, **spread)).shard.weights
+    alone = Prices(service("deepseek-v3", "h800-pod", load, precision="fp8")).shard.weights
+    return weights - (alone - MIXTURES * EXPERTS * expert)
 
 
 def cache_time(network: str) -> float:
@@ -113,5 +124,11 @@ PROBLEMS = written(
         ).shard.kv_cache_bytes(SEEN),
         token=2 * (LATENT + TURNED),
         copies=PER_NODE * latent,
+    ),
+    wide_experts=Numbers(
+        held_by(GROUP),
+        each=(EXPERTS + COPIES) // GROUP,
+        held=MIXTURES * (EXPERTS + COPIES) // GROUP * expert,
+        no_copies=MIXTURES * EXPERTS / GROUP * expert,
     ),
 )
