@@ -93,6 +93,14 @@ def test_a_random_sample_of_a_space_is_priced_as_it_is_predicted(machine, more, 
     assert check(run, columns, dice.sample(range(len(some)), 25)) > 10
 
 
+def test_stages_that_lie_differently_on_nodes_are_priced_as_they_are_predicted():
+    own = {"nodes": 3, "devices_per_node": 4, "batch": 12}
+    run = Experiment(model=GPT, machine={"name": "selene", "nics": 1}, strategy=SMALL | own)
+    choose = {"pipeline": [4], "tensor": [1], "spatial": [1], "zero": [0, 3], "microbatches": [4]}
+    every = space(run, choose | {"recompute": ["none"]})
+    assert check(run, every.columns, range(min(12, len(every)))) > 2
+
+
 def test_gradients_added_in_32_bits_are_priced_as_they_are_predicted():
     """One microbatch adds nothing: its buckets are cast, and its gradients take two bytes."""
     run = Experiment(model=GPT, machine="selene", strategy=SMALL | {"wire": "fp32"})
