@@ -145,4 +145,3 @@ POLICIES: dict[str, Callable[[Orders, int], list[int]]] = {
     "random": _at_random,
     "belady": _belady,
 }
-ONLINE = tuple(name for name in POLICIES if name != "belady")  # that do not know the future

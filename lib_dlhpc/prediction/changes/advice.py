@@ -14,7 +14,6 @@ from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.changes.resplit import DEGREES, degree, interleavable, resplit
 from lib_dlhpc.prediction.limits.walls import exceeds_more, stopping
 from lib_dlhpc.prediction.step import predict
-from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO, EXPERT_EXCHANGES, RECOMPUTES
 from lib_dlhpc.spec.units import HOUR, format_quantity
@@ -45,20 +44,6 @@ class Advice(NamedTuple):
     words: str
     label: str
     changes: Changes
-
-
-def advise(p: Breakdown, applied: Apply | None = None) -> Advice:
-    """Return what to change next in a predicted run.
-
-    applied: the experiment after changes, as a page sets them; by default a what-if.
-    """
-    search = searched(p, applied or (lambda changes: what_if(p.experiment, changes)))
-    while True:
-        try:
-            next(search)
-        except StopIteration as end:
-            advice: Advice = end.value
-            return advice
 
 
 def searched(p: Breakdown, apply: Apply) -> Generator[None, None, Advice]:
