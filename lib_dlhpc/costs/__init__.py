@@ -96,7 +96,7 @@ lazy_names(
         "groups": ["wire"],
         "network": ["Level", "Network", "flat", "network_of"],
         "operators": ["Operators", "by_operator"],
-        "power": ["clock"],
+        "power_limit": ["clock"],
         "segments": ["segments"],
         "spares": ["Pool"],
         "split_calibration": ["scale_of"],
