@@ -39,7 +39,7 @@ Answer: TypeAlias = Breakdown | dict[str, Floats] | SpecError
 
 
 class Step(NamedTuple):
-    """What passes of layouts with the same passes take, and of each layout its lane in the tables."""
+    """What the passes of a group take, and of each layout its lane in the tables."""
 
     timed: Timed
     scale: float  # of compute times
@@ -73,29 +73,29 @@ def _predicted(
 ) -> Iterator[tuple[Rows, Answer]]:
     """Yield predictions of layouts."""
     found, held = list[SamePasses](), list[Ranks]()
-    for rows, family in layout_groups(experiment, columns):
-        if isinstance(family, SpecError):
+    for rows, layouts in layout_groups(experiment, columns):
+        if isinstance(layouts, SpecError):
             progress(len(rows))
-            yield rows, family
-        elif not family.has_lanes:
+            yield rows, layouts
+        elif not layouts.has_lanes:
             yield from _one_by_one(experiment, columns, rows, progress)
         else:
             try:
-                kindred = [*family.by_passes(rows, columns)]
+                groups = [*layouts.by_passes(rows, columns)]
             except SpecError as error:
                 progress(len(rows))
                 yield rows, error
                 continue
-            for kin in kindred:
-                if not kin.has_lanes:
-                    yield from _one_by_one(experiment, columns, kin.rows, progress)
+            for group in groups:
+                if not group.has_lanes:
+                    yield from _one_by_one(experiment, columns, group.rows, progress)
                     continue
                 try:
-                    held.append(rank_columns(kin.one))
-                    found.append(kin)
+                    held.append(rank_columns(group.one))
+                    found.append(group)
                 except SpecError as error:
-                    progress(len(kin.rows))
-                    yield kin.rows, error
+                    progress(len(group.rows))
+                    yield group.rows, error
     if found:
         yield from _at_once(found, held, progress)
 
@@ -105,22 +105,22 @@ def _at_once(
 ) -> Iterator[tuple[Rows, Answer]]:
     """Yield the same of layouts that are walked many at once; held: by their ranks."""
     fitting, memories = list[SamePasses](), list[dict[str, Floats]]()
-    for kin, memory in zip(found, _memory(found, held), strict=True):
-        fits = memory.sum(axis=0) <= kin.one.machine.device.memory
+    for group, memory in zip(found, _memory(found, held), strict=True):
+        fits = memory.sum(axis=0) <= group.one.machine.device.memory
         if any(fits):
-            fitting.append(kin.only(fits))
+            fitting.append(group.only(fits))
             memories.append(dict(zip(TERMS, memory[:, fits], strict=True)))
         if not all(fits):
             progress(int((~fits).sum()))
-            yield kin.rows[~fits], dict(zip(TERMS, memory[:, ~fits], strict=True))
+            yield group.rows[~fits], dict(zip(TERMS, memory[:, ~fits], strict=True))
     samples, some, steps = _samples(found), list[int](), list[Step]()
-    for at, kin in enumerate(fitting):
-        progress(len(kin.rows))
+    for at, group in enumerate(fitting):
+        progress(len(group.rows))
         try:
-            steps.append(_step(kin, samples[kin.one.strategy.batch]))
+            steps.append(_step(group, samples[group.one.strategy.batch]))
             some.append(at)
         except SpecError as error:
-            yield kin.rows, error
+            yield group.rows, error
     walked = _walked([fitting[at] for at in some], steps)
     for at, step, each in zip(some, steps, walked, strict=True):
         yield fitting[at].rows, _breakdown(fitting[at], step, memories[at], *each)
@@ -149,9 +149,9 @@ def _alone(experiment: Experiment, changes: dict[str, Any]) -> Answer:
 
 def _memory(found: list[SamePasses], held: list[Ranks]) -> list[Floats]:
     """Return of each layout the B of each term on the fullest device, (terms, layouts)."""
-    counts = [len(kin.rows) for kin in found]
+    counts = [len(group.rows) for group in found]
     many, schedules = (
-        np.concatenate(each) for each in zip(*(kin[2:] for kin in found), strict=True)
+        np.concatenate(each) for each in zip(*(group[2:] for group in found), strict=True)
     )
     terms = peaks(held, np.repeat(np.arange(len(found)), counts), many, schedules)
     return np.split(terms, np.cumsum(counts)[:-1], axis=1)
@@ -164,15 +164,15 @@ def _samples(found: list[SamePasses]) -> dict[float, Floats]:
     the same, and so do two questions that have as many kinds of microbatches.
     """
     many = defaultdict[float, set[int]](set)
-    for kin in found:
-        many[kin.one.strategy.batch].update(kin.many.tolist())
+    for group in found:
+        many[group.one.strategy.batch].update(group.many.tolist())
     return {batch: batch / np.array(sorted(each, reverse=True)) for batch, each in many.items()}
 
 
-def _step(kin: SamePasses, samples: Floats) -> Step:
-    each = np.searchsorted(samples, kin.one.strategy.batch / kin.many)
+def _step(group: SamePasses, samples: Floats) -> Step:
+    each = np.searchsorted(samples, group.one.strategy.batch / group.many)
     some, sample = np.unique(each, return_inverse=True)
-    key = Keyed(kin.one, id(kin.one)), Keyed(samples, samples.tobytes())
+    key = Keyed(group.one, id(group.one)), Keyed(samples, samples.tobytes())
     return Step(*_timed(*key, tuple(some.tolist())), sample)
 
 
@@ -194,10 +194,10 @@ def _walked(found: list[SamePasses], steps: list[Step]) -> list[tuple[Floats, Fl
     bubble of the mean rank, (layouts,)."""
     shapes = defaultdict[tuple[str, int, int, int], list[tuple[int, int]]](list)
     results = []
-    for number, (kin, step) in enumerate(zip(found, steps, strict=True)):
-        pipe, count = step.timed.schedule, len(kin.rows)
+    for number, (group, step) in enumerate(zip(found, steps, strict=True)):
+        pipe, count = step.timed.schedule, len(group.rows)
         results.append((*np.empty((2, pipe.ranks, count)), np.empty(count)))
-        pairs = zip(kin.schedules.tolist(), kin.many.tolist(), strict=True)
+        pairs = zip(group.schedules.tolist(), group.many.tolist(), strict=True)
         for at, (schedule, many) in enumerate(pairs):
             name = schedule if pipe.ranks > 1 else "1f1b"
             shapes[name, pipe.ranks, many, pipe.chunks].append((number, at))
@@ -223,7 +223,7 @@ def _walked(found: list[SamePasses], steps: list[Step]) -> list[tuple[Floats, Fl
 
 
 def _breakdown(
-    kin: SamePasses,
+    group: SamePasses,
     found: Step,
     memory: dict[str, Floats],
     clock: Floats,
@@ -231,8 +231,8 @@ def _breakdown(
     bubble: Floats,
 ) -> Breakdown:
     """Return the prediction of layouts with the same passes."""
-    one, step, own = kin.one, found.timed, found.timed.stage
-    many = kin.many // step.schedule.directions
+    one, step, own = group.one, found.timed, found.timed.stage
+    many = group.many // step.schedule.directions
     work = many * step.work[..., found.sample][:, own]  # (passes, places, layouts)
     limited = (many * step.limited[..., found.sample][:, :, own]).sum(axis=2)
     update = next(row.seconds for row in step.rows if row.what is Update)
