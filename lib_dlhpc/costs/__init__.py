@@ -22,6 +22,7 @@ network.py            the network model of a machine, congestion included
 crowding.py           how far messages between nodes share links of the topology
 platform.py           the links of a machine and the routes between ranks
 groups.py             the network of a process group, and its collectives
+placement.py          which groups of one kind lie alike on nodes and switches
 uneven.py             groups that cross the edge of a node, on the links that they use
 nccl.py               an allreduce by NCCL's protocols
 stragglers.py         the slowest of p ranks

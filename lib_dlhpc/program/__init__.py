@@ -10,6 +10,7 @@ walk.py          when each stage is through all calls, if repeated passes take a
 ports.py         messages between stages that share links;  shared_walk.py: the same walk with them
 meeting.py       gradients that meet messages between stages
 path.py          when every rank starts and ends each pass
+ends.py          what follows the passes, with its prices
 depths.py        the passes of a pipeline by their depth, in stretches that repeat
 lanes.py         the same path through many steps at once, as arrays
 lane_walk.py     the passes of many pipelines of one shape, a lane each
