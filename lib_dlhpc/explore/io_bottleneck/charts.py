@@ -8,7 +8,7 @@ import numpy as np
 
 from lib_dlhpc.explore.blocks import lines
 from lib_dlhpc.explore.blocks.charts import State, columns, marked
-from lib_dlhpc.spec.units import format_plain
+from lib_dlhpc.spec.units import count, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 LINES = {
@@ -109,7 +109,7 @@ def efficiency_state(curves: lines.Curves, now: int, published: tuple[int, float
     star = {"x": x, "y": y, "words": f"published: over {y:.0%} at {x} nodes"}
     data |= {"now": lines.value_at(waiting, now, "{:.0%}".format), "published": columns([star])}
     words = ", ".join(f"{name} {value:.0%}" for name, value in lines.values_at(curves, now))
-    return data, f"At {now:,} nodes, of a node that never waits: {words}."
+    return data, f"At {count(now, 'node')}, of a node that never waits: {words}."
 
 
 def capacity_state(nodes: Any, held: Any, room: float, now: int) -> State:
@@ -117,12 +117,19 @@ def capacity_state(nodes: Any, held: Any, room: float, now: int) -> State:
     at = float(held[nodes == now][0])
     low, high = 0.5 * min(float(held.min()), room), 2 * max(float(held.max()), room)
     verdict = "fits" if at <= room else "does not fit"
-    return {
-        "line": {"x": nodes, "y": held},
-        "wall": {"y": [room], "top": [high], "words": [f"the SSD of a node: {show(room, 'B')}"]},
-        "room": {"y": [low, high]},
-        "now": marked(show(at, "B"), now > 20, 11, x=now, y=at),
-    }, f"Each of {now:,} nodes keeps {show(at, 'B')}, which {verdict} into its {show(room, 'B')}."
+    return (
+        {
+            "line": {"x": nodes, "y": held},
+            "wall": {
+                "y": [room],
+                "top": [high],
+                "words": [f"the SSD of a node: {show(room, 'B')}"],
+            },
+            "room": {"y": [low, high]},
+            "now": marked(show(at, "B"), now > 20, 11, x=now, y=at),
+        },
+        f"Each of {count(now, 'node')} keeps {show(at, 'B')}, which {verdict} into its {show(room, 'B')}.",
+    )
 
 
 def volume_state(curves: lines.Curves, now: int) -> State:

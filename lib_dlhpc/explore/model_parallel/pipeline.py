@@ -181,7 +181,8 @@ def memory_view(setting: Pipe) -> State:
     }
     return data, (
         f"The fullest GPU holds {show(largest, 'B')} of {show(capacity, 'B')}: it"
-        f" {'fits' if largest <= capacity else 'does not fit'}. Rank 0 stores {stores[0]:.3g} microbatches at once,"
+        f" {'fits' if largest <= capacity else 'does not fit'}. Rank 0 stores"
+        f" {stores[0]:.3g} microbatch{'es' * bool(stores[0] != 1)} at once,"
         f" the last rank {stores[-1]:.3g}."
     )
 
@@ -243,7 +244,7 @@ def pipeline_wall(setting: Pipe) -> str:
     bubble = float(step.pipeline_bubble / step.step_time)
     if not step.fits:
         return (
-            f"{step.walls[0]} Rank 0 stores {kept(setting)[0]:.3g} of {m} microbatches; a schedule that stores"
+            f"{step.walls[0]} Rank 0 stores {kept(setting)[0]:.3g} of {count(m, 'microbatch')}; a schedule that stores"
             " fewer, or more GPUs, would help."
         )
     if bubble > LARGE:
