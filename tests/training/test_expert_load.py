@@ -28,7 +28,7 @@ def loads(ranks, experts, tensor):
             world=world, place=place, experts=Some(size=experts), first=rank % tensor == 0
         )
         layer = Some(load=Load(np.array(chosen), dropped, received))
-        noun = Some(name="e", traits=Some(tensor="experts"))
+        noun = Some(name="e", has_experts=True)
         stage = Some(model=Some(layers=[noun]), network=Some(layers=[layer]))
         found = expert_load(groups, [stage])
     return found
