@@ -51,7 +51,7 @@ def test_nothing_is_shown_before_a_guess_and_all_after(closed, eventually):
 
 @pytest.mark.parametrize("index", MOVES)
 def test_every_control_is_seen_to_move_a_drawing(page, index):
-    page.every_control_moves(index, MOVES[index])
+    page.controls_move_drawings(index, MOVES[index])
 
 
 def test_chunks_play_step_and_drag_and_the_diagram_follows(page, eventually):

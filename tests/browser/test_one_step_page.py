@@ -18,28 +18,10 @@ NOTEBOOK = "01_one_step.ipynb"
 PLOTS = 8
 QUESTIONS = 37
 MOVES = {
-    0: {
-        "Batch": "ArrowRight",
-        "Width": "ArrowLeft",
-        "Arithmetic": "ArrowRight",
-        "Layer": "convolution, 3 × 3",
-        "Device": "a laptop's core",
-    },
-    1: {
-        "Batch": "ArrowRight",
-        "Arithmetic": "ArrowRight",
-        "Network": "LeNet-5",
-        "Device": "V100, 16 bits",
-    },
+    0: {"Batch": "ArrowRight", "Layer": "convolution, 3 × 3"},
+    1: {"Batch": "ArrowRight", "Network": "LeNet-5"},
     2: {"Edge": "ArrowRight", "Message": "ArrowRight", "Array": "ArrowRight"},
-    3: {
-        "Sequence": "ArrowLeft",
-        "Batch": "ArrowLeft",
-        "Network": "OPT, 125 M",
-        "GPU": "A100",
-        "Attention": "fused",
-        "Other layers": "fused with neighbors",
-    },
+    3: {"Sequence": "ArrowLeft", "Network": "OPT, 125 M"},
 }
 GUESSES = {0: "0.3", 7: "2", 13: "512", 19: "9", 24: "8", 28: "50"}
 
@@ -50,8 +32,8 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
 
 
 @pytest.mark.parametrize("index", MOVES)
-def test_every_control_is_seen_to_move_a_drawing(page, index):
-    page.every_control_moves(index, MOVES[index])
+def test_a_slider_and_a_list_are_seen_to_move_a_drawing(page, index):
+    page.controls_move_drawings(index, MOVES[index])
 
 
 def test_walls_say_why_and_a_check_answers_the_mistake(page, eventually):

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from lib_dlhpc.explore.blocks import charts
@@ -68,19 +68,39 @@ def shown(page: Any) -> str:
     )
 
 
-def each_position_shows_its_own(page: Any, but: str = "") -> None:
+def drawn(page: Any) -> str:
+    """Return what the figures of an experiment draw: the columns and signals that their drawings name."""
+    figures = [each for each in page.children[1].children if isinstance(each, Figure)]
+    return json.dumps([[_read(each.data, each), each.signals] for each in figures])
+
+
+def _read(data: dict[str, Any], figure: Figure) -> dict[str, Any]:
+    """Return the columns of each dataset that occur in a drawing, which is more than its table."""
+    drawing = {key: value for key, value in figure.spec.items() if key != "usermeta"}
+    named = {*re.findall(r"\w+", json.dumps(drawing, ensure_ascii=False))}
+    return {
+        name: {column: values for column, values in columns.items() if column in named}
+        for name, columns in data.items()
+    }
+
+
+def each_position_shows_its_own(page: Any, but: str = "", worded: Container[str] = ()) -> None:
     """Assert that no two positions of a control show the same, the other controls where they are; `but` one control.
 
-    Nor does any position count one of something in the plural.
+    Nor does any position count one of something in the plural. Each control also moves a drawing, if there is one,
+    except `worded`, which may move words alone.
     """
     for control in (each for label, each in controls(page).items() if label != but):
-        home, seen = control.index, {shown(page)}
+        home, seen, drawings = control.index, {shown(page)}, {drawn(page)}
         for position in {*range(len(control.options))} - {home}:
             control.index = position
             seen.add(shown(page))
             assert not ONES.search(words(page)), (control.description, position)
+            drawings.add(drawn(page))
         control.index = home
         assert len(seen) == len(control.options), control.description
+        still = len(drawings) == 1 and drawings != {"[]"}
+        assert not still or control.description in worded, control.description
 
 
 def fields(spec: Any) -> set[str]:

@@ -232,15 +232,17 @@ class LessonPage:
         self.choose(index, label, choice)
         eventually(lambda: self.page.evaluate(look, index) != before, f"a change by {label}")
 
-    def every_control_moves(
+    def controls_move_drawings(
         self,
         index: int,
         moves: Mapping[str, str],
         worded: Container[str] = (),
         at_rest: Callable[[], str] | None = None,
     ) -> None:
-        """Assert that each control of an experiment moves a drawing, and bring all back to where they were.
+        """Assert that these controls of an experiment move a drawing, and bring all back to where they were.
 
+        A slider and a list of each experiment are enough: tests/explore/test_lessons.py moves every control without a
+        browser, and looks at what its drawings read.
         moves: the key of each slider, or the choice of each list, by label. worded: lists that may move words alone.
         at_rest: waits until a drawing that comes in parts is whole, and returns it; that, too, has to be another one.
         """
