@@ -40,6 +40,8 @@ class Part:
         """
         layers = self.model.layers
         at = {layer.name: number for number, layer in enumerate(layers)}
+        # As `Model.blocks`, which the model would keep: caches hold thousands of parts.
+        blocks = [layer.name.rpartition(".")[0] for layer in layers]
         return (
             tuple([layer.likeness for layer in layers]),
             tuple(
@@ -49,7 +51,7 @@ class Part:
                     for name in layer.inputs
                 ]
             ),
-            tuple([one != other for one, other in pairwise(self.model.blocks)]),
+            tuple([one != other for one, other in pairwise(blocks)]),
             tuple([at[name] for name in self.sends]),
             self.model.input_shape,
             self.model.in_blocks,

@@ -143,9 +143,8 @@ def live_names(model: Model) -> tuple[tuple[str, ...], ...]:
 
 def _read_by_many_blocks(model: Model) -> bool:
     """Return whether blocks share a vector of the sample, such as its timestep, which is then live in all of them."""
-    blocks, layers = model.blocks, model.layers
-    vectors = [layer.name for layer in layers if len(layer.output_shape) == 1]
-    readers = ({blocks[each] for each in model.readers.get(one, ())} for one in vectors)
+    vectors = [layer.name for layer in model.layers if len(layer.output_shape) == 1]
+    readers = ({model.blocks[each] for each in model.readers.get(one, ())} for one in vectors)
     return any(len(found - {""}) > 2 for found in readers)
 
 

@@ -43,10 +43,9 @@ class Model:
         """Whether a layer is a mixture of experts."""
         return any(layer.has_experts for layer in self.layers)
 
-    @property
+    @cached_property
     def blocks(self) -> tuple[str, ...]:
         """The block that each layer is in, its name up to the last dot; "" if it is in none."""
-        # Not kept: thousands of parts of a network are read once, and would keep a name for each of their layers.
         return tuple([layer.name.rpartition(".")[0] for layer in self.layers])
 
     @cached_property
