@@ -15,11 +15,8 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import Machine
 
 COMMIT = "caa4b11f8fe1fee3ba57adaacb7590d7deabd053"
-SYSTEMS = {
-    "H100": "h100_80g_nvl8",
-    "A100": "a100_80g",
-    "V100": "a100_80g",
-}  # by device; nearest file
+# By device; nearest file.
+SYSTEMS = {"H100": "h100_80g_nvl8", "A100": "a100_80g", "V100": "a100_80g"}
 RECOMPUTE = {"none": "none", "selective": "attn_only", "early-stop": "full", "full": "full"}
 ROOMY = 1e6  # GiB: what does not fit there is timed all the same
 
@@ -53,9 +50,8 @@ def _application(experiment: Experiment) -> dict[str, int]:
         raise SpecError(f"a {model.family} network")
     hidden, heads = int(options["hidden"]), int(options["heads"])
     between = int(options.get("feed_forward", 4 * hidden))
-    if (
-        model.family == "llama"
-    ):  # neither groups of keys nor gates: as many weights in a plain block
+    # Neither groups of keys nor gates: as many weights in a plain block.
+    if model.family == "llama":
         kept = hidden * int(options.get("kv_heads", heads)) // heads
         between = (2 * hidden * (hidden + kept) + 3 * hidden * between - 4 * hidden**2) // (
             2 * hidden

@@ -32,9 +32,8 @@ CASES, ALPHA, BANDWIDTH, NETWORK = (
     SCRIPT[name] for name in ("CASES", "ALPHA", "BANDWIDTH", "NETWORK")
 )
 GOLDEN = json.loads((DATA / "golden.json").read_text())
-PYTHON = shutil.which(
-    "python3", path="/usr/bin"
-)  # that of the system: Debian's package is made for it
+# That of the system: Debian's package is made for it.
+PYTHON = shutil.which("python3", path="/usr/bin")
 MOST = 0.05  # wanted with contention
 RING, EVERYONE = "ring 16", "everyone 16"
 

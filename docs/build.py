@@ -42,14 +42,8 @@ PAGES = (
     "labs/**/*.md",
 )
 SYLLABI = "instructor_notes/syllabus_*.md"
-COURSE = (
-    "classes_14_weeks",
-    "policies",
-    "projects",
-    "outcomes",
-    "class",
-    "cluster",
-)  # no answers in them
+# No answers in them.
+COURSE = ("classes_14_weeks", "policies", "projects", "outcomes", "class", "cluster")
 MODULES = sorted((ROOT / "modules").glob("[0-9]*.ipynb"))
 ABOUT = "about.md"  # where README is; the front page is index.html
 ORDER = (

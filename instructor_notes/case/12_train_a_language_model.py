@@ -8,11 +8,8 @@ from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.cases import Case, Choice, Draw, Line, Option, Plan, Reading, Step, Table
 from lib_dlhpc.teaching.designs import begun, varied
 
-USED, ALL, TRAINED = (
-    37e9,
-    671e9,
-    14.8e12,
-)  # parameters of a token, of the network; tokens (DeepSeek-AI 2024)
+# Parameters of a token, of the network; tokens (DeepSeek-AI 2024).
+USED, ALL, TRAINED = (37e9, 671e9, 14.8e12)
 EXPERTS, CHOSEN, HIDDEN, TOKENS = 256, 8, 7168, 4096
 PEAK = 2.5e15  # of a GB200 in bf16, dense
 GPUS, HOURS = 2048, float(results()["deepseek-v3-hours"]["value"])

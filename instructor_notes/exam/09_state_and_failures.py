@@ -199,9 +199,8 @@ def bytes_of_a_version(draw: Draw) -> Question:
 
 
 EVERY, SAVING = 6 * 3600.0, 8 * 60.0
-MTBF = (
-    7 * 86400 / (86400 / (EVERY / 2))
-)  # a day of work a week, half of the interval for each failure
+# A day of work a week, half of the interval for each failure.
+MTBF = 7 * 86400 / (86400 / (EVERY / 2))
 BEST = float(young(SAVING, MTBF))
 
 

@@ -50,9 +50,8 @@ c.JupyterHub.load_roles.extend(
         {"name": "server", "scopes": ["users:activity!user", "access:servers!server", ACCESS]},
     ]
 )
-if (
-    TEACHERS
-):  # an authenticator that manages groups itself refuses any from here: make dlhpc-teachers there
+# An authenticator that manages groups itself refuses any from here: make dlhpc-teachers there.
+if TEACHERS:
     c.JupyterHub.load_groups.update({"dlhpc-teachers": {"users": TEACHERS}})
 
 

@@ -65,9 +65,8 @@ def estimates(model, machine, batch):
         if zero == 3:
             exchange = max(0, 3 * m * once - compute)
         else:
-            often = (
-                m if zero == 2 and p > 1 else 1
-            )  # a pipeline reduces gradients in each microbatch
+            # A pipeline reduces gradients in each microbatch.
+            often = m if zero == 2 and p > 1 else 1
             exchange = max(0, often * once - compute * often / m * 2 / 3) + once
         yield (
             compute + tensor + exchange,

@@ -23,9 +23,8 @@ def estimate(experiment, layout):
     gather = (2 * count + 1 if zero == 3 else 2) * 2 * held * leaves / rate
     exposed = max(0.0, gather - 0.5 * compute)
     block = 2 * layout["batch"] // count * size["sequence"] * size["hidden"]
-    uneven = (blocks + logits) / (
-        (size["layers"] + logits) / stages
-    )  # the last stage has the logits
+    # The last stage has the logits.
+    uneven = (blocks + logits) / ((size["layers"] + logits) / stages)
     passed = 4 * again * 2 * blocks * count * block * (1 - 1 / tensor)
     step = (compute * uneven + 2 * passed / machine.intra_node.bandwidth) * fill + exposed
 

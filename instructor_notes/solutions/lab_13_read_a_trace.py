@@ -67,9 +67,8 @@ def every_wait(events):
 def culprit(events, ranks):
     """Return the rank whose own delays keep the others waiting, and the seconds that this costs the run."""
     waits = every_wait(events)
-    ends = sorted(
-        min(call.stop for call in calls) for calls in meetings(events).values()
-    )  # of the steps
+    # Of the steps.
+    ends = sorted(min(call.stop for call in calls) for calls in meetings(events).values())
     lost = [[[0.0] * ranks for _ in ends] for _ in range(ranks)]  # [late][step][waits]
     for one, other in waits:
         step = sum(end <= one.start for end in ends)

@@ -153,9 +153,8 @@ def main():
     given = handed_in(file, NAMES if comm.size == 1 else NAMES[:1])
     if comm.size == 1:
         end_with(findings(given, name))
-    found = {
-        level: _peak_of(level, comm) for level in (3, 1, 0)
-    }  # memory grows, and is not returned
+    # Memory grows, and is not returned.
+    found = {level: _peak_of(level, comm) for level in (3, 1, 0)}
     if comm.rank == 0:
         print(
             f"{comm.size} real ranks, fp32 and momentum, {real_experiment(1, 0).model.parameters:,} weights"

@@ -137,9 +137,8 @@ def _pages(chromium: Any) -> Iterator[Callable[..., Any]]:
     yield open_page
     found = [*complaints]
     for context in contexts:
-        for page in (
-            context.pages
-        ):  # their kernels end: chromium-headless-shell drops the last words of closed ones
+        # Their kernels end: chromium-headless-shell drops the last words of closed ones.
+        for page in context.pages:
             page.goto("about:blank")
         context.close()
     assert found == []

@@ -18,15 +18,8 @@ MOVES = {
     2: {"Workers": "ArrowLeft", "Slow worker": "half as fast"},
     3: {"GPUs": "ArrowLeft", "Allreduce": "ring"},
 }
-GUESSES = {
-    0: "20",
-    7: "5",
-    11: "4",
-    16: "5",
-    21: "8",
-    25: 2,
-    26: "4",
-}  # a number: that choice of a list
+# A number: that choice of a list.
+GUESSES = {0: "20", 7: "5", 11: "4", 16: "5", 21: "8", 25: 2, 26: "4"}
 
 
 def test_what_the_question_gives_away_is_drawn_and_its_answer_is_not(closed, eventually):
@@ -44,9 +37,8 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
 
 
 def test_what_to_try_takes_a_line_and_stays_beside_its_figure(closed, eventually):
-    section = closed.locator(
-        ".dlhpc-section", has_text="Who waits for whom?"
-    )  # its heading is above it on a phone
+    # Its heading is above it on a phone.
+    section = closed.locator(".dlhpc-section", has_text="Who waits for whom?")
     waits = section.locator(".dlhpc-row.with-figure").first
     end = "row => scrollBy(0, row.getBoundingClientRect().bottom - 0.7 * innerHeight)"
     waits.evaluate(end)

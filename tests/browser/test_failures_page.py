@@ -16,14 +16,8 @@ MOVES = {
     2: {"GPUs": "ArrowLeft"},
     4: {"GPUs": "ArrowLeft"},
 }
-GUESSES = {
-    0: "10",
-    9: "10",
-    16: "8",
-    23: "10",
-    28: "12",
-    35: "5",
-}  # a number: that choice of a list
+# A number: that choice of a list.
+GUESSES = {0: "10", 9: "10", 16: "8", 23: "10", 28: "12", 35: "5"}
 GO = "Train from here"
 
 

@@ -18,17 +18,8 @@ MOVES = {
     6: {"Prompt": "ArrowLeft", "Network": "Ethernet, 25 Gb/s a GPU"},
     7: {"Drafts": "ArrowRight", "Draft model": "Llama 3 8B"},
 }
-GUESSES = {
-    0: "1.5",
-    7: "17",
-    12: "8",
-    16: "100",
-    21: "5",
-    26: 2,
-    32: "13",
-    37: "1",
-    43: "5",
-}  # a number: that choice of a list
+# A number: that choice of a list.
+GUESSES = {0: "1.5", 7: "17", 12: "8", 16: "100", 21: "5", 26: 2, 32: "13", 37: "1", 43: "5"}
 
 
 def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):

@@ -106,8 +106,7 @@ def test_a_folder_that_is_no_learners_stops_nobody_else(file, tmp_path):
         (folder / name / ABOUT).write_text(about, encoding="utf-8")
     with open(folder / "a" / RECORD, "r+b") as damaged:
         damaged.write(damaged.read().replace(b'"answer": "1"', b'"answer": "\\ud800"'))
-    (folder / "z" / RECORD).write_bytes(
-        (folder / "b" / RECORD).read_bytes()
-    )  # Zed hands in what Bea did
+    # Zed hands in what Bea did.
+    (folder / "z" / RECORD).write_bytes((folder / "b" / RECORD).read_bytes())
     assert Collector(folder, file).collect() == 6
     assert database.names(file) == {"a": "", "b": "Bea"}

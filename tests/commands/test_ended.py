@@ -151,9 +151,8 @@ def kept(folder: Path, file: str) -> bool:
     if file.endswith(".tmp"):
         return False
     if top in ("run", "job"):
-        if not (
-            folder / top / "status.json"
-        ).exists():  # it had not begun: the next one begins here
+        # It had not begun: the next one begins here.
+        if not (folder / top / "status.json").exists():
             return path.name in ("experiment.toml", "log.txt")
         status = json.loads((folder / top / "status.json").read_text())
         return status["state"] in ("cancelled", "failed", "done")

@@ -6,9 +6,8 @@ from lib_dlhpc import Experiment
 from lib_dlhpc.costs import groups
 from lib_dlhpc.costs.network import network_of
 
-RUN = Experiment(
-    model="resnet50", dataset="imagenet", machine="selene", strategy={"nodes": 4}
-)  # 32 devices, 8 a node, 8 NICs
+# 32 devices, 8 a node, 8 NICs.
+RUN = Experiment(model="resnet50", dataset="imagenet", machine="selene", strategy={"nodes": 4})
 
 
 def net(kind, **split):

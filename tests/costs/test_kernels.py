@@ -100,9 +100,8 @@ def test_the_host_limits_small_batches_only():
     ahead, back = kernels(GPT)
     small, of_device = (layer_times(GPT, way, 1, "fp16").forward[:-1] for way in (A100, quick))
     assert small.sum() == pytest.approx(A100.dispatch * ahead[:-1].sum(), rel=0.1)
-    assert (
-        small.sum() > 2 * of_device.sum()
-    )  # without the logits, on which the device works for a while
+    # Without the logits, on which the device works for a while.
+    assert small.sum() > 2 * of_device.sum()
     large, of_device = (layer_times(GPT, way, 64, "fp16").forward for way in (A100, quick))
     assert large.sum() == pytest.approx(of_device.sum(), rel=0.01)
     np.testing.assert_array_equal(back, 2 * ahead)

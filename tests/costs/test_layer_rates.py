@@ -81,10 +81,8 @@ def test_a_convolution_moves_its_columns_as_well():
     elements, parameters = layer_rates.moved(read_model(table | {"layers": [conv]}))
     assert elements[0] == 3 * 64 + 4 * 64 + 3 * 3 * 64  # one copy for each tap of a row
     assert parameters[0] == 4 * 3 * 9 + 4
-    for stride, columns in (
-        (1, 0),
-        (2, 3 * 16),
-    ):  # a kernel of one element may read the input itself
+    # A kernel of one element may read the input itself.
+    for stride, columns in ((1, 0), (2, 3 * 16)):
         pointwise = {"kind": "conv", "channels": 4, "kernel": 1, "stride": stride}
         elements, _ = layer_rates.moved(read_model(table | {"layers": [pointwise]}))
         assert elements[0] == 3 * 64 + 4 * 64 / stride**2 + columns

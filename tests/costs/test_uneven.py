@@ -277,6 +277,5 @@ def test_a_stage_across_an_edge_sends_over_the_network():
     apart = [way.latency == 5e-6 for (way,) in ways(run)]
     assert apart == [False, True, True, False, True, True, False, True]
     one, two = ways(run)[1][0].beta, ways(run)[2][0].beta
-    assert two == pytest.approx(
-        2 * one
-    )  # ranks 6 and 7 leave their node for 9 and 10, 8 stays there
+    # Ranks 6 and 7 leave their node for 9 and 10, 8 stays there.
+    assert two == pytest.approx(2 * one)

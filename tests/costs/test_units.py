@@ -76,9 +76,8 @@ def test_fewer_and_larger_messages_take_less_time_and_more_memory():
     name = "communication buffer"
     assert fast.memory[name] > slow.memory[name]
     largest = max(unit_weights(block.model, "block"))
-    assert fast.memory[name] == pytest.approx(
-        2 * 2 * 2 * largest
-    )  # weights, gradients; two, of 2 B
+    # Weights, gradients; two, of 2 B.
+    assert fast.memory[name] == pytest.approx(2 * 2 * 2 * largest)
 
 
 @pytest.mark.parametrize("wire", ["same", "fp32"])

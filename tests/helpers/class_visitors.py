@@ -134,9 +134,8 @@ class Visitor(threading.Thread):
         until = time.monotonic() + PATIENCE  # of all messages: others go on where this one was lost
         while True:
             data = socket.recv(max(0.0, until - time.monotonic()))
-            if not isinstance(
-                data, str
-            ):  # with buffers: how many parts, where each begins, the parts
+            # With buffers: how many parts, where each begins, the parts.
+            if not isinstance(data, str):
                 places = [int.from_bytes(data[4 * n : 4 * n + 4]) for n in range(1, data[3] + 1)]
                 data = data[places[0] : places[1] if len(places) > 1 else None]
             answer = json.loads(data)

@@ -34,9 +34,8 @@ class Ended:
     errors: str
     waited: float
     processes: list[str]  # that were still there after LATE s
-    files: dict[
-        str, int
-    ]  # B of each file that it left in its folder and in that for temporary files
+    # B of each file that it left in its folder and in that for temporary files.
+    files: dict[str, int]
     segments: list[str]  # of shared memory, which its processes held, and which still have a name
 
 

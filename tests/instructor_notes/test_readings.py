@@ -7,9 +7,8 @@ import pytest
 
 SYLLABI = ("14_weeks", "10_weeks", "6_weeks", "one_day", "half_day")
 LINK = re.compile(r"\((https://(?:doi\.org|arxiv\.org|www\.usenix\.org)/[^)]+)\)")
-FREE = re.compile(
-    r"\(free[^(]*\([^)]*\)\)|\(\[free\]\([^)]+\)\)"
-)  # another place, or paper, for the same question
+# Another place, or paper, for the same question.
+FREE = re.compile(r"\(free[^(]*\([^)]*\)\)|\(\[free\]\([^)]+\)\)")
 READING = re.compile(r"^\*\*(.+?):\*\* (.+?)\n\n\*Answer\.\* (.+?)(?=\n\n|\Z)", re.M | re.S)
 LONGEST = 45  # words of a question
 

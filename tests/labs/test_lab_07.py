@@ -139,9 +139,8 @@ def test_faults_are_seen_in_the_counts(own):
         assert calls["open"] == calls["close"] == many * (1 + ("open twice" in task.faults))
         listings = 1 + batches if "list each batch" in task.faults else 1
         assert calls["list"] == listings * (1 + task.classes)
-        entries = listings * (
-            task.classes + 1
-        )  # of the folder: the classes, and the file that is none
+        # Of the folder: the classes, and the file that is none.
+        entries = listings * (task.classes + 1)
         assert calls["stat"] == entries + many * (1 + ("look twice" in task.faults))
         assert record.decodes == 3 * many * (1 + ("decode twice" in task.faults))
         assert (calls["read"] > 2 * many) == ("small reads" in task.faults)

@@ -16,13 +16,14 @@ from lib_dlhpc.spec.experiment import Experiment, dump
 from lib_dlhpc.storage.snapshots import open_snapshots
 from lib_dlhpc.storage.snapshots.plan import Plan, read_plan
 
+# 1438 samples: 15 steps an epoch.
 SHORT = Experiment(
     model="mlp-digits",
     dataset="digits",
     machine="laptop",
     strategy={"devices_per_node": 2, "batch": 50},
     run={"epochs": 2},
-)  # 1438 samples: 15 steps an epoch
+)
 
 
 pytestmark = pytest.mark.usefixtures("ranks_can_start")
@@ -52,9 +53,8 @@ def test_a_run_begins_at_a_version_of_another_and_shares_its_tree(whole, tmp_pat
     plan, store = read_plan(folder), open_snapshots(whole / "snapshots")
     assert plan.every == 4 and plan.branch == "a-branch"
     assert result["samples"] == 1438 * 2 - 8 * 100
-    assert store.newest("a-branch") == store.newest(
-        "main"
-    )  # nothing was changed, so to the same bits
+    # Nothing was changed, so to the same bits.
+    assert store.newest("a-branch") == store.newest("main")
     slow = SHORT.set({"training.rate": 1e-3, "run.epochs": 1})
     start(slow, 3, tmp_path / "slow", origin=f"{folder}@2", snapshot_every="epoch").wait()
     newest = store.newest("slow")

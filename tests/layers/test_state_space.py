@@ -89,9 +89,8 @@ def test_chunks_are_the_recurrence_and_their_flop_are_those_priced():
         x, decay = dice.normal(size=(length, 3)), -dice.random(length)
         group = head // 2
         y, flops = scan_in_chunks(x, b[group], c[group], decay, SMALL["chunk"])
-        total += (
-            flops - (head % 2) * 2.0 * length * SMALL["chunk"] * SMALL["state"]
-        )  # C B' once a group
+        # C B' once a group.
+        total += flops - (head % 2) * 2.0 * length * SMALL["chunk"] * SMALL["state"]
         state = np.zeros((SMALL["state"], 3))
         for at in range(length):
             state = np.exp(decay[at]) * state + np.outer(b[group][at], x[at])

@@ -9,11 +9,8 @@ from time import perf_counter, sleep
 import numpy as np
 from mpi4py import MPI
 
-ROUNDS, SIZE, LEAD = (
-    8,
-    40_000,
-    0.005,
-)  # messages from each to each, B, s that the receiver is there before
+# Messages from each to each, B, s that the receiver is there before.
+ROUNDS, SIZE, LEAD = (8, 40_000, 0.005)
 comm = MPI.COMM_WORLD
 rank, ranks = comm.rank, comm.size
 box, sent, got = np.zeros(SIZE, np.uint8), {}, {}

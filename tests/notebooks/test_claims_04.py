@@ -100,9 +100,8 @@ def test_the_formula_of_the_text_is_that_of_the_library(gpus):
     expected = (
         48 * setting.tokens * setting.width**2 / gpus / (device.peak["bf16"] * device.efficiency)
     )
-    assert (
-        expected < float(step.forward + step.backward) < expected + 0.3e-3
-    )  # launches and what is whole
+    # Launches and what is whole.
+    assert expected < float(step.forward + step.backward) < expected + 0.3e-3
 
 
 # between the layers ---------------------------------------------------------------------------------

@@ -49,9 +49,8 @@ def test_a_lower_rate_leaves_the_noise_of_a_step_against_the_step_and_a_larger_b
     )
     assert slow == pytest.approx(usual) and large == pytest.approx(usual / 10**0.5, rel=0.01)
     for variance, rate, batch in ((left, 0.1, 10), (fallen, 0.01, 10), (grown, 0.1, 100)):
-        assert variance == pytest.approx(
-            rate / batch / 2, rel=0.15
-        )  # in proportion to rate / batch
+        # In proportion to rate / batch.
+        assert variance == pytest.approx(rate / batch / 2, rel=0.15)
 
 
 def test_gradients_that_are_summed_and_not_divided_lengthen_a_step_of_sgd_and_not_of_lars():

@@ -201,9 +201,8 @@ def test_adapters_fit_where_all_weights_do_not_and_recomputation_halves_what_the
     rows = {row[0]: row for row in adapters.lora_table().rows[1:]}
     assert [row[5] for row in rows.values()] == ["no", "no", "yes", "yes", "yes"]
     every, lora = adapters.tuned(), adapters.tuned(lora=adapters.RANK)
-    assert (
-        0.7 < float(lora.memory["activations"] / every.memory["activations"]) < 0.8
-    )  # "a quarter"
+    # "a quarter".
+    assert 0.7 < float(lora.memory["activations"] / every.memory["activations"]) < 0.8
     assert adapters.state(lora) < 1e-3 * adapters.state(every)  # "less than a thousandth"
     part = adapters.tuned(lora=adapters.RANK, adapted="all").memory["activations"]
     assert float(part) == pytest.approx(float(every.memory["activations"]), rel=0.01)

@@ -131,9 +131,8 @@ def test_a_run_of_four_seconds_that_fails_every_two_takes_six():
     assert expected(Failing(), EXAMPLE) == pytest.approx(6.3, abs=0.05)
     draw, every = np.random.default_rng(0), EXAMPLE.seconds * Failing().every / EXAMPLE.steps
     walls = []
-    for _ in range(
-        4000
-    ):  # the same, drawn: a failure takes what was trained since the last snapshot
+    # The same, drawn: a failure takes what was trained since the last snapshot.
+    for _ in range(4000):
         wall, left, starting = 0.0, EXAMPLE.seconds, 0.0  # the first start is spared
         while left > 0:
             ahead = starting + min(every, left) + EXAMPLE.copying

@@ -253,9 +253,8 @@ def test_a_ring_is_hidden_once_a_rank_has_some_thousand_tokens():
 def test_half_of_a_step_is_the_experts_all_to_all_and_the_arithmetic_is_about_the_published_step():
     own = experts.predicted(Mixture())
     assert 0.4 < experts.share(Mixture()) < 0.6
-    assert computed() == pytest.approx(
-        experts.published_step(), rel=0.01
-    )  # the page calls it a coincidence
+    # The page calls it a coincidence.
+    assert computed() == pytest.approx(experts.published_step(), rel=0.01)
     assert float(own.step_time) > 2 * experts.published_step()
     assert experts.predicted(Mixture(experts=8, pipeline=32)).fits
     assert saved_fp8() == "11%"

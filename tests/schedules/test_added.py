@@ -94,9 +94,8 @@ def test_a_network_that_is_split_takes_it_too(split):
     prediction = predict(experiment)
     explained = [{name: value for name, value, _ in item.inputs} for item in explain(prediction)]
     used = [inputs["algorithm"] for inputs in explained if "algorithm" in inputs]
-    assert used and (STAR.label in used[0]) == (
-        "zero" not in split
-    )  # of no halves, so it has none for ZeRO
+    # Of no halves, so it has none for ZeRO.
+    assert used and (STAR.label in used[0]) == ("zero" not in split)
     for fidelity in ("rounds", "events"):
         assert breakdown(simulate(experiment, fidelity)).step_time > 0
 

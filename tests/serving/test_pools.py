@@ -27,9 +27,8 @@ def on(link, **changes):
 def test_a_cache_takes_its_bytes_over_the_link():
     service = on(SLOW)
     link, prices = service.machine.inter_node, Prices(service)
-    own = (
-        2 * 80 * 2 * 128 * 2 * 8192
-    )  # keys and values of 80 layers, 2 of 8 heads a device, 2 bytes
+    # Keys and values of 80 layers, 2 of 8 heads a device, 2 bytes.
+    own = 2 * 80 * 2 * 128 * 2 * 8192
     assert prices.kv_cache_bytes(8192) == own
     rate = link.bandwidth * link.efficiency  # a NIC for each device
     assert sending(service, prices)(8192) == pytest.approx(link.latency + own / rate)

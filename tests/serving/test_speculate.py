@@ -285,9 +285,8 @@ def test_a_model_drafts_with_its_own_module_which_shares_its_tables():
     service, alone = own_drafts(), large("deepseek-v3", "h200-pod", devices=16)
     prices, plain = Prices(service), Prices(alone)
     assert prices.shard.weights == plain.shard.weights
-    block = (
-        11_507_288_064 + 2 * 7168**2 + 3 * 7168
-    )  # of 671B, a layer; what joins the words, and norms
+    # Of 671B, a layer; what joins the words, and norms.
+    block = 11_507_288_064 + 2 * 7168**2 + 3 * 7168
     assert 2 * block / 16 < prices.draft.shard.weights < 1.05 * 2 * block / 16
     assert prices.kv_cache_bytes(99) == 62 / 61 * plain.kv_cache_bytes(100)
     assert 0.01 < prices.draft.decode(1, 1000).total / plain.decode(1, 1000).total < 0.1

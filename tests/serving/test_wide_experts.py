@@ -16,9 +16,8 @@ from lib_dlhpc.serving.wide_experts import Exchanges
 LOW_LATENCY = [(32, 155, 273), (64, 173, 314), (128, 192, 369), (256, 194, 360)]
 # EP, and GB/s of all copies to nodes, for 4,096 tokens.
 NORMAL = [(32, 58, 57), (64, 51, 50)]
-REST = (
-    671_026_404_352 - 58 * 256 * 44_040_192
-)  # parameters of DeepSeek-V3 without its routed experts
+# Parameters of DeepSeek-V3 without its routed experts.
+REST = 671_026_404_352 - 58 * 256 * 44_040_192
 
 
 def deepseek(group, machine="h800-pod", **changes):

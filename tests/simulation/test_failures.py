@@ -71,9 +71,8 @@ def test_runs_wait_for_spares_as_predicted():
     changes = {"machine.node_mtbf": 1200.0, "machine.repair_time": 400.0, "machine.nodes": 5}
     run = RUN.set({**changes, "run.epochs": 15.0})
     predicted = predict(run).resilience
-    assert predicted.waits == pytest.approx(
-        (8 / 9) / (1 + 4 / 3 + 8 / 9)
-    )  # Erlang: 4/3, two servers
+    # Erlang: 4/3, two servers.
+    assert predicted.waits == pytest.approx((8 / 9) / (1 + 4 / 3 + 8 / 9))
     step = predicted.work / predicted.prediction.steps
     played = simulate_failures(run, runs=100, seed=3, step=step)
     assert played.shares["no spare"] == pytest.approx(

@@ -280,9 +280,8 @@ def test_a_step_in_events_obeys_cause_and_effect(allreduce, jitter, seed, steps)
     each_stream_does_one_thing_at_a_time(timeline, close)
     exchange = timeline.select(timeline.where("communication"))
     start, stop = (x.reshape(timeline.ranks, -1) for x in (exchange.start, exchange.stop))
-    assert (
-        stop.min(axis=0) >= start.max(axis=0)
-    ).all()  # nobody has the sum before all have joined
+    # Nobody has the sum before all have joined.
+    assert (stop.min(axis=0) >= start.max(axis=0)).all()
     found = breakdown(timeline)
     assert all((seconds >= 0).all() for seconds in found.per_rank.values())
     assert found.step_time * steps == pytest.approx(span(timeline), rel=1e-12)

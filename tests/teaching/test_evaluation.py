@@ -59,9 +59,8 @@ def test_a_second_form_is_marked_with_its_own_key():
 def test_the_truth_of_simulated_answers_lies_in_the_intervals(seed):
     found = evaluate(simulated(KEY, learners=80, before=0.35, after=0.65, seed=seed), KEY)
     assert found.gain.low < (0.65 - 0.35) / (1 - 0.35) < found.gain.high
-    assert (
-        found.effect.low > 1
-    )  # each learner gains six items of twenty, give or take two and a half
+    # Each learner gains six items of twenty, give or take two and a half.
+    assert found.effect.low > 1
     assert found.gain.low < found.gain.value < found.gain.high
 
 

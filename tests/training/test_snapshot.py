@@ -98,9 +98,8 @@ def test_an_interrupted_write_leaves_the_previous_snapshot(tmp_path, monkeypatch
     again = run_of(2)
     assert restore(tmp_path, SingleRank(), *again) == Place(1, 0, 1)
     assert state(*again) == state(*old)
-    save(
-        tmp_path, SingleRank(), EXPERIMENT, *again, Place(3, 0, 3)
-    )  # the partial file does no harm
+    # The partial file does no harm.
+    save(tmp_path, SingleRank(), EXPERIMENT, *again, Place(3, 0, 3))
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 

@@ -17,13 +17,14 @@ from lib_dlhpc.storage.snapshots.plan import (
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.trainer import train
 
+# 1438 samples: 8 steps an epoch.
 EXPERIMENT = Experiment(
     model="mlp-digits",
     dataset="digits",
     machine="laptop",
     strategy={"devices_per_node": 1, "batch": 200, "optimizer": "adam"},
     run={"epochs": 2},
-)  # 1438 samples: 8 steps an epoch
+)
 SHARED = EXPERIMENT.set({"strategy.microbatches": 2})  # takes the path of partitioned networks
 LOCAL = EXPERIMENT.set({"strategy.update": "local", "strategy.local_steps": 3})
 

@@ -123,10 +123,8 @@ def differs(choice, control, value, before):
         return False
     if shown(prediction) != before:
         return True
-    saved, e = (
-        NAMED["run.checkpoint_interval"],
-        experiment_of(choice),
-    )  # with fast storage it applies
+    # With fast storage it applies.
+    saved, e = (NAMED["run.checkpoint_interval"], experiment_of(choice))
     return control.field == "storage.tier" and saved.off(experiment_of(other)) != saved.off(e)
 
 

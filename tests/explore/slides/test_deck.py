@@ -56,9 +56,8 @@ def lesson(repository):
 def test_about_twenty_slides_with_few_lines_and_notes(decks, name):
     slides = decks[name]
     taught = [slide for slide in slides if not slide.optional]
-    assert (
-        23 <= len(taught) <= 31 and len(slides) - len(taught) <= 6
-    )  # as instructor_notes/README.md says
+    # As instructor_notes/README.md says.
+    assert 23 <= len(taught) <= 31 and len(slides) - len(taught) <= 6
     assert slides == taught + slides[len(taught) :]  # what a class has no time for comes last
     titles = [(slide.title, slide.kind) for slide in slides if not slide.figure]
     assert len(set(titles)) == len(titles)
@@ -95,9 +94,8 @@ def test_markdown_is_seen(text):
 @pytest.mark.parametrize("name", NAMES)
 def test_notes_have_no_tex(decks, name):
     for slide in decks[name]:
-        assert not re.search(r"\\[a-zA-Z]|\$(?![/\d])", slide.notes), (
-            slide.title
-        )  # a sum of money may stay
+        # A sum of money may stay.
+        assert not re.search(r"\\[a-zA-Z]|\$(?![/\d])", slide.notes), slide.title
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -299,9 +297,8 @@ def words(slide):
     options = re.compile(r"^[A-G]\.|^Right: |^Write down a number|^You will be able to")
     beside = slide.aside if slide.kind == EARLIER else ()
     lines = [line for line in (*slide.lines, *beside) if not options.match(line)]
-    named = (
-        slide.diagram or slide.emblem or beside
-    )  # beside a diagram, a title; below an emblem, its caption
+    # Beside a diagram, a title; below an emblem, its caption.
+    named = slide.diagram or slide.emblem or beside
     asides = () if named else slide.aside
     return (
         0

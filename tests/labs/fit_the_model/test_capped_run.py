@@ -58,9 +58,8 @@ def test_recomputation_and_offload_reduce_memory(free, strategy):
 def test_microbatches_reduce_memory_and_are_summed(free):
     result = capped(experiment(microbatches=4))
     assert result.peak < free.peak
-    assert (
-        float.fromhex(result.loss) != 0 and result.weights != free.weights
-    )  # other samples in each pass
+    # Other samples in each pass.
+    assert float.fromhex(result.loss) != 0 and result.weights != free.weights
 
 
 def test_a_failed_or_hung_run_raises_an_error(monkeypatch):

@@ -75,13 +75,11 @@ def test_nothing_stays(here):
     with network(3, "100 Mb/s", "1 ms") as net:
         assert cards() == before
         inside = of_nobody_else(namespaces(net.pid))
-        assert (
-            len([each for each in inside if each.startswith("net:")]) == 4
-        )  # of each rank, and one
+        # Of each rank, and one.
+        assert len([each for each in inside if each.startswith("net:")]) == 4
         assert net.pid in holders(inside)
-        assert (
-            Path(f"/proc/{net.pid}/net/dev").read_text().count(":") == 1
-        )  # lo, no card of the machine
+        # Lo, no card of the machine.
+        assert Path(f"/proc/{net.pid}/net/dev").read_text().count(":") == 1
     assert not psutil.pid_exists(net.pid)
     assert holders(inside) == [] and cards() == before
 

@@ -91,9 +91,8 @@ def test_the_clock_of_least_energy():
 
 def test_1f1b_saves_what_is_published():
     """Up to 30% (arXiv 2312.06902, abstract), slack for stragglers included: the order of magnitude, no more."""
-    equal = RUN.set(
-        {"model.vocabulary": 64}
-    )  # no stage has much more to do, so that only the bubble is slack
+    # No stage has much more to do, so that only the bubble is slack.
+    equal = RUN.set({"model.vocabulary": 64})
     few, many = (
         slack(equal.set({"strategy.microbatches": m, "strategy.batch": m})).saving for m in (4, 16)
     )
@@ -107,10 +106,8 @@ def test_a_power_limit_is_refused():
 
 # --- beside Perseus (docs/guide/plan.md) ---
 
-FAST, SLOW = (
-    (8.29, 23.6),
-    (10.15, 20.5),
-)  # s and kJ of a step: the ends of its frontier, as published
+# S and kJ of a step: the ends of its frontier, as published.
+FAST, SLOW = ((8.29, 23.6), (10.15, 20.5))
 
 
 def gpus(prediction):

@@ -145,10 +145,8 @@ def brute_working_set(model):
     """Walk backward, layer by layer: what is kept so far, the gradients in and out, and those that wait."""
     size = {layer.name: 4 * int(np.prod(layer.output_shape)) for layer in model.layers}
     kept = brute_kept(model)
-    peak, begun = (
-        0,
-        set(),
-    )  # outputs of which some reader has been backward, and which are not through
+    # Outputs of which some reader has been backward, and which are not through.
+    peak, begun = (0, set())
     for number in reversed(range(len(model.layers))):
         layer = model.layers[number]
         begun.discard(layer.name)

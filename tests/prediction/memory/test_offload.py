@@ -119,7 +119,6 @@ def test_a_stage_that_does_nothing_in_a_pass_needs_nothing_for_it():
         OUT["activations"], OffloadTraffic(forward_out=1e6, backward_in=1e6), (1.0, 2.0), 0.0
     )
     assert idle.required == pytest.approx(1e6)
-    late = need(
-        OUT["activations"], OffloadTraffic(update_out=1e6), (0.0, 0.0), 0.0
-    )  # what moves beside nothing shows
+    # What moves beside nothing shows.
+    late = need(OUT["activations"], OffloadTraffic(update_out=1e6), (0.0, 0.0), 0.0)
     assert late.required == inf and late.exposed > 0

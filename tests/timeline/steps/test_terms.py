@@ -11,9 +11,8 @@ from lib_dlhpc.timeline.spans import in_order
 from lib_dlhpc.timeline.steps import find_steps, step_terms
 from lib_dlhpc.timeline.steps.report import as_text
 
-GRADIENTS = 4 * (
-    784 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10
-)  # of the network in make_torch.py, make_jax.py
+# Of the network in make_torch.py, make_jax.py.
+GRADIENTS = 4 * (784 * 128 + 128 + 128 * 64 + 64 + 64 * 10 + 10)
 
 
 @pytest.fixture(scope="module")

@@ -72,9 +72,8 @@ def test_costs_that_are_missing_are_measured(alone):
 
 def test_a_line_goes_through_both_points_and_is_never_negative():
     assert line_through([10, 20], [3.0, 5.0]) == pytest.approx((1.0, 0.2))
-    assert line_through([10, 20], [1.0, 4.0]) == pytest.approx(
-        (0.0, 0.2)
-    )  # no cost may be negative
+    # No cost may be negative.
+    assert line_through([10, 20], [1.0, 4.0]) == pytest.approx((0.0, 0.2))
     least, each = line_through([10, 20], [4.0, 3.0])
     assert least > 0 < each
     assert least + 20 * each == pytest.approx(3.0)
