@@ -24,7 +24,7 @@ from lib_dlhpc.costs.gemm_tiles import TILES
 from lib_dlhpc.costs.groups import collective, network_on
 from lib_dlhpc.costs.layer_rates import LOSS, SAMPLES
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.serving.service import INDEXER, Service, is_attention, is_mixture
+from lib_dlhpc.serving.service import INDEXER, Service, is_attention
 from lib_dlhpc.serving.shard import Attended, shard_of
 from lib_dlhpc.serving.speculate import expected_steps
 from lib_dlhpc.serving.wide_experts import OCCUPIED, Exchanges, routed
@@ -274,7 +274,7 @@ class Prices:
 
     def _experts(self, tokens: int, slower: float) -> float:
         """Return the seconds of the layers with experts; slower: how many times as long arithmetic takes."""
-        mixtures = [is_mixture(layer) for layer in self.shard.model.layers]
+        mixtures = [layer.has_experts for layer in self.shard.model.layers]
         bare, full = self._of_layers(tokens, tokens)
         own = full.sum(axis=0) + (slower - 1) * bare[0]
         return float(own[mixtures].sum())

@@ -14,7 +14,7 @@ from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.files import LARGEST_FILE, machine_named
 from lib_dlhpc.spec.machine import Machine, read_machine
-from lib_dlhpc.spec.model import Layer, Model
+from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.schema import check_keys, choice, flag, number, read_table, whole
 
 WIDTH = {"fp64": 8.0, "fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}
@@ -296,7 +296,7 @@ def _check_experts(service: Service) -> None:
                 )
         return
     asked = f"service.experts = {serving.experts}"
-    layers = [layer for layer in model.layers if is_mixture(layer)]
+    layers = [layer for layer in model.layers if layer.has_experts]
     if not layers:
         raise SpecError(f"{asked}: {model.name or 'the model'} has no experts; legal: 1.")
     if serving.devices > 1:
@@ -341,11 +341,6 @@ INDEXER = "indexer"  # those with a cache of keys alone
 def is_attention(kind: str) -> bool:
     """Return whether layers of a kind read a cache of keys and values."""
     return kind.endswith("attention")
-
-
-def is_mixture(layer: Layer) -> bool:
-    """Return whether a layer has experts."""
-    return "experts" in layer.attributes
 
 
 def lengths(service: Service) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

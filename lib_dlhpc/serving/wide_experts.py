@@ -34,7 +34,7 @@ from lib_dlhpc.costs.narrow import SENT
 from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.overlapped_prices import MULTIPROCESSORS, SERVING
 from lib_dlhpc.layers.base.copies import expected_places
-from lib_dlhpc.serving.service import Service, Serving, is_mixture
+from lib_dlhpc.serving.service import Service, Serving
 from lib_dlhpc.spec.model import Layer, Model
 
 
@@ -42,7 +42,7 @@ def sharded(layers: Sequence[Layer], group: int, redundant: int) -> tuple[Layer,
     """Return the layers of one device of a group: its part of the experts, copies included; all of the others."""
     if group == 1:
         return tuple(layers)
-    return tuple(_part(layer, group, redundant) if is_mixture(layer) else layer for layer in layers)
+    return tuple(_part(layer, group, redundant) if layer.has_experts else layer for layer in layers)
 
 
 def _part(layer: Layer, group: int, redundant: int) -> Layer:
@@ -57,9 +57,9 @@ def routed(model: Model, tokens: int, serving: Serving) -> Model:
 
     tokens: of a replica; those of all its group choose.
     """
-    if not any(map(is_mixture, model.layers)):
+    if not model.has_experts:
         return model
-    layers = (_chosen(each, tokens, serving) if is_mixture(each) else each for each in model.layers)
+    layers = (_chosen(each, tokens, serving) if each.has_experts else each for each in model.layers)
     return replace(model, layers=tuple(layers))
 
 
@@ -94,7 +94,7 @@ class Exchanges:
         ends = whole.devices_per_node, whole.devices_per_node
         self.inside: Wire = wire_on(whole, True, *ends)
         self.across: Wire = wire_on(whole, False, *ends)
-        self.layers = [layer for layer in layers if is_mixture(layer)]
+        self.layers = [layer for layer in layers if layer.has_experts]
 
     def seconds(self, tokens: int, prompts: bool) -> tuple[float, float]:
         """Return the seconds of dispatch and of combine in all layers, of `tokens` of each device."""

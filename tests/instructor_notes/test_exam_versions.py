@@ -614,9 +614,8 @@ def test_12_train_a_language_model(questions):
     is_right(questions, name, "fp8", lambda a, x, d: a * x / 200 + d, *fp8)
     far = "computes for {} ms", "block in {} ms", "link of {} GB/s", "NIC of {} GB/s"
 
-    def slowest(
-        computing, sending, near, nic
-    ):  # one GPU of eight sends to another node, as in module 12
+    # One GPU of eight sends to another node, as in module 12.
+    def slowest(computing, sending, near, nic):
         return max(computing / 16, sending / 4 * near / nic) / 1e3
 
     is_right(questions, name, "far ring", slowest, *far)

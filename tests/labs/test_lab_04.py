@@ -120,9 +120,8 @@ def test_other_right_steps_pass(own, solved, change):
 
 
 def test_other_right_streams_pass(own, solved):
-    def in_order(
-        rank, ranks, microbatches
-    ):  # GPipe whose backwards come in the order of the forwards
+    # GPipe whose backwards come in the order of the forwards.
+    def in_order(rank, ranks, microbatches):
         for i in range(microbatches):
             yield from solved.forward(i, rank, ranks)
         for i in range(microbatches):

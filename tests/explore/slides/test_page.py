@@ -41,9 +41,8 @@ def drawn(monkeypatch):
     monkeypatch.setattr(pages, "formula", lambda tex: ("<svg/>", (0.1, 0.02)))
 
 
-@pytest.mark.parametrize(
-    "module", PATH[:4], ids=lambda own: own.name
-)  # all kinds of slides are among them
+# All kinds of slides are among them.
+@pytest.mark.parametrize("module", PATH[:4], ids=lambda own: own.name)
 def test_a_page_has_each_slide_with_its_notes(decks, module, drawn):
     slides = decks[module.name]
     text, tags = page(slides, module.heading), Tags()
