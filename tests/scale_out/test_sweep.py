@@ -228,7 +228,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
 @pytest.mark.parametrize(
     ("on", "legal"),
     [
-        ("moon", "here, processes, dask, flux, .*, local"),
+        ("moon", "here, processes, dask, flux, lsf, pbs, slurm, local; "),
         ("here:2", "processes:2"),
         ("processes:none", "at least 1"),
         ("slurm", "--work FOLDER"),
