@@ -50,6 +50,16 @@ def test_terms_are_sorted_and_unique(entries):
     assert terms == sorted(set(terms))
 
 
+def test_terms_are_below_their_letters_which_are_linked_at_the_top(glossary, entries):
+    initials = [entry["term"][0].upper() for entry in entries]
+    letters = list(dict.fromkeys(each if each.isalpha() else "0-9" for each in initials))
+    assert re.findall(r"^## (.+)$", glossary, re.MULTILINE) == letters
+    assert " · ".join(f"[{each}](#{each.lower()})" for each in letters) in glossary
+    for letter, part in zip(letters, glossary.split("\n## ")[1:], strict=True):
+        begun = {line[4].upper() for line in part.splitlines() if line.startswith("- ")}
+        assert begun == {letter} or (letter == "0-9" and all(map(str.isdigit, begun)))
+
+
 def test_an_entry_has_one_or_two_sentences(entries):
     for entry in entries:
         assert entry["text"].endswith(".")
