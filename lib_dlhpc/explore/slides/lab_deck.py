@@ -116,7 +116,7 @@ def _opening(lab: str, title: str, readme: str, notes: str) -> slide.Slide:
 def _task(lab: str, repository: Path, readme: str) -> slide.Slide:
     """Return the slide of what learners write, reach and hand in: the lab's row in the table of labs/README.md."""
     rows = table((repository / "labs" / "README.md").read_text("utf-8").split("\n\n")[2])
-    write, target = next((row[2], row[3]) for row in rows if row[0].startswith(f"{int(lab[:2])} "))
+    write, target = next((row[3], row[4]) for row in rows if row[0].startswith(f"{int(lab[:2])} "))
     hand_in = plain(after(readme, "Hand in"))
     # how they are named is in the notes
     files = sentences(hand_in)[0].partition(":")[0].rstrip(".")
