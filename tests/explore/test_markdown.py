@@ -177,3 +177,9 @@ def test_cells_of_a_wide_table_say_what_their_column_is_and_those_of_a_narrow_on
     html = page(tmp_path / "text.md", tmp_path, "/").decode()
     assert re.findall(r'<td data-column="([^"]*)"', html) == ["a", "b", "c &amp; d", "e"]
     assert html.count('class="cards"') == 1 and html.count('<div class="scroll">') == 2
+
+
+def test_an_option_of_a_command_is_not_cut_at_its_hyphens(tmp_path):
+    text = tmp_path / "text.md"
+    text.write_text("# A text\n\n    dlhpc submit --wait a -- b\n")
+    assert b'submit <span class="whole">--wait</span> a -- b' in page(text, tmp_path, "/")

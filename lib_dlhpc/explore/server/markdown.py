@@ -26,6 +26,8 @@ TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 HEADING = re.compile(r'<h([1-6]) id="[^"]*">(.*?)<a class="anchor-link" href="#[^"]*">', re.DOTALL)
 HEAD = re.compile(r"<th\b[^>]*>(.*?)</th>", re.DOTALL)
+CODE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
+OPTION = re.compile(r"(?<=\s)--[\w-]+")
 WIDE = 4  # columns that no phone has room for
 TRUST = "docs/guide/trust.md"  # where a folder lacks it: the front door has the same rows
 
@@ -72,6 +74,7 @@ def page(file: Path, root: Path, base: str, notes: bool = False) -> bytes:
         return f'<a href="{base}{address}{place}">{words}</a>' if address else words
 
     body = TABLE.sub(_framed, LINK.sub(linked, HEADING.sub(_anchored, html)))
+    body = CODE.sub(lambda code: OPTION.sub(r'<span class="whole">\g<0></span>', code[0]), body)
     return shell(heading[1] if heading else file.stem, body, base)
 
 
