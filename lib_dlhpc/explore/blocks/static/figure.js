@@ -34,12 +34,12 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-// A number of a table: 1024, 26,214, 49.42 T; a small one as 202.8 µ below a unit, else as 2.028e-4.
+// A number of a table: 1,024, 26,214, 49.42 T; a small one as 202.8 µ below a unit, else as 2.028e-4.
 function shown(value, heading) {
   if (value === null || value === undefined) return "–";
   if (typeof value !== "number") return String(value);
   const size = Math.abs(value), thousands = Math.floor(Math.log10(size) / 3), prefix = "pnµm  MGTPE"[thousands + 4];
-  const plain = (number, more) => number.toLocaleString("en", { useGrouping: "min2", ...more });
+  const plain = (number, more) => number.toLocaleString("en", more);
   if (Number.isInteger(value) && size < 1e6) return plain(value);
   if (size >= 1e-3 && size < 1e6) return plain(value, { maximumSignificantDigits: 4 });
   return prefix && (size > 1 || /(\)|\/s)$/.test(heading))
