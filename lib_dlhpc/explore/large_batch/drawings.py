@@ -73,12 +73,15 @@ def tuning() -> Layers:
     color, dash, shape = kit.looks("line:N", LINES, names=names)
     points, best = data("points", x=x, y=y, color=color), data("chosen", x=x, y=y)
     ring = best.mark_point(size=190, filled=False, strokeWidth=2, color="currentColor", opacity=1)
+    above, beside = best.transform_filter("!datum.beside"), best.transform_filter("datum.beside")
+    bold: dict[str, Any] = {"fontWeight": "bold", **HALO}
     return (
         points.mark_line(strokeWidth=2).encode(strokeDash=dash),
         points.mark_tick(thickness=2, size=9, opacity=0.7).encode(y=_level("low")),
         kit.symbols(points, 60).encode(shape=shape, tooltip=kit.tooltip_of("line")),
         ring,
-        best.mark_text(dy=-15, fontWeight="bold", **HALO).encode(text="words:N"),
+        above.mark_text(dy=-15, **bold).encode(text="words:N"),
+        beside.mark_text(align="left", dx=12, dy=-4, **bold).encode(text="words:N"),
     )
 
 

@@ -113,7 +113,12 @@ def tuning_view(batch: int) -> State:
             at = _line(rule, warm_up), rate
             best.append((*at, means[at]))
     chosen = columns(
-        {"x": rate, "y": max(1 - y, LOWEST), "words": f"{name.split(',')[0]} {rate:g}"}
+        {
+            "x": rate,
+            "y": max(1 - y, LOWEST),
+            "words": f"{name.split(',')[0]} {rate:g}",
+            "beside": name.startswith("SGD"),  # above its ring it would touch LAMB's on a phone
+        }
         for name, rate, y in best
     )
     picked = "; ".join(f"{name}: {y:.1%} at rate {rate:g}" for name, rate, y in best)
