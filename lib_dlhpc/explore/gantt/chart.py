@@ -201,9 +201,9 @@ def _row(
 def _labels(
     computing: NDArray[np.float64], shown: Sequence[int], places: Lanes
 ) -> Iterator[dict[str, Any]]:
-    notes = {int(computing.argmin()): "fastest", int(computing.argmax()): "slowest"}
-    if computing.max() == computing.min():
-        notes = {}
+    slowest, fastest = int(computing.argmax()), int(computing.argmin())
+    compared = slowest != fastest and {slowest, fastest} <= set(shown)
+    notes = {fastest: "fastest", slowest: "slowest"} if compared else {}
     for rank in shown:
         middle = places[rank, "compute"][1]
         yield {"words": f"rank {rank:,}", "note": notes.get(rank, ""), "middle": middle}
