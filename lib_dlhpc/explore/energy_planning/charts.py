@@ -28,7 +28,7 @@ PREDICTED, GUESSED = "predicted utilization", "40% for all sizes"
 SIZE_RANGE = [1.4e8, 2.2e11]  # weights
 SIZES = {PREDICTED: FIRST, GUESSED: SECOND}
 PLACES: dict[str, dict[str, Any]] = {  # of the words of named runs, px from their marks
-    "fastest": {"side": "left", "shift": 10, "dy": 0},
+    "fastest": {"side": "left", "shift": 10, "dy": -8},
     "knee": {"side": "center", "shift": 0, "dy": 17},
     "cheapest": {"side": "center", "shift": 0, "dy": 17},
 }

@@ -97,7 +97,7 @@ def energy_slack() -> Layers:
 
 @kit.lines_of("power", "s", "W", height=210, left=80, top=20)
 def energy_swings() -> Layers:
-    """What does the facility draw? Dashed: as it is; solid: smoothed."""
+    """What does the facility draw?"""
     x = kit.x_axis("x:Q", "time", SI.format("s"), grid=False)
     y = kit.y_axis("y:Q", "power", SI.format("W"), tickCount=5)
     color, dash = kit.inks_and_dashes("line:N", SWINGS, True)
