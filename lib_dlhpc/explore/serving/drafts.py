@@ -21,7 +21,7 @@ TARGET, GPUS, CONTEXT = "llama3-70b", 4, 1024
 MODELS = {"Llama 3.2 1B": "llama3.2-1b", "Llama 3.2 3B": "llama3.2-3b", "Llama 3 8B": "llama3-8b"}
 DRAFTS = (1, 2, 3, 4, 6, 8)
 ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9)
-PLAIN, DRAFTED, DRAFT = "one token per step", "with drafts", "draft model"
+PLAIN, DRAFTED, DRAFT = "without drafts", "with drafts", "draft model"
 PARTS = {**COLORS, DRAFT: EXPERTS}
 # gpt-fast, README.md at 0f925b5: tokens/s of Llama 2 70B in int4 on an A100, alone and with Llama 2 7B as a draft.
 ALONE, TOGETHER = 25.25, 48.4

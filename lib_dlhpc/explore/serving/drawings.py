@@ -96,6 +96,10 @@ def serving_batches() -> Layers:
     return (*kit.line_marks(x, y, ATTENTION), walls, *kit.point(x, y))
 
 
+# A million tokens cost less than $1,000, and more than a kilojoule.
+DOLLARS_OR_JOULES = (
+    "datum.value < 1e3 ? '$' + format(datum.value, '~s') : format(datum.value, '~s') + 'J'"
+)
 LONG: dict[str, Any] = {"height": 190, "left": 80, "right": 150, "top": 20}
 
 
@@ -146,7 +150,7 @@ def serving_batch() -> Layers:
 def serving_price() -> Layers:
     """What do a million tokens cost, and how long does one take? Along a line: larger batches."""
     x = kit.x_axis("x:Q", "time per output token", SI.format("s"), grid=False, **ROUND)
-    y = kit.y_axis("y:Q", "a million tokens: $ or J", "format(datum.value, '~s')", **ROUND)
+    y = kit.y_axis("y:Q", "cost of a million tokens", DOLLARS_OR_JOULES, **ROUND)
     return *kit.line_marks(x, y, REPLICAS), *kit.point(x, y)
 
 
