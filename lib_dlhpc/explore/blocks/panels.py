@@ -5,7 +5,7 @@ from html import escape
 
 from lib_dlhpc.prediction.reports.explain import Explanation
 
-SHORT = 10  # characters; a shorter cell, such as a number and its unit, takes one line
+SHORT = 12  # characters; a shorter cell, such as 460 billion, takes one line
 FITTING = 4  # columns of a table that a phone has room for; rows of a wider one become cards there
 
 
