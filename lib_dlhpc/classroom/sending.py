@@ -80,7 +80,7 @@ def send(learner: Learner, patience: float = PATIENCE) -> int:
     start, count = _sent(learner.folder), 0
     found, end = record.read_from(learner.folder, start)
     entries = _own(learner, found)
-    # without news it asks whether the class is there
+    # With nothing to send, an empty request asks whether the class answers.
     for first in range(0, max(len(entries), 1), BATCH):
         batch = entries[first : first + BATCH]
         body = {

@@ -81,7 +81,7 @@ def packages(extra: str) -> Check:
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    # our own finder of extras, or a module without a spec
+    # Raised by our own finder (extras.py), and for a module without a spec.
     except (ModuleNotFoundError, ValueError):
         return False
 

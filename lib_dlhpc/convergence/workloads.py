@@ -39,7 +39,7 @@ class Workload:
     targets: Array  # at which epochs were counted; empty: any, of final accuracies
     runs: tuple[Mapping[str, Any], ...]
     precisions: tuple[str, ...] = ("fp32",)
-    # change of accuracy of each run by a setting (costs.py)
+    # Change of each run's accuracy by a setting (costs.py).
     costs: tuple[Mapping[str, Any], ...] = ()
 
     def fits(self, experiment: Experiment) -> bool:

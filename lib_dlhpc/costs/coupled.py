@@ -37,7 +37,7 @@ def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
     simulating, training = (len(side) for side in workflow.sides(ranks))
     simulation, batch = workflow.simulation, workflow.batch
     small_steps = batch * simulation.sampling * simulation.substeps
-    # of a batch: a field before and after for each sample
+    # Bytes of a batch: each sample is a field before and after.
     size = 2 * batch * simulation.field_bytes
 
     def message(bytes_: float) -> float:

@@ -42,7 +42,7 @@ class Cut(NamedTuple):
     after: Mapping[str, Mapping[int, int]]  # and those that take its output
     forward: NDArray[np.int64]  # pieces of each layer
     backward: NDArray[np.int64]
-    # elements of a sample that kernels move which add pieces, after each exchange forward
+    # Elements per sample that the kernels which add pieces move, after each exchange in forward.
     summed: NDArray[np.float64]
 
     def __bool__(self) -> bool:

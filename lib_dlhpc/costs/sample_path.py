@@ -18,7 +18,7 @@ class SamplePath:
 
     lookup: tuple[float, float]
     read: tuple[float, float]
-    # of the NICs of the reading node; of the reader, if the sample is remote
+    # Of the NICs of the reading node, and of the reader if the sample is remote.
     network: tuple[float, float]
     decode: float  # CPU time of the reader, also of a cached sample
     shared: bool  # one tier for all nodes, behind the NICs

@@ -274,7 +274,7 @@ def _stored(
             ]
             wide = prod(layer.output_shape) * size
             found[index] = wide + _more_narrow(layer, outside, wide) if outside else 0.0
-    # a sum is repeated from what itself is not, and no backward pass reads
+    # A sum is recomputed from inputs that are not, and which no backward pass reads: they are stored, too.
     if recompute in REPEATED_RUNS:
         for name in {name for segment in segments(model, recompute) for name in segment.reads}:
             index = at.get(name, -1)

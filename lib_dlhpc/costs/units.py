@@ -24,7 +24,7 @@ def units(model: Model, kind: str) -> tuple[range, ...]:
     starts, before = list[int](), ""
     for index, (layer, read) in enumerate(zip(model.layers, weights_read(model), strict=True)):
         name = _block(layer) if kind == "block" else layer.name
-        # a table of another stage has weights that nobody here reads
+        # An embedding table of another stage has weights that this rank never reads.
         if not read and not layer.parameters:
             continue
         if name != before:

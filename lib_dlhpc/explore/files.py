@@ -56,5 +56,5 @@ def copy(target: Path) -> None:
             for file in (file for pattern in patterns for file in (source / part).glob(pattern)):
                 place = made / file.relative_to(source / part)
                 place.parent.mkdir(parents=True, exist_ok=True)
-                # not its permissions: an installation may be read-only
+                # Permissions are not copied: an installation may be read-only.
                 shutil.copyfile(file, place)

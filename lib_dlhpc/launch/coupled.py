@@ -32,7 +32,7 @@ class CoupledResult:
     costs: Costs  # measured, or from the workflow
     steps: int  # of training
     losses: tuple[float, ...]
-    # on unseen fields, before and after; 1: no better than predicting no change
+    # On unseen fields, before and after training; 1: no better than predicting no change.
     errors: tuple[float, float]
     diffusivity: float  # as learned, 1/s
     weights: NDArray[Any]

@@ -140,7 +140,7 @@ class Attention(Kind):
         p = saved.array((*q.shape[:-1], k.shape[-2]), q.dtype)
         np.matmul(q, k.swapaxes(-1, -2), out=p)
         p *= q.dtype.type(1 / np.sqrt(q.shape[-1]))
-        # a term that all scores of a row share drops out of the softmax
+        # A term that all scores of a row share drops out of the softmax.
         if self.slopes is not None:
             p += (self.slopes * keys).astype(p.dtype)
         if self.causal:

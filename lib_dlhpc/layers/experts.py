@@ -24,7 +24,7 @@ class Load:
 
     chosen: Array  # positions that chose each expert, (experts,)
     dropped: int = 0  # choices
-    # positions of this rank's experts, pass by pass
+    # Positions of this rank's experts, pass by pass.
     received: list[int] = field(default_factory=list)
 
 

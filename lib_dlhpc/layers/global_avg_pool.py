@@ -27,7 +27,7 @@ class GlobalAvgPool(Kind):
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (batch, channels)."""
         saved.values["shape"] = x.shape
-        # as a product: numpy's mean is far slower
+        # A matrix product, as numpy's mean is far slower.
         share = np.full(self.positions, 1 / self.positions, x.dtype)
         return (share @ x.reshape(len(x), self.positions, x.shape[-1])).T
 

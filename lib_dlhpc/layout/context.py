@@ -97,7 +97,7 @@ def key_elements(layer: Layer) -> float:
 
 def _own(layer: Layer, ranks: int, options: dict[str, object], context: object) -> Layer:
     attributes = {**layer.attributes, **options}
-    # attention, not the norm of its heads
+    # Attention, not the normalization of its heads.
     if layer.traits.tensor == "heads" and layer.traits.product:
         attributes["context"] = context
     if "routed" in attributes:

@@ -46,7 +46,7 @@ def add_in_blocks(graph: Graph, rule: Rule) -> None:
         first, before = len(graph.layers), len(graph.converted)
         for home in range(block.start, block.stop):
             rule(home, graph.model.layers[home])
-        # named after its source
+        # A conversion is named after its source, which other blocks do not have.
         if not any(" of " in layer.name for layer in graph.layers[first:]):
             new = tuple(islice(graph.converted.items(), before, None))
             known[key] = _Made(block, tuple(_added(graph, block, first)), new)

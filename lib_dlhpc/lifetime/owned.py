@@ -107,7 +107,7 @@ def start(words: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
     mark = secrets.token_hex(8)
     env = dict(os.environ if options.get("env") is None else options["env"])
     options["env"] = env | {guard.MARK: ":".join(filter(None, [env.get(guard.MARK), mark]))}
-    # before it exists: this process may be killed at any moment
+    # The guard learns of the process before it exists: this process may be killed at any moment.
     _guard.keep(mark, mark=mark, pid=0)
     try:
         process = subprocess.Popen(words, **options)

@@ -38,7 +38,7 @@ def _keyed(experiment: Experiment) -> Keyed[Experiment]:
     nodes = expert_nodes(experiment) if s.expert_exchange == BY_NODE else 1
     own = map(int, (s.nodes, experiment.devices_per_node, s.experts, s.context, nodes))
     size, one = sizes(experiment), shards(experiment)
-    # over how many replicas state is sharded, if not over all
+    # The number of replicas over which state is sharded; 1 if over all.
     apart = one if one < size.data else 1
     return Keyed(experiment, id(experiment.machine), share, size, apart, *own)
 

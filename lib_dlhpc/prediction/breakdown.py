@@ -60,7 +60,7 @@ class Breakdown(Result):
     backward: Any
     update: Any
     straggler_wait: Any  # for the slowest device
-    # of a step, hidden and exposed, by cause; includes the queue for the servers
+    # Of a step, hidden and exposed, by term; includes the queue at parameter servers.
     communication: Cost
     exposed_communication: Any
     input_time: Any

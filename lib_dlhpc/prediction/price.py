@@ -63,7 +63,7 @@ def price(step: Program, slow: float = 1.0) -> Step:
     exposed = {kind: float(exposed.get(kind, 0.0)) for kind in step.kinds}
     terms = float(busy.mean()) + bubble + waiting + sum(exposed.values())
     added = total - terms
-    # by exchanges on other streams to those within passes, on the same links
+    # Exchanges on other streams add this to those within passes, as both use the same links.
     if added > 1e-12 * total:
         slowed = within or {step.between: 1.0}
         for kind, seconds in slowed.items():

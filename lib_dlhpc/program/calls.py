@@ -30,13 +30,13 @@ class Call(NamedTuple):
     place: int  # of the stage's rank in the pipeline
     chunk: int
     microbatch: int
-    # one of PASSES, or OVERLAPPED: then chunk and microbatch are those of the forward pass
+    # One of PASSES, or OVERLAPPED: then chunk and microbatch are those of the forward pass.
     phase: str
-    # the first forward pass through this chunk, or the pass that completes its gradients
+    # Whether it is the first forward pass of its chunk, or the pass that completes its gradients.
     once: bool
     source: int  # the index of the call whose message it receives; -1: it receives none
     target: int  # the place to which it sends; -1: it sends nothing
-    # place and chunk of the stage before the boundary that its message crosses
+    # Place and chunk of the stage before the boundary that its message crosses.
     before: tuple[int, int]
     computes: bool = True  # or it only waits for, or sends, a message of a turn of several passes
     partner: tuple[int, int] = (-1, -1)  # chunk and microbatch of an overlapped backward pass

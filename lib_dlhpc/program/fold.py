@@ -95,7 +95,7 @@ class Shape:
         self.full: list[int] = []  # spans with anything in them
         # The layer of each computation, and the run of them in which it is, by phase.
         self._spent: dict[str, array[int]] = defaultdict(partial(array, "l"))
-        # where the time of each run counts, 3 slots a span: head, middle, tail
+        # Where the time of each run counts; a span has three slots: head, middle, tail.
         self._runs = array("l")
         self._known: dict[tuple[object, ...], int] = {}
         # The same by identity: most instructions are in the sequence several times.
@@ -108,8 +108,8 @@ class Shape:
         self.slots = {phase: runs[each[:, 1]] for phase, each in spent.items()}
 
     def _cut(self, instructions: Sequence[Instruction]) -> None:
-        # since the span's first exchange; exchanges; whether nothing is computed
-        kind, met, empty = ("", 0, True)
+        # Of the current span: the kind of its first exchange, its exchanges, and whether it computes nothing.
+        kind, met, empty = "", 0, True
         spent, runs, number_of = self._spent, self._runs, self._numbers
         for each in instructions:
             if type(each) is Compute:

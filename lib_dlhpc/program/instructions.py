@@ -64,7 +64,7 @@ class Collective(NamedTuple):
     algorithm: str = AUTO
     label: str = ""  # of its row
     ranked: bool = False  # ranks leave when their own last message is through, not all together
-    # of messages between neighbors: from, to (places in the group), elements
+    # Messages between neighbors: from, to (places in the group), elements.
     pairs: tuple[tuple[int, int, float], ...] = ()
     layers: tuple[int, ...] = ()  # of weights: chunk, first layer, one past the last
     omits: tuple[int, ...] = ()  # layers between these that it leaves to another group

@@ -109,7 +109,7 @@ class _Walk:
         self.arrives, self.row = np.full((1, lanes), -np.inf), 1
         self.exchanges = Exchanges(common, [*self.clock], False) if common else None
         self.posted, self.joins = table[[POSTED, JOINS]].reshape(2, -1, lanes)
-        # the boundary of the message that each rank has sent last
+        # The boundary that the last message of each rank crossed.
         self.crossed = np.full(ranks, -1)
         self.counts = np.zeros(len(self.seconds), np.int64)  # how often each pass is carried out
 

@@ -293,7 +293,7 @@ class Chunk:
     bytes: tuple[float, ...]  # B of it, by variant
     weights: Block | None = None  # the pass of weight gradients, where backward leaves them out
     first: Block | None = None  # the first forward pass of a step, where it differs from the others
-    # the forward pass and all of a backward pass of the other chunk
+    # The forward pass, interleaved with a backward pass of the other chunk.
     overlapped: Block | None = None
     uses: Busy = NONE  # the part of its time for which the message keeps each kind of links busy
 

@@ -219,8 +219,8 @@ def _prove_weights(where: str, instructions: Sequence[Instruction], read: Sequen
     visits = [each.layer for each in instructions if isinstance(each, Compute) and read[each.layer]]
     to_come = deque(visits)
     coming: dict[str, Collective] = {}  # by key
-    # the unit whose layers compute, and those that have their weights
-    here, has = (range(0), set[int]())
+    # The unit whose layers compute, and the units whose weights are here.
+    here, has = range(0), set[int]()
     for each in instructions:
         if gathers(each):
             coming[each.key] = each

@@ -102,7 +102,7 @@ def schedule(
     _check_options(name, legal, options, int(ranks))
     p, n = int(ranks), int(elements)
     if options:
-        # a wrong value raises here, not at the first use
+        # A wrong value raises here, not at first use.
         next(iter(function(p, n, **options)), None)
     return Schedule(
         name, p, n, lambda: function(p, n, **options), goal, MappingProxyType(dict(options))

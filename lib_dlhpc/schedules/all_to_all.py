@@ -123,7 +123,7 @@ def _hopped(ranks: Array, congestion: Any) -> Array:
     """Return the blocks that a rank sends on a level in all steps, over the ranks of the level."""
     total: Array = 0.0 * ranks
     for k in range(int(np.max(depth(ranks)))):
-        # of the distances 0 to p-1, those with bit k
+        # Of the distances 0 to p-1, count those with bit k.
         whole, rest = np.divmod(ranks, 2.0 ** (k + 1))
         moved = whole * 2.0**k + np.maximum(rest - 2.0**k, 0.0)
         total = total + moved / ranks * congestion(2**k)

@@ -140,7 +140,7 @@ def _two_colored(edges: list[Edge]) -> dict[Edge, int]:
         sibling[edge.tree, edge.parent].append(edge)
         own[edge.child].append(edge)
     color: dict[Edge, int] = {}
-    # the first step of the highest where it can be
+    # The highest edges come first, and get the first of the two steps if possible.
     for start in sorted(edges, key=lambda edge: -edge.height):
         open_ = [(start, 0)]
         while open_:

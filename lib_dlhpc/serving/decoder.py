@@ -48,7 +48,7 @@ class Decoder:
         self.context = Context(training=False)
         self.cache: dict[Hashable, dict[int, Array]] = {}
         self.held: dict[Hashable, int] = {}
-        # keys and values of tokens that may come again
+        # Keys and values of tokens that later prompts may repeat.
         self.blocks: dict[Hashable, dict[int, Array]] = {}
         for layer, each in zip(model.layers, self.layers, strict=True):
             if is_attention(layer.kind):

@@ -254,7 +254,7 @@ def _point(service: Service, prices: Prices, reuse: Reuse, batch: int) -> Point:
     if pool := serving.prefill_replicas:
         others, moved = serving.replicas - pool, sending(service, prices)(load.prompt)
         period = max(rest.total, first.total * others / pool, batch * moved * others / pool)
-        # both pools at work, on one batch after another
+        # Both pools work, on one batch after another.
         rate = others * batch * load.answer / period
         reading = _watts(service, first.times(others / pool), period)
         watts = pool * reading + others * _watts(service, rest, period)

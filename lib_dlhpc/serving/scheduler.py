@@ -79,7 +79,7 @@ class Scheduler:
     serving: Serving
     cached: Callable[[int], float]
     room: float
-    # tokens of a sequence that a step makes, drawn where some are drafted
+    # Tokens that a step adds to a sequence; random with speculative decoding.
     advance: Callable[[], int] = lambda: 1
     queue: deque[Request] = field(default_factory=deque)
     running: list[Request] = field(default_factory=list)  # in the order of admission

@@ -184,7 +184,7 @@ class _Servers:
         self.ranks, self.part, self.bound = ranks, part, bound
         self.clock = np.zeros((5, *conditions.factor.shape))  # as in ServedSteps
         self.update = worker.update / len(ranks)
-        # of each node, out
+        # The outgoing NIC of each node.
         self.port = [simpy.Resource(sim.env) for _ in range(sim.platform.nodes)]
         # One worker at a time to receive from, to update for and to send to.
         self.inbox, self.unit, self.outbox = (

@@ -124,7 +124,7 @@ class StorageTier:
     operation_latency: float = number("s", default=0.0)  # latency of a stat, open or close
     read_latency: float = number("s", default=0.0)  # time to the first byte of a read
     reader_bandwidth: float = number("B/s", default=math.inf, positive=True)  # a single reader
-    # read() calls of all readers
+    # Rate of the read() calls of all readers together.
     read_rate: float = number("op/s", default=math.inf, positive=True)
     servers: str = choice(SERVERS, default="apart")
     power: float = number("W", default=0.0)  # of the whole system if shared, else of one node
@@ -156,7 +156,7 @@ class Machine:
     nodes_per_switch: int = whole(default=1)
     oversubscription: float = number(default=1.0, least=1.0)
     in_network: str = choice(tuple(IN_NETWORK), default="none")
-    # standard deviation over mean of a device's step time
+    # Standard deviation over mean of a device's step time.
     jitter: float = number(default=0.0, most=1.0)
     node_power: float = number("W", default=0.0)
     pue: float = number(default=1.0, least=1.0)
@@ -172,7 +172,7 @@ class Machine:
     restart_time: float = number("s", default=0.0)  # from a failure until the state is readable
     # mean time of repair of a failed node, whose place a node takes that the run does not use; 0: one always can
     repair_time: float = number("s", default=0.0)
-    # fraction of failures after which the node-local tiers are intact
+    # Fraction of failures after which the node-local tiers are intact.
     local_survival: float = number(default=0.0, most=1.0)
     progress: bool = flag(default=True)
     name: str = text()

@@ -139,7 +139,7 @@ def measured_on(machine: Machine, measured: Machine) -> Machine:
         return measured
     rates = {key for key in measured.measured.intervals if key.startswith("device.peak.")}
     if rates and rates <= {f"device.peak.{each}" for each in WIDE}:
-        # named as measured: the name of a GPU would bring its rates back from the catalog
+        # Named as measured: the name of a GPU would bring back its rates from the catalog.
         device = machine.device
         peak = {key: rate for key, rate in device.peak.items() if key in WIDE}
         device = replace(device, peak=peak, name=measured.device.name)

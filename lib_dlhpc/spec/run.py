@@ -17,6 +17,6 @@ class Run:
     checkpoint_interval: float = number("s", default=0.0)  # 0: no checkpoints
     seed: int = whole(default=0, least=0)
     checkpoint: str = choice(CHECKPOINTS, default="synchronous")
-    # the first node, or each node its shard
+    # The first node writes all, or each node its shard.
     checkpoint_writers: str = choice(WRITERS, default="first")
     changed: float = number(default=1.0, most=1.0)  # fraction of the state, for "incremental"

@@ -28,7 +28,7 @@ class Storage:
     format: str = choice(FORMATS, default="files")  # packed: no metadata operations per sample
     reads_per_file: float = number(default=1.0)
     compression: float = number(default=1.0, positive=True)  # compression ratio
-    # decompressed output of one reader
+    # Decompressed output of one reader, per second.
     decompress: float = number("B/s", default=math.inf, positive=True)
     decode: float = number("s", default=0.0)  # CPU time of a reader, per sample
     workers: int = whole(default=0, least=0)  # readers per device; 0: as many as needed

@@ -40,7 +40,7 @@ class Simulation:
     substeps: int = whole(default=1)
     halo: int = whole(default=1)  # rows exchanged with a neighbor at once; see `width`
     diffusivity: float = number(default=1.0, positive=True)  # of a square of side 1, in 1/s
-    # fraction of the largest stable step
+    # Fraction of the largest stable step.
     stability: float = number(default=0.8, positive=True, most=1.0)
     seed: int = whole(default=0, least=0)
 

@@ -234,7 +234,7 @@ class PackedStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
-        # this rank failed: the others may wait for it elsewhere
+        # This rank failed, and the others may wait for it in another collective.
         if kind and self._peers and self._open and os.getpid() == self._pid:
             self._open = False
             self._outputs.finish()

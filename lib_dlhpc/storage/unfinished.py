@@ -24,7 +24,7 @@ def unfinished(goal: Path) -> Iterator[Path]:
     for left in goal.parent.glob(f".{_literal(goal.name)}.{HERE}-*.unfinished"):
         _remove_if_left(left)
     beside = goal.with_name(f".{goal.name}.{HERE}-{secrets.token_hex(4)}.unfinished")
-    # first: a guard that is being started has our locks
+    # First, as a guard that starts now would inherit our lock.
     with owned.unfinished(beside, guarded=True):
         beside.mkdir()
         lock = _lock(beside)

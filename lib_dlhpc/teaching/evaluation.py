@@ -50,7 +50,7 @@ class Item(NamedTuple):
     number: int
     before: float
     after: float
-    # -1 to 1; below 0.2 an item tells little, below 0 look for a mistake in it
+    # -1 to 1; below 0.2 an item discriminates little, below 0 look for a mistake in it.
     discrimination: float
     most_wrong: str  # "" if all were right
 

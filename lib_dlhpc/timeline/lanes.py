@@ -35,7 +35,7 @@ def lanes(timeline: Timeline, start: Column, stop: Column) -> NDArray[np.int32]:
 
 
 def _nested(start: list[float], stop: list[float]) -> list[int]:
-    # of each lane: the stops of what is going on, innermost last
+    # For each lane, when its open spans stop, innermost last.
     open_until: list[list[float]] = []
     taken = []
     for begin, end in zip(start, stop, strict=True):

@@ -80,7 +80,7 @@ def write_otf2(timeline: Timeline, path: Path) -> None:
             _write(otf2, archive, table, (start[order], stop[order]), zero)
             archive.close()
         finally:
-            # or it would be closed once more, with an error of which nobody hears
+            # Otherwise its finalizer closes it again, and raises an error that nobody can catch.
             archive._handle = None
 
 

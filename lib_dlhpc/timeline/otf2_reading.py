@@ -107,7 +107,7 @@ def _silent() -> Iterator[list[str]]:
     register.argtypes, register.restype = [pointer, pointer], pointer
     before = register(ctypes.cast(heard, pointer), None)
     try:
-        # what is raised in a callback is printed and raised again
+        # Exceptions in callbacks are printed on stderr and also raised.
         with redirect_stderr(StringIO()):
             yield printed
     finally:

@@ -187,7 +187,7 @@ class region:
     __slots__ = ("_again", "_event", "_open", "_recorder")
 
     def __init__(self, name: str, recorder: Recorder = HERE, kind: str = "region") -> None:
-        # the arguments, where which stream it is on differs from call to call
+        # The arguments, where the stream depends on the thread that calls.
         self._again: Any = None
         if kind == "region":
             try:

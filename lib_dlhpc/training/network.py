@@ -175,7 +175,7 @@ class Network:
             return {name: np.ascontiguousarray(outputs[name]) for name in self.sends}
         last = self.model.layers[-1]
         y = outputs.pop(last.name)
-        # losses write their gradient where the output was
+        # Losses overwrite the output with their gradient.
         if not graph.ends_overwritable(self.model):
             y = y.copy()
         return {last.name: np.moveaxis(y, -1, 0) if len(last.output_shape) >= 3 else y}

@@ -66,10 +66,10 @@ class Pass:
     weighs: bool = False  # after it, for weight gradients
     step: int = 0
     first_sample: int = 0
-    # inputs of each recomputed segment
+    # Inputs of each recomputed segment.
     held: dict[int, dict[str, Array]] = field(default_factory=dict)
     again: dict[str, Array] = field(default_factory=dict)  # outputs of the one being recomputed
-    # output gradients that layers whose weights have none yet need
+    # Output gradients of layers whose weight gradients are still to be computed.
     later: dict[int, Array | None] = field(default_factory=dict)
     offloaded: Offloaded = field(default_factory=Offloaded)  # what is offloaded
 

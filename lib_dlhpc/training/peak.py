@@ -33,7 +33,7 @@ class Peak:
     """Measure from now on. Linux reports the peak resident size of a process (VmHWM)."""
 
     def __init__(self) -> None:
-        # else what an earlier run has freed counts as baseline, and hides as much of the peak
+        # Otherwise memory freed by an earlier run counts as baseline, and hides as much of the peak.
         if TRIM:
             TRIM(0)
         self.before, self.how = _resident("VmRSS"), "getrusage"

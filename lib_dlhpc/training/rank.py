@@ -367,7 +367,7 @@ class Rank:
 
     def _where(self, step: int, x: Array) -> str:
         """Return a message with the rank, step and layer of the first non-finite output."""
-        # the other ranks do not take part
+        # The other ranks do not search, so they would not join a sum.
         self.network.context.sum_over_ranks = lambda values: values
         layer = self.network.first_non_finite(x)
         return f"the loss is not finite: rank {self.comm.rank}, step {step}, first in {layer}"

@@ -228,7 +228,7 @@ class Asynchronous(Rank):
 
         bound, status, now = self.experiment.strategy.staleness, MPI.Status(), self.recorder.now
         read, made = [0] * self.workers, [0] * self.workers  # version of the weights; steps
-        # workers that wait for weights: start and end of the update
+        # By worker that waits for weights: start and end of the update with its gradient.
         held: dict[int, tuple[float, float]] = {}
         for version in range(len(batches)):
             self.comm.Recv(shard.gradients, MPI.ANY_SOURCE, PUSH, status)

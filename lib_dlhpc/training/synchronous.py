@@ -204,7 +204,7 @@ class Synchronous(Rank):
                 found += [partial(stage.post, what) for stage in self.stages]
                 if self._local_updates:
                     found.append(self._average)
-            # the program swaps pair by pair
+            # The first pair sums over all stages, although the program has an instruction for each pair.
             elif isinstance(what, PairAllreduce) and what.name in tied:
                 found.append(partial(self.tied.sum, what.name))
                 del tied[what.name]

@@ -69,7 +69,7 @@ def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> 
         who = {"rank": comm.rank, "process": os.getpid()}
         write_text(folder / f"rank-{comm.rank}.json", json.dumps(who))
         unname_shared(comm)
-        # a non-finite loss is reported once, as Diverged
+        # A non-finite loss is reported once, as Diverged, without numpy's warnings.
         np.seterr(over="ignore", invalid="ignore")
         begins, report = _callbacks(folder / METRICS, comm.rank, at)
         beside = []

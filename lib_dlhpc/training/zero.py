@@ -68,7 +68,7 @@ class Shards:
         self.gradients = np.zeros(self.sharding.size, dtype)
         self._views = table.views(self.whole) if level == 2 else []
         self._gathers = InOrder()
-        # units, by the layers of a gather
+        # Gathered units, by the layers that each all-gather is for.
         self._here: dict[range, dict[Range, tuple[int, Array]]] = {}
         self._now = range(0)  # the layers in use
         # Looked up in each step: the units that layers see, the tensors of a layer in them, and those of buckets.

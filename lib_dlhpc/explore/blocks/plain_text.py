@@ -31,7 +31,7 @@ class Readable:
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
-        # anywidget gives metadata as well
+        # anywidget returns metadata as well.
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         if data and not os.environ.get(PAGE_HAS_VEGA):
             data["text/plain"] = self.plain_text()

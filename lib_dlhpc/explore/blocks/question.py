@@ -50,7 +50,7 @@ class Question(anywidget.AnyWidget):
     gates = traitlets.Bool().tag(sync=True)  # whether it covers something
     known = traitlets.List(traitlets.Unicode()).tag(sync=True)  # what of it is not covered
     uncovered = traitlets.Bool().tag(sync=True)  # without an answer, from the browser
-    # [serial, answer], from the browser; a third if again, see _hear
+    # [serial, answer] from the browser; a third element if it is sent again, see _hear.
     given: traitlets.List = traitlets.List().tag(sync=True)
     heard = traitlets.Int().tag(sync=True)  # serial of the last answer that the kernel is done with
     visitor: traitlets.List = traitlets.List().tag(sync=True)  # [serial, token], from the browser

@@ -18,7 +18,7 @@ OUTER = {"outer_rate": 0.7, "outer_momentum": 0.9}  # of Douillard et al. 2023
 def apart(local_steps: int, link: str) -> Breakdown:
     """Return the prediction of Llama 3.2 1B on one H100 at each of eight sites; one local step is synchronous."""
     strategy = {"nodes": SITES, "devices_per_node": 1, "batch": 8, "precision": "bf16"}
-    # all at once: a bucket pays the latency, too
+    # One bucket for all gradients, as each bucket pays the latency.
     strategy |= {"optimizer": "adam", "bucket": "3 GB"}
     local = local_steps > 1
     if local:

@@ -179,7 +179,7 @@ def link_state(curves: Curves, now: int, required: float, there: Mapping[str, fl
     needed = {"x": required, "words": f"needed: {show(required, 'B/s')}"}
     needed |= beside(required > np.sqrt(first * last), 6)
     times = [f"{name} {show(taken, 's')}" for name, taken in values_at(curves, now)]
-    # of lines that fall: there they are clear of them
+    # Labels of falling lines are below them, where they do not overlap.
     below = {"dy": [16] * len(values_at(moving, now))}
     return (
         {

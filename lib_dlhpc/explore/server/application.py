@@ -105,7 +105,7 @@ class Server(Voila):
     @property
     def private(self) -> bool:
         """Whether it serves this machine alone, and no class: others must not read solutions."""
-        # more names: of a proxy that others use
+        # Additional names are those of a proxy that others use.
         alone = self.tornado_settings.get(NAMES) == own_names(self.ip)
         return self.classroom is None and is_local(self.ip) and alone
 

@@ -60,7 +60,7 @@ def small(setting: Setting, batch: int) -> Service:
     load: dict[str, Any] = {"prompt": setting.prompt, "answer": setting.answer}
     load |= {"rate": 0.0, "count": batch}
     serving: dict[str, Any] = {"precision": "fp32", "cache_precision": "fp32", "batch": batch}
-    # numpy: a call for each layer, and for each sequence
+    # numpy takes one call for each layer, and for each sequence.
     serving |= {"attention": "apart", "graph": False}
     return service(model, "laptop", load, **serving)
 

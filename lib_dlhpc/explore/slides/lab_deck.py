@@ -118,7 +118,7 @@ def _task(lab: str, repository: Path, readme: str) -> slide.Slide:
     rows = table((repository / "labs" / "README.md").read_text("utf-8").split("\n\n")[2])
     write, target = next((row[3], row[4]) for row in rows if row[0].startswith(f"{int(lab[:2])} "))
     hand_in = plain(after(readme, "Hand in"))
-    # how they are named is in the notes
+    # The speaker notes say how files are named.
     files = sentences(hand_in)[0].partition(":")[0].rstrip(".")
     return slide.Slide(
         "What you write, and what you hand in",

@@ -28,7 +28,7 @@ class Watched(NamedTuple):
 
     timeline: Timeline
     posts: list[list[Post]]  # of each rank
-    # the gradients that each allreduce sent: (first, one past last), or None
+    # The gradients that each allreduce sent: (first, one past the last), or None.
     places: list[list[Any]]
     size: int  # number of gradients
 

@@ -60,7 +60,7 @@ def backward_findings(backward: Kernel, tasks: Sequence[Attention]) -> list[Find
             " instead."
         )
 
-    # exp(score - lam) of 10,000 is no longer exact
+    # With scores near 10,000, exp(score - lam) is no longer exact.
     own = [each for each in tasks if each.n > 1 and each.large == 1]
     return waiting(
         in_turn(

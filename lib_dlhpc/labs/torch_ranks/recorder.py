@@ -31,7 +31,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.moved, self.sent = 0, 0
         self._waited: list[Any] = []  # references, so that no two have the same id
-        # gloo drops a message with its request, and the receiver would hang
+        # References: gloo drops a message with its request, and then the receiver hangs.
         self._alive: list[Any] = []
         self.events: list[tuple[str, int]] = []
         self._tell = tell

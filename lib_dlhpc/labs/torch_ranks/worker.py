@@ -108,7 +108,7 @@ def main() -> None:
     messages = Messages(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     join(folder, rank, size)
-    # what PyTorch imports at the first call is not to count as a hang
+    # Imports of PyTorch at the first call must not count as a hang.
     with Recorder(lambda *_: None):
         dist.all_reduce(torch.ones(1))
     gc.freeze()  # what is here already is neither garbage nor a learner's

@@ -32,7 +32,7 @@ def ask(native: str) -> Answer:
     output = f"{shown.stdout}\n{shown.stderr}"  # a task cancelled before its start is not found
     if "Invalid job id" not in output and "not found" not in output:
         return Answer(None, shown.stderr.strip())
-    # accounting keeps ended jobs
+    # scontrol forgets ended jobs; accounting keeps them.
     kept = run("sacct", "-n", "-X", "-P", "-j", native, "-o", "State")
     if kept and kept.returncode == 0 and kept.stdout.strip():
         return Answer(SLURM[kept.stdout.split()[0]], "from sacct")

@@ -135,7 +135,7 @@ class Columns:
         key = channels, batch, itemsize, cache
         if key not in self._plans:
             column, batch = channels * self.width * itemsize, max(1, batch)
-            # a rank may have no rows
+            # A rank may have no rows.
             fit = cache // max(1, column * batch * (self.inputs[0] + 2 * self.pad))
             own = self._plans[key] = []
             start, rest = 0, {name: sizes[1:] for name, sizes in self.window.items()}

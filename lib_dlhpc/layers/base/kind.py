@@ -195,7 +195,7 @@ class Kind:
     stand_in = False  # for a layer of another stage
     lookup = False  # only the rows of its output, not all parameters
     product = False  # limited by the rate of matrix products
-    # inputs made in 16 bits where other products are in a narrow format
+    # Inputs that are computed in 16 bits where other products have a narrow format.
     wide_inputs: tuple[int, ...] = ()
     kernels = 1  # that a framework issues for its forward pass
     # Backward has two parts, `input_gradient` and `weight_gradient`, which may be computed apart: their products cost

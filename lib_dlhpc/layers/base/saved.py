@@ -104,7 +104,7 @@ class Saved:
     inplace: bool = False  # nobody else reads the first input, so the output may overwrite it
     wants_dx: bool = True  # False in the first layer: the gradient of the samples is not needed
     values: dict[str, Any] = field(default_factory=dict)
-    # the gradient of the first input by its other readers: a layer may return it, added to
+    # The gradient of the first input from its other readers; a layer may add to it and return it.
     others: Array | None = None
 
     def array(self, shape: tuple[int, ...], dtype: Any) -> Array:

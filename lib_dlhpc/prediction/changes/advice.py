@@ -137,7 +137,7 @@ def _splits(e: Experiment) -> Iterator[tuple[str, Changes]]:
     """Yield other splits of the same devices, global batch and trained weights: what the explorer's controls set."""
     for field in DEGREES:
         if degree(e, field) > 1 or field not in ("strategy.spatial", "strategy.context"):
-            # others need other layers and kernels: for who asks for them
+            # Spatial and context parallelism need layers and kernels of their own: advised only where they are in use.
             yield from _splits_of(e, field)
 
 

@@ -78,7 +78,7 @@ def slack(experiment: Experiment) -> Slack:
     idle, busy = (float(drawn(device, 0.0, level)) for level in (0.0, ARITHMETIC))
     static = SHAPE.static * (busy - idle)
     ratio = now / np.where(seconds > 0, seconds, 1.0)
-    # of the arithmetic
+    # How much longer the arithmetic takes; the rest of a pass is not slowed.
     longer = 1 + np.where(seconds > 0, ratio - 1, 0.0) / np.where(part > 0, part, 1.0)
     above = static * longer + (busy - idle - static) / longer**3  # W of idle, times longer
     saved = float((seconds * part * (busy - idle - above)).sum())

@@ -61,7 +61,7 @@ def _compressed(experiment: Experiment) -> float:
 
         factors = low_rank.sent(experiment.model, int(experiment.training.low_rank))
         return float(sum(factors[:3]) * BYTES[experiment.strategy.precision])
-    # most is sent in the first epoch
+    # Density is highest in the first epoch.
     known = sent(experiment.model, density(experiment.training, 0.0))
     precision = experiment.strategy.precision
     return float(

@@ -147,7 +147,7 @@ class Volumes:
     reads: Any  # read() calls
     stored: Any  # B read from a tier
     remote: Any  # B of these that cross the network between nodes of a cooperative store
-    # B that each device sends to exchange gradients: the weights' size, whatever the batch
+    # B that each device sends to exchange gradients; like the weights, independent of the batch.
     gradients: Any
     epoch_gradients: Any  # B a device sends in an epoch
 

@@ -41,7 +41,7 @@ class Profile:
     bytes: Any  # B read
     samples: Any
     file_size: Any  # mean B of a file
-    # that each limit alone takes at least: compute, start, each of reading()
+    # Lower bounds in s by each limit alone: compute, start, each of reading().
     seconds: Mapping[str, Any]
     time: Any  # s from start to end, predicted
 

@@ -56,7 +56,7 @@ class _Walk:
         self.flight: dict[int, tuple[float, float]] = {}  # by receive: leaves, arrives
         self.ready: dict[int, float] = {}  # when the last of those before a node is done
         self.cause: dict[int, int] = {}  # which one that is
-        # by rank: the end of all but sends, and the node
+        # By rank: when the last node that is no send ends, and that node.
         self.last: dict[int, tuple[float, int]] = {}
         self.done = self.met = 0  # nodes; collectives
         self.leaving = _leaving(graph, prices.devices)

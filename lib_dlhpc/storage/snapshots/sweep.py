@@ -45,7 +45,7 @@ def sweep(store: "SnapshotStore", keep_last: int | None, dry_run: bool) -> Swept
     for name in names(store.folder / "versions"):
         if name.removesuffix(".json") not in kept:
             remove(store.folder / "versions" / name)
-    # one may be there from a sweep that was killed
+    # A copy may remain from a sweep that was killed.
     copies = {objects.where[key].object for key in moved}
     for name in {*old, *objects.damaged} - copies:
         remove(objects.folder / name)

@@ -29,7 +29,7 @@ def path(found: Calls, late: AllWaits) -> Timeline:
     rows = rows.astype(np.int32)
     number = np.full(len(table), -1, np.int32)
     number[rows] = np.arange(len(rows), dtype=np.int32)
-    # the call in whose beginning the path enters this one
+    # The call at whose start the path enters this one.
     cause = np.arange(len(rows), dtype=np.int32)
     for waited in (late.late_sender, late.late_receiver, late.collective):
         held = waited.seconds > 0

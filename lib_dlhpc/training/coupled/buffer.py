@@ -34,7 +34,7 @@ class Outlet:
     ) -> None:
         self.comm, self.training, self.calls = comm, training, calls
         self.depth, self.samples = workflow.coupling.depth, workflow.batch
-        # batches sent, and those that all training ranks have taken out
+        # Batches sent, and batches that all training ranks have consumed.
         self.given = self.freed = 0
         self._empty = np.empty(0)
         self._credits = [comm.Irecv(self._empty, to, CREDIT) for to in training]

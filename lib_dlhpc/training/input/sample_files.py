@@ -167,7 +167,7 @@ def _check_room(layout: Layout, folder: Path) -> None:
 
 def _write(layout: Layout, x: Array, folder: Path) -> None:
     """Write the records in their order, so that each file is written once."""
-    # no file system makes it smaller
+    # Random, so that no file system compresses it.
     filler = np.random.default_rng(0).bytes(min(layout.size, _FILLER))
     for directory in range(layout.directories):
         (folder / f"{directory:04d}").mkdir()

@@ -73,7 +73,7 @@ class Throttle:
         self._node = min(comm.rank // int(experiment.devices_per_node), self._nodes - 1)
         self._copies = int(storage.replication) if storage.access == "cooperative" else self._nodes
         tiers = 1 if path.shared else self._nodes
-        # number of the first data server; metadata servers come first
+        # Index of the first data server; metadata servers come before it.
         self._data = tiers if path.apart else 0
         self._nics = self._data + tiers
         servers = self._nics + self._nodes

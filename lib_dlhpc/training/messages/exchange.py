@@ -130,7 +130,7 @@ def log_softmax(comm: Any, x: Array) -> Array:
     comm.Allreduce(MPI.IN_PLACE, largest, MPI.MAX)
     x -= largest
     total = np.empty_like(largest)
-    # one at a time, for the memory of the exponentials
+    # One sample at a time, so that the exponentials take little memory.
     for sums, sample in zip(total, x, strict=True):
         np.exp(sample).sum(axis=-1, keepdims=True, out=sums)
     allreduce_in_place(comm, total)

@@ -44,7 +44,7 @@ def main(descriptor: int, options: str) -> None:
     for name in (*LOADED, *python):
         import_module(name)
     if own["torch"]:
-        # FSDP takes tracebacks: their lines are in files
+        # FSDP formats tracebacks, for which Python would read source files.
         vars(linecache)["updatecache"] = lambda *given: []
     stubs.add_modules([each for each in own["legal"] if each.startswith(NOT_PYTHON)])
     own["swap"] = _swap(own["files"]) if own["files"] else None

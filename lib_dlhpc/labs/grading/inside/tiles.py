@@ -64,7 +64,7 @@ class ChipStub(Stub):
         """Write an operation down."""
         more = {key: self._plain(named[key]) for key in named}
         self._written.append([result, tile, name, [self._plain(each) for each in given], more])
-        # nothing is sent in the middle of a message
+        # Python may free a tile in the middle of a message, where nothing can be sent.
         if len(self._written) >= MANY and name != "free":
             self.flush()
 

@@ -17,7 +17,7 @@ class Meter:
     """Counts the bytes of tensors that were not there when it was made."""
 
     def __init__(self) -> None:
-        # kept, so that no address is used twice
+        # References, so that no address is reused.
         self._before = [each.untyped_storage() for each in _tensors()]
 
     def leave_out(self, tensors: Sequence[torch.Tensor]) -> None:
