@@ -6,18 +6,17 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from lib_dlhpc.program.calls import FORWARD, PASSES, Numbers, linked, messages, pipeline
-from lib_dlhpc.schedules.pipeline import Pipeline, Rounds, Streams
+from lib_dlhpc.schedules.pipeline import Pipeline, SteadyState, Streams
 
 # Calls as numbers: place, pass, back, boundary. A pass is a chunk of a place times the number of PASSES plus the index
 # of one of them, and ONLY less that where a call is the only one; behind these is what computes nothing, and then an
 # overlapped pass for each chunk of a place; back: how many calls ago the one was whose message it receives, 0: it
 # receives none; a boundary is a chunk of a place, -1: it sends nothing. Each is counted through all places.
 Rows: TypeAlias = list[tuple[int, int, int, int]]
-PLACE, PASS, SOURCE, BOUNDARY = range(
-    4
-)  # columns of calls as numbers; source: -1 where there is none
+# Columns of calls as numbers; SOURCE: -1 where there is none.
+PLACE, PASS, SOURCE, BOUNDARY = range(4)
 ONLY = -2  # ONLY - (ONLY - number) is the number
-# rounds, from which a section of them is made: one with what comes before it, two to compare
+# Rounds from which they are summarized in a section: one with what comes before it, two to compare.
 ENOUGH = 4
 
 
@@ -64,7 +63,7 @@ def _sections(schedule: str, ranks: int, microbatches: int, chunks: int) -> tupl
     return (*found, Section(pending, 1))
 
 
-def _in_rounds(numbers: Numbers, rounds: Rounds, ranks: int) -> list[list[Numbers]]:
+def _in_rounds(numbers: Numbers, rounds: SteadyState, ranks: int) -> list[list[Numbers]]:
     """Return the calls of each round of each kind, the ones of all rounds in the order of the last."""
     mine = [np.flatnonzero(numbers[:, PLACE] == rank) for rank in range(ranks)]
     first = [rounds.first(rank) for rank in range(ranks)]

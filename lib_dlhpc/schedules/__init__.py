@@ -22,9 +22,9 @@ proof.py        prove(schedule): every contribution arrives exactly once, or Pro
 price.py        price(schedule, alpha, beta, gamma): seconds by cause
 execute.py      execute(schedule, comm, buffer): over MPI
 ring_collectives.py   ring reduce-scatter and allgather of non-contiguous arrays
-pipeline.py     GPipe, 1F1B, interleaved 1F1B, ZB-H1 as streams of instructions
+pipeline.py     a pipeline as streams of instructions, one a rank
+pipelines.py    GPipe, 1F1B, interleaved 1F1B, ZB-H1; all pipelines by name
 dualpipe.py     DualPipe: microbatches from both ends
-pipelines.py    all pipelines by name
 pipeline_proof.py   their proof, timeline and bubble
 
 A new algorithm is one function that yields rounds:

@@ -28,7 +28,7 @@ from lib_dlhpc.schedules.pipeline import (
     Backward,
     Forward,
     Pipeline,
-    Rounds,
+    SteadyState,
     Streams,
     Together,
     Turn,
@@ -73,7 +73,7 @@ def _dualpipe(name: str, ranks: int, microbatches: int, overlapped: bool) -> Pip
         inner = ranks // 2 - 1 - near
         return ranks + 3 * inner + both + (both if inner else FORWARD + BACKWARD)
 
-    rounds = Rounds(first, ((2 * both, microbatches // 2 - ranks),), 2)
+    rounds = SteadyState(first, ((2 * both, microbatches // 2 - ranks),), 2)
     streams = Streams(order, ranks, 2, rounds, 2)
     return Pipeline(name, ranks, microbatches, 2, streams, 2)
 

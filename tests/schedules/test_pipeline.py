@@ -9,17 +9,9 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
-from lib_dlhpc.schedules.pipeline import (
-    Backward,
-    Forward,
-    Send,
-    Weights,
-    gpipe,
-    interleaved,
-    one_f_one_b,
-    zb_h1,
-)
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Send, Weights
 from lib_dlhpc.schedules.pipeline_proof import bubble, stored_chunks, timetable
+from lib_dlhpc.schedules.pipelines import gpipe, interleaved, one_f_one_b, zb_h1
 
 ranks, microbatches, chunks = st.integers(1, 9), st.integers(1, 20), st.integers(1, 5)
 times = st.floats(0.1, 10)

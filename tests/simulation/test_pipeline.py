@@ -11,18 +11,8 @@ from hypothesis import strategies as st
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import pipeline_proof
-from lib_dlhpc.schedules.pipeline import (
-    Backward,
-    Forward,
-    Pipeline,
-    Receive,
-    Send,
-    Weights,
-    gpipe,
-    interleaved,
-    one_f_one_b,
-    zb_h1,
-)
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send, Weights
+from lib_dlhpc.schedules.pipelines import gpipe, interleaved, one_f_one_b, zb_h1
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.pipeline import kept, simulate_pipeline
 from lib_dlhpc.simulation.simulation import Traffic

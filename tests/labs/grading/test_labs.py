@@ -94,7 +94,7 @@ def test_the_streams_of_the_library_are_out_of_reach(remote):
         "from lib_dlhpc.schedules.pipeline import Forward\n"
         "sys = type(Forward(0, 0)).__init__.__builtins__['__import__']\n"
         "def gpipe(rank, ranks, microbatches):\n"
-        "    return sys('lib_dlhpc.schedules.pipeline').one_f_one_b(rank, ranks, microbatches)\n"
+        "    return sys('lib_dlhpc.schedules.pipelines').one_f_one_b(rank, ranks, microbatches)\n"
     )
     gpipe = remote(stolen, ["gpipe"])["gpipe"]
     with pytest.raises(Exception, match=r"is not on the list|no attribute"):

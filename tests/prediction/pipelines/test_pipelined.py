@@ -14,17 +14,8 @@ from lib_dlhpc.prediction.pipelines.pipelined import (
     waiting,
 )
 from lib_dlhpc.schedules.dualpipe import dualpipe
-from lib_dlhpc.schedules.pipeline import (
-    Backward,
-    Forward,
-    Receive,
-    Send,
-    Weights,
-    gpipe,
-    interleaved,
-    one_f_one_b,
-    zb_h1,
-)
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send, Weights
+from lib_dlhpc.schedules.pipelines import gpipe, interleaved, one_f_one_b, zb_h1
 
 STREAMS = {
     "gpipe": lambda p, m, v: gpipe(p, m),
