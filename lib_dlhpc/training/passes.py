@@ -30,31 +30,31 @@ class Order(NamedTuple):
         return frozenset(found) if self.weights is not None else frozenset()
 
 
-def carried_out(
+def executed(
     model: Model, instructions: Iterable[Instruction | None], waits: bool = False
 ) -> list[Instruction]:
-    """Return the instructions of a pass that are carried out one by one; waits: those for weights, too.
+    """Return the instructions of a pass that the trainer executes one by one; waits: include waits for weights.
 
-    Layers exchange what lies within a pass themselves, and wait for their own weights where they gather them.
+    Layers do their own exchanges within a pass, and wait for their own weights where these are gathered.
     """
     instructions = list(whole_layers(instructions))
-    still = [layer.traits.stand_in and not layer.traits.message for layer in model.layers]
+    skipped = [layer.traits.stand_in and not layer.traits.message for layer in model.layers]
     return [
         each
         for each in instructions
-        if (isinstance(each, Compute) and not still[each.layer])
+        if (isinstance(each, Compute) and not skipped[each.layer])
         or (isinstance(each, Collective) and each.stream and each.layers)
         or (isinstance(each, Wait) and (not each.key or (waits and each.stream == STREAM)))
     ]
 
 
 def layer_by_layer(model: Model, recompute: str) -> Order:
-    """Return the passes of a network that nobody else has a part of."""
+    """Return the passes of a network that is not partitioned."""
     count = len(model.layers)
     back: list[Instruction] = [Compute(each, "backward") for each in reversed(range(count))]
-    back = carried_out(model, repeated(back, model, recompute))
+    back = executed(model, repeated(back, model, recompute))
     forward = [Compute(each, "forward") for each in range(count)]
-    return Order(carried_out(model, forward), back, back)
+    return Order(executed(model, forward), back, back)
 
 
 @dataclass

@@ -50,8 +50,8 @@ EXCHANGE_WITHIN = ("tensor", "pieces", "spatial", "experts", "context")
 
 
 @dataclass(frozen=True)
-class Does:
-    """What the program has a stage do: its passes, and the layers (first, one past the last) of each bucket."""
+class StageProgram:
+    """A stage's part of the program: its passes, and the layers (first, one past the last) of each bucket."""
 
     order: Order | None = None  # layer after layer
     buckets: Sequence[tuple[int, int]] = ()
@@ -80,11 +80,11 @@ class Stage:
         stack: ExitStack,
         folder: Path,
         arena: Arena,
-        does: Does,
+        program: StageProgram,
     ) -> None:
         """folder: on the disk, for what is offloaded. arena: memory that this rank's stages share."""
         strategy = experiment.strategy
-        self.part, self.groups, self.recorder, self.does = part, groups, recorder, does
+        self.part, self.groups, self.recorder, self.program = part, groups, recorder, program
         self.beside: list[Stage] = []  # all stages of this rank, by chunk
         self.model, self.parts = part.model, parts_by_name(part.model.layers)
         self.experts = expert_tensors(part.model.layers)  # that replicas share out
@@ -117,10 +117,10 @@ class Stage:
         if self.once:
             self.network.progress = self.gathers.test
         self.reads, self.last = any("input" in x.inputs for x in self.model.layers), not part.sends
-        stack.callback(self._let_go)
+        stack.callback(self._release)
 
-    def _let_go(self) -> None:
-        """Hold nothing in a circle, so that the memory of a run is free at its end."""
+    def _release(self) -> None:
+        """Break reference cycles: the memory of a run is freed at its end, not by a later garbage collection."""
         del self.network.post, self.beside
         self.own, self.optimizer.whole = [], lambda squares, names: squares
 
@@ -130,7 +130,7 @@ class Stage:
         """Return the network; options: of what is offloaded."""
         if self.level >= 2:
             options["store"] = self._shards(experiment.strategy)
-        options |= {"arena": arena, "whole": experiment.model, "order": self.does.order}
+        options |= {"arena": arena, "whole": experiment.model, "order": self.program.order}
         options |= {"sends": self.part.sends, "pieces": int(experiment.strategy.tensor_pieces)}
         options["recompute"] = experiment.strategy.recompute
         network = Network(self.model, precision, experiment.run.seed, **options)
@@ -150,14 +150,14 @@ class Stage:
             level=self.level,
             comm=self.shards,
             copies=self.copies,
-            layers=self.does.buckets,
+            layers=self.program.buckets,
             recorder=self.recorder,
             tables=self._tables,
             kept=kept,
             by_layer=self.level == 3 and not kept and strategy.zero_unit == "layer",
             alike=self.alike,
             experts=self.experts,
-            order=self.does.order,
+            order=self.program.order,
         )
 
     @property
@@ -168,7 +168,7 @@ class Stage:
     def number_buckets(self, first: int) -> int:
         """Number this stage's buckets from `first` on, for the timeline; return the number of the next."""
         (self.store if self.level >= 2 else self.exchange).first_bucket = first
-        return first + len(self.does.buckets)
+        return first + len(self.program.buckets)
 
     def shapes(self, names: tuple[str, ...], samples: int) -> Shapes:
         """Return the shapes of a microbatch's outputs, in the layers' layout."""
@@ -196,7 +196,7 @@ class Stage:
             if gathers(what):
                 self.beside[chunk].gather(what)
             elif what.group in (*GROUPS, "shards"):
-                bucket = self.does.buckets.index((first, stop))
+                bucket = self.program.buckets.index((first, stop))
                 place = self.store if self.level >= 2 else self.exchange
                 place.post(number_of(bucket, what.group) if self.experts else bucket)
             elif what.group != "copies":  # those follow the reduce-scatter of the shards at once
@@ -308,7 +308,7 @@ class Stage:
         They begin with the same layers on all ranks of the tensor group, whose parts may be uneven: norms of a
         bucket's tensors are summed over the group.
         """
-        return [range_of(parameters, *layers) for layers in self.does.buckets]
+        return [range_of(parameters, *layers) for layers in self.program.buckets]
 
     def _units(self, experts: list[Parameter]) -> list[tuple[int, int]]:
         """Return what ZeRO 1 shards: buckets, and alone tensors of experts, and tables that other stages shard as well.
@@ -363,7 +363,7 @@ class Stage:
             return exchange(experiment, self.network, self.optimizer, comm, recorder)
         if experts and self.level == 0:
             comms, flat = (comm, self.alike), self.network.gradients
-            where = self.network.parameters, self.does.buckets
+            where = self.network.parameters, self.program.buckets
             return expert_exchange(experiment, flat, comms, recorder, *where, experts)
         bounds, flat = self._buckets(self.network.parameters), self.network.gradients
         if self.level == 1:

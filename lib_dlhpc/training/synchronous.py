@@ -46,11 +46,11 @@ from lib_dlhpc.training.data import Data, precision_of, samples_of, tokens_of, w
 from lib_dlhpc.training.groups import Groups, groups_of
 from lib_dlhpc.training.microbatches import Step, cut, find_non_finite
 from lib_dlhpc.training.outer import Outer
-from lib_dlhpc.training.passes import Order, carried_out
+from lib_dlhpc.training.passes import Order, executed
 from lib_dlhpc.training.pipe import Pipe
 from lib_dlhpc.training.rank import Diverged, Rank
 from lib_dlhpc.training.record import Recorder
-from lib_dlhpc.training.stage import Does, Stage
+from lib_dlhpc.training.stage import Stage, StageProgram
 from lib_dlhpc.training.tied import Tied
 
 
@@ -77,7 +77,7 @@ def synchronous(
         data = with_own_tokens(on, groups.context.rank, data)
         common = (experiment, groups, data, stages, pipe, recorder)
         own = (kind or Synchronous)(*common, tied, cycle)
-        stack.callback(own.ends.clear)  # they refer to it
+        stack.callback(own.ends.clear)  # their callbacks refer to this rank
         yield own
 
 
@@ -103,9 +103,9 @@ def stages_of(
     precision, stages = precision_of(experiment), []
     on = on_ranks(experiment, groups.world.size)
     for chunk, part in enumerate(layout.parts(on, groups.world.rank)):
-        job = does(program, groups, chunk, part) if program else Does()
+        own = stage_program(program, groups, chunk, part) if program else StageProgram()
         common = (experiment, part, groups, precision, recorder, stack)
-        stages.append(Stage(*common, where, arena, job))
+        stages.append(Stage(*common, where, arena, own))
     for stage in stages:
         stage.beside = stages
     for stage in reversed(stages):  # backward goes through the chunks from the last
@@ -113,23 +113,23 @@ def stages_of(
     return stages
 
 
-def does(program: Program, groups: Groups, chunk: int, part: layout.Part) -> Does:
-    """Return what the program has a stage of this rank do."""
+def stage_program(program: Program, groups: Groups, chunk: int, part: layout.Part) -> StageProgram:
+    """Return the part of the program that a stage of this rank executes."""
     place, space = groups.place.pipeline, groups.place.spatial
     own = program.stages[place][chunk]
 
-    def carried(block: Block, waits: bool = False) -> list[Instruction]:
-        return carried_out(part.model, block.variants[space].instructions, waits)
+    def instructions(block: Block, waits: bool = False) -> list[Instruction]:
+        return executed(part.model, block.variants[space].instructions, waits)
 
     order = Order(
-        *(carried(own.forward), carried(own.backward), carried(own.last)),
-        carried(own.weights) if own.weights else None,
-        carried(own.first, waits=True) if own.first else None,
+        *map(instructions, (own.forward, own.backward, own.last)),
+        instructions(own.weights) if own.weights else None,
+        instructions(own.first, waits=True) if own.first else None,
     )
     posted = (*order.last, *(row[place] for row in program.end))
     layers = (one.layers for one in posted if sums(one))
     buckets = dict.fromkeys((first, stop) for of, first, stop in layers if of == chunk)
-    return Does(order, list(buckets))
+    return StageProgram(order, list(buckets))
 
 
 @dataclass
@@ -149,13 +149,15 @@ class Synchronous(Rank):
         half = wire_format(strategy) == "fp16" and strategy.update == "synchronous"
         # Small gradients would be zero in 16 bits.
         self.scale = float(self.experiment.training.loss_scale) if half else 1.0
-        self.weight = self.comm.size if self._local_updates else 1  # of this rank's samples
+        # Of this rank's samples in its loss: with local updates, ranks average their weights, not their gradients.
+        self.weight = self.comm.size if self._local_updates else 1
         own = self.experiment.training, self.network, self.optimizer
         self.outer = Outer(*own) if has_outer(self.experiment) else None
         self.ends = [self._end(program) for program in self.cycle]
         groups, passes = self.groups, self.schedule.ranks * self.schedule.microbatches
         if passes * groups.tensor.size * groups.spatial.size == 1 and self.stages[0].level < 2:
-            self.network.post = self._filled  # rows of backward end where a bucket is filled
+            # Backward is recorded in segments, each of which ends where a bucket is filled.
+            self.network.post = self._filled
 
     def _refined(self, timeline: Timeline | None) -> Timeline | None:
         return timeline and with_bubble(self.experiment, self.schedule, timeline)
@@ -184,8 +186,8 @@ class Synchronous(Rank):
                 message = instruction.what, microbatch, instruction.stage
                 self.pipe.send(instruction, now.arrived.pop(message))
         self.pipe.finish()
-        for carry_out in self.ends[step % len(self.ends)]:
-            carry_out()
+        for action in self.ends[step % len(self.ends)]:
+            action()
         del self.now  # it refers to this rank
         return now.loss
 
@@ -193,7 +195,7 @@ class Synchronous(Rank):
         """Return what this rank does after its last pass, in order."""
         found: list[Callable[[], None]] = []
         tied = dict.fromkeys(self.tied.shared)  # to be summed over their stages, once
-        posted = any(stage.does.buckets for stage in self.stages)
+        posted = any(stage.program.buckets for stage in self.stages)
         for what in (row[self.groups.place.pipeline] for row in program.end):
             if isinstance(what, Collective | Transfer):
                 posted = True
@@ -254,8 +256,8 @@ class Synchronous(Rank):
         def inputs(microbatch: int) -> Array:
             begin = self.recorder.now()
             part = slices[microbatch]
-            came = None if read is None else read[part.start - mine.start : part.stop - mine.start]
-            x = samples_of(self.experiment, self.data, step, indices, part, self.rows, came)
+            own = None if read is None else read[part.start - mine.start : part.stop - mine.start]
+            x = samples_of(self.experiment, self.data, step, indices, part, self.rows, own)
             self.recorder.add("input", "fetch the batch", begin, self.recorder.now())
             return x
 
@@ -273,9 +275,9 @@ class Synchronous(Rank):
         stage.network.context.first_sample = now.slices[microbatch].start
         before = None if now.size(microbatch) else stage.network.statistics.copy()
         with self.recorder.working("forward", self._name("forward", microbatch, chunk)):
-            given = stage.network.run(microbatch, x, received)
+            sent = stage.network.run(microbatch, x, received)
             if stage.last:
-                (outputs,) = given.values()
+                (outputs,) = sent.values()
                 loss, dy = self._loss(outputs, now.targets(microbatch), now.samples)
                 if not np.isfinite(loss) and now.bad < 0:
                     now.bad = microbatch
@@ -283,14 +285,14 @@ class Synchronous(Rank):
                 now.loss += loss * self.weight if self._counts else 0.0
                 if self.weight * self.scale != 1:
                     dy *= dy.dtype.type(self.weight * self.scale)
-                now.arrived["gradient", microbatch, number + 1] = dict.fromkeys(given, dy)
+                now.arrived["gradient", microbatch, number + 1] = dict.fromkeys(sent, dy)
             else:
-                now.arrived["activation", microbatch, number] = given
+                now.arrived["activation", microbatch, number] = sent
         if before is not None and self.experiment.training.normalization == "local":
             stage.network.statistics[...] = before  # a rank without samples has no statistics
 
     def _diverged(self, x: Array | None) -> None:
-        """Raise Diverged unless ranks meet before the update, which tells all of them."""
+        """Raise Diverged, unless a barrier before the update informs all ranks."""
         if self._meet not in self.ends[-1]:
             assert x is not None
             raise Diverged(self._where(self.network.context.step, x))
@@ -299,9 +301,9 @@ class Synchronous(Rank):
         now, stage, number = self.now, self.stages[chunk], self.stages[chunk].part.stage
         dys = now.arrived.pop(("gradient", microbatch, number + 1))
         with self.recorder.working("backward", self._name("backward", microbatch, chunk)):
-            given = stage.network.back(microbatch, dys, self._progress)
+            dxs = stage.network.back(microbatch, dys, self._progress)
         if number:
-            now.arrived["gradient", microbatch, number] = given
+            now.arrived["gradient", microbatch, number] = dxs
 
     def _weigh(self, microbatch: int, chunk: int) -> None:
         with self.recorder.working("backward", self._name(NAMES[WEIGHTS], microbatch, chunk)):
@@ -309,7 +311,7 @@ class Synchronous(Rank):
         self._progress(0)
 
     def _progress(self, _: int) -> None:
-        """A layer is done: progress what is in flight."""
+        """Progress messages in flight, after each layer."""
         for stage in self.stages:
             stage.exchange.progress()
 

@@ -14,7 +14,7 @@ from lib_dlhpc.training.groups import Groups
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.single_rank import SingleRank
-from lib_dlhpc.training.synchronous import does
+from lib_dlhpc.training.synchronous import stage_program
 
 EXPERIMENT = Experiment(model="cnn-digits", dataset="digits", machine="laptop")
 ALONE = SingleRank()
@@ -28,7 +28,7 @@ def test_buckets_are_runs_of_layers_from_the_end_posted_where_backward_has_fille
     model = EXPERIMENT.model
     changes = {"strategy.devices_per_node": 4, "strategy.bucket": bucket}
     program = parallel.program(EXPERIMENT.set({**changes, "strategy.precision": precision}))
-    stage = does(program, GROUPS, 0, Part(model, 0))
+    stage = stage_program(program, GROUPS, 0, Part(model, 0))
     element = {"fp16": 2, "fp32": 4, "fp64": 8}[precision]
     todo, done, sizes = list(stage.buckets), len(model.layers), []
     for what in stage.order.last:
