@@ -61,7 +61,7 @@ def saving(experiment: Experiment) -> Saving:
 
     synchronous: all stall until storage.tier has it. asynchronous: all stall for a copy to the
     memory of the host, from which it is written. multilevel: all stall until the storage.local of each
-    node has its part, from which it goes on to storage.tier. incremental: all stall while everything
+    node has its part, from which it is copied to storage.tier. incremental: all stall while everything
     is hashed and what has changed is written. Nothing without a tier. Who writes: all of it the first
     node, or each node and device its part. Raises SpecError where a tier is missing.
 
@@ -140,7 +140,7 @@ def written_at(tier: StorageTier) -> Any:
 
 
 def _restarted(experiment: Experiment, loading: Any) -> Any:
-    """Return the s from a failure till training goes on: restart, listing of files, `loading` what is lost."""
+    """Return the s from a failure until training resumes: restart, listing of files, `loading` what is lost."""
     return experiment.machine.restart_time + listing_time(experiment) + loading
 
 

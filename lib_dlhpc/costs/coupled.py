@@ -1,6 +1,6 @@
 """What a batch costs each side of a coupled workflow: the simulation that makes it, the training that takes it.
 
-All ranks of a side go in step: the one with most rows, or most samples, sets the pace, and what the others
+All ranks of a side are synchronous: the one with most rows, or most samples, determines the time, and what the others
 compute less they wait in exchanges. A ring sums the gradients.
 """
 
@@ -28,12 +28,12 @@ class Side:
         return self.compute + self.within + self.between
 
     def paced(self, jitter: float) -> float:
-        """From one batch to the next where compute varies and the slowest of all ranks sets the pace."""
+        """Seconds from one batch to the next, where compute time varies and all ranks wait for the slowest."""
         return self.batch + self.compute * (float(slowest(self.ranks, jitter)) - 1)
 
 
 def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
-    """Return (simulation, training) of a workflow on so many ranks. Raises SpecError where too few are left."""
+    """Return (simulation, training) of a workflow on `ranks` ranks. Raises SpecError if a side has too few."""
     simulating, training = (len(side) for side in workflow.sides(ranks))
     simulation, batch = workflow.simulation, workflow.batch
     small_steps = batch * simulation.sampling * simulation.substeps
@@ -69,7 +69,7 @@ def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
 
 
 def rows_computed(workflow: Workflow, simulating: int) -> list[int]:
-    """Return the rows that each of so many ranks computes: its own, and those it takes from neighbors."""
+    """Return the rows that each rank computes: its own, and copies of its neighbors' rows."""
     grid, width = workflow.simulation.grid, workflow.simulation.width(simulating)
     own = [share(grid, rank, simulating) for rank in range(simulating)]
     taken = [width * ((rank > 0) + (rank < simulating - 1)) for rank in range(simulating)]

@@ -6,7 +6,7 @@ as voltage falls with the clock:
 
     L = P_s + (P_b - P_s) phi^4,    P_s = idle + static (P_b - idle)
 
-Only arithmetic is slowed, by 1 / phi. Memory, links, launches and the host keep their pace. How much of the time is
+Only arithmetic is slowed, by 1 / phi. Memory, links, launches and the host are not slowed. How much of the time is
 arithmetic is not measured; it is what a batch that uses the device well is, c = u e^compute, with u the fraction of the
 time that the device is busy and e its throughput over that of the best batch. u follows from the mean power: with
 x = (P - idle) / (most - idle), the busy power is idle + (most - idle) x^busy. With t = T / T_0:

@@ -1,4 +1,4 @@
-"""Nodes that train, spares beside them, and nodes in repair: who goes on when some have failed."""
+"""Nodes that train, spares beside them, and nodes in repair: which continue when some have failed."""
 
 from dataclasses import dataclass
 from typing import Any

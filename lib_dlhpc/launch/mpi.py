@@ -18,7 +18,7 @@ from lib_dlhpc.spec.host import cores
 MOST = 32  # ranks a core
 LATE = 10.0  # s that mpiexec has to end the other ranks after a failure
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-# MPICH: a rank that waits sleeps after ten polls. Polling, it would hold a core that another rank needs to go on.
+# MPICH: a rank that waits sleeps after ten polls. Polling, it would hold a core that another rank needs to continue.
 SLEEPING = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "10"}
 
 # Environment variables of launchers, for programs without MPI: rank and number of ranks.

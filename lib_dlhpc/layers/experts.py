@@ -136,7 +136,7 @@ class Experts(Kind):
     def starts(cls, layer: Layer) -> tuple[int, int]:
         """Return the rounds of products, and those with the kernels beside them.
 
-        Each expert has its own two products, and STREAMS of them are at work at once.
+        Each expert has its own two products, and STREAMS of them run at once.
         """
         rounds = 2 * -(-cls._here(layer) // STREAMS)
         return rounds, rounds + cls._beside_products(layer)

@@ -27,7 +27,7 @@ SEQUENCE = 0  # axis of the positions in a sample of (positions, features)
 def split_tensors(model: Model, ranks: int, rank: int, split: str, sequence: bool) -> Graph:
     """Return the graph of rank `rank` of `ranks`, by strategy.split and sequence_parallel.
 
-    Raises SpecError if no layer can be split over so many ranks.
+    Raises SpecError if no layer can be split over this number of ranks.
     """
     graph = Graph(model, "tensor", ranks, rank)
     graph.held["input"] = Held("input", model.input_shape)

@@ -101,7 +101,7 @@ def one_layer(number: int, layer: Layer, direction: str, experts: Sharing) -> li
 def _by_node(layer: Layer, key: str, of: str, experts: Sharing) -> list[Instruction]:
     """Return the exchange of positions of which each node gets one copy, while those before are forwarded inside.
 
-    Both levels are at work at once (DeepSeek-AI 2024, section 3.2.2); each device's copy passes the links of a node.
+    Both levels are busy at once (DeepSeek-AI 2024, section 3.2.2); each device's copy passes the links of a node.
     """
     far = Collective("experts", FAR, "all_to_all", copies(layer, experts.nodes), of)
     if experts.ranks == experts.nodes:

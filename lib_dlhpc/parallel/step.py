@@ -285,7 +285,7 @@ def _linked(experiment: Experiment, stages: list[tuple[Chunk, ...]]) -> list[tup
 
 
 def _sending(chunk: Chunk, way: groups.Wire, again: bool) -> Chunk:
-    """Return a chunk with its messages; again: whether a stage goes on with another pass while it sends one."""
+    """Return a chunk with its messages; again: whether a stage continues with another pass while it sends."""
     most = max(chunk.bytes)
     if not np.any(most):
         return chunk

@@ -1,6 +1,6 @@
 """Zero-bubble pipelines: backward passes in two parts, so that weight gradients fill what would be idle time.
 
-A stage needs the gradient of its input before the stage before it can go on; the gradients of its weights can wait.
+A stage needs the gradient of its input before the stage before it can continue; the gradients of its weights can wait.
 Products compute the two apart, at the same cost each; all other layers compute both at once, in the first part.
 
 Source: Qi et al. 2024, "Zero bubble pipeline parallelism", section 2.

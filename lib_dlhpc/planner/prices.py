@@ -190,7 +190,7 @@ def _slow(one: Experiment) -> float:
 
 
 def _walked(found: list[SamePasses], steps: list[Step]) -> list[tuple[Floats, Floats, Floats]]:
-    """Return of each layout when its ranks are through their passes, and their streams free, (ranks, layouts), and the
+    """Return of each layout when its ranks finish their passes, and their streams are free, (ranks, layouts), and the
     bubble of the mean rank, (layouts,)."""
     shapes = defaultdict[tuple[str, int, int, int], list[tuple[int, int]]](list)
     results = []

@@ -6,7 +6,7 @@ calls.py         the passes of a pipeline in an order in which each follows the 
 fold.py          a block as a few sums: work, and the messages within it
 crossing.py      exchanges of a pass that use the same links at once
 rounds.py        calls as numbers, in rounds that repeat
-walk.py          when each stage is through all calls, if repeated passes take as long; rounds that repeat are skipped
+walk.py          when each stage finishes all calls, if repeated passes take equal times; rounds that repeat are skipped
 ports.py         messages between stages that share links;  shared_walk.py: the same walk with them
 meeting.py       gradients that meet messages between stages
 path.py          when every rank starts and ends each pass

@@ -1,9 +1,9 @@
 """Exchanges of one pass that use the same links at once: each slows the others down.
 
 A pass posts exchanges on streams of their own (gathers of weights, gradients, positions) while its compute stream goes
-on, with exchanges in between. Those that use the same links share them fairly. What is at work progresses at the rate
+on, with exchanges in between. Those that use the same links share them fairly. What is active progresses at the rate
 
-    1 / (1 + max over kinds of links of (busy_i * sum of busy_j))    over all others j at work
+    1 / (1 + max over kinds of links of (busy_i * sum of busy_j))    over all others j that are active
 
 where `busy` is the part of its time for which an exchange alone keeps links of a kind busy: those of devices, NICs,
 links between switches. Of a span of the compute stream that is the part that its exchanges take; arithmetic and latency
@@ -112,14 +112,14 @@ class Message(NamedTuple):
     slower: float
 
     def active(self, lane: int) -> "_Active":
-        """Return the message as what is at work; its own delay is not counted."""
+        """Return the message as an activity; its own delay is not counted."""
         seconds = np.ravel(self.seconds)
         busy = 0.0, 1 / self.slower, float(self.slower > 1)
         return _Active(float(seconds[lane % len(seconds)]), busy)
 
 
 class _Active:
-    """What is at work: the seconds left of it alone, how busy it keeps links, and by how much it is late."""
+    """An activity: its remaining seconds if alone, how busy it keeps links, and its delay so far."""
 
     __slots__ = ("busy", "delay", "key", "left")
 
@@ -128,7 +128,7 @@ class _Active:
 
 
 class _Walk:
-    """What each stream has not done yet, the first of which is at work."""
+    """The remaining activities of each stream, the first of which is active."""
 
     def __init__(self, sent: _Active | None) -> None:
         self.streams = defaultdict[str, deque[_Active]](deque)
@@ -160,7 +160,7 @@ class _Walk:
         return [queue[0] for queue in self.streams.values() if queue]
 
     def _advance(self, active: list[_Active]) -> None:
-        """Go on until the first of what is at work is done."""
+        """Advance until the first active one is done."""
         if len(active) == 1:
             active[0].left = 0.0
         else:
@@ -171,7 +171,7 @@ class _Walk:
 
 
 def _meet(active: list[_Active]) -> None:
-    """Let several go on until the first is done."""
+    """Advance several until the first is done."""
     if len(active) == 2:
         (a, b, c), (d, e, f) = active[0].busy, active[1].busy
         slow = 1 + max(a * d, b * e, c * f)

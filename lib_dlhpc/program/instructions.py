@@ -2,7 +2,7 @@
 
 An instruction belongs to a stream. Those of the compute stream ("") follow one another. An instruction of another
 stream is posted when the compute stream reaches it: it starts when the instructions before it on its own stream
-are done, while the compute stream goes on. `Wait` makes the compute stream wait for it.
+are done, while the compute stream continues. `Wait` makes the compute stream wait for it.
 
 Sizes are in elements of one sample of a microbatch, or of weights: one block serves every batch and precision.
 """
@@ -63,7 +63,7 @@ class Collective(NamedTuple):
     key: str = ""  # by which a Wait of the same block names it
     algorithm: str = AUTO
     label: str = ""  # of its row
-    ranked: bool = False  # ranks leave when their own last message is through, not all together
+    ranked: bool = False  # ranks leave after their own last message, not all together
     # Messages between neighbors: from, to (places in the group), elements.
     pairs: tuple[tuple[int, int, float], ...] = ()
     layers: tuple[int, ...] = ()  # of weights: chunk, first layer, one past the last

@@ -1,4 +1,4 @@
-"""When each rank of many pipelines of one shape is through its passes; the times of each pipeline are a lane.
+"""When each rank of many pipelines of one shape finishes its passes; the times of each pipeline are a lane.
 
 Passes are walked by their depth (depths.py). Where a stretch of them repeats, its end follows from what was walked as
 soon as all times are a constant later than some repetitions before: see walk.py, which does the same for one pipeline.
@@ -26,7 +26,7 @@ MEMORY = 64  # repetitions that are compared
 def walk(
     schedule: str, ranks: int, many: int, chunks: int, table: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return when each rank is through its passes, its stream free, and for how long it waited, (ranks, lanes).
+    """Return when each rank finishes its passes, when its stream is free, and its idle time, (ranks, lanes) each.
 
     table: (COLUMNS, ranks, chunks, lanes).
     """
@@ -39,7 +39,7 @@ def walk(
 def shared(
     schedule: str, ranks: int, many: int, chunks: int, table: Floats, meets: Meets
 ) -> tuple[list[float], list[float]]:
-    """Return when each rank of one pipeline is through its passes, and its stream free, if messages share links.
+    """Return when each rank of one pipeline finishes its passes, and its stream is free, if messages share links.
 
     table: (COLUMNS, ranks, chunks).
     """
@@ -111,7 +111,7 @@ class _Walk:
         self.posted, self.joins = table[[POSTED, JOINS]].reshape(2, -1, lanes)
         # The boundary that the last message of each rank crossed.
         self.crossed = np.full(ranks, -1)
-        self.counts = np.zeros(len(self.seconds), np.int64)  # how often each pass is carried out
+        self.counts = np.zeros(len(self.seconds), np.int64)  # how often each pass is executed
 
     @property
     def idle(self) -> Floats:

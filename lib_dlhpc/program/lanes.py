@@ -238,7 +238,7 @@ def _seconds(what: Any, prices: Prices) -> float:
 
 
 def finished(rows: Sequence[Row], clock: Floats, free: Floats, factor: float) -> Floats:
-    """Return when the last rank is through what follows the passes, (lanes,)."""
+    """Return when the last rank finishes what follows the passes, (lanes,)."""
     clock, free = clock.copy(), free.copy()
     for what, places, seconds in rows:
         if what is Barrier:

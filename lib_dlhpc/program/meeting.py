@@ -1,7 +1,7 @@
 """Gradients that are exchanged while messages between stages are on their way: each slows the other down.
 
 After its last pass through a chunk, a stage exchanges gradients while it sends the message of that pass. With other
-chunks, it goes on to send and receive. What uses the same links shares them fairly. While both are at work, for parts u
+chunks, it continues to send and receive. What uses the same links shares them fairly. While both run, for parts u
 and v of the time that each takes alone, each takes 1 + u v times as long. So gradients that begin behind a message end
 when they would if they waited for it. A message that begins beside them is late by u v of the time that it meets them.
 
@@ -91,7 +91,7 @@ class Exchanges:
         zero = [0.0 * at for at in clock]
         self.free = like(zero)  # when the exchange of each stage ends
         self.sent = like(zero)  # when its messages leave the links to gradients
-        # When messages that gradients have met are through.
+        # When messages end that shared links with gradients.
         self.through = like(zero)
         # When the last pass of each stage began that has posted gradients, and how long their exchange takes.
         self.began, self.seconds = like([at - np.inf for at in zero]), like(zero)

@@ -71,7 +71,7 @@ def _what(each: Collective) -> tuple[object, ...]:
 
 
 def _inside(instructions: Iterable[Instruction]) -> set[tuple[object, ...]]:
-    """Return the exchanges for which a pass alone waits before it goes on, those of the stream of computation."""
+    """Return the blocking exchanges of a pass, those on the stream of computation."""
     found = [each for each in instructions if isinstance(each, Collective)]
     posted = {_what(each) for each in found if each.stream}
     return {_what(each) for each in found if not each.stream} - posted

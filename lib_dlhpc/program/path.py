@@ -39,7 +39,7 @@ from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.program.shared_walk import SharedWalk
 from lib_dlhpc.program.walk import Walk
 
-# ranked(place, collective, when each rank of the stage joins) -> when each is through
+# ranked(place, collective, when each rank of the stage joins) -> when each leaves it
 RankedExchange: TypeAlias = Callable[[int, Collective, Floats], Floats]
 REPORTED = 64  # calls in a report
 
@@ -86,7 +86,7 @@ class Path:
 
     @property
     def end(self) -> float:
-        """When the last rank is through."""
+        """When the last rank finishes."""
         if self.one:
             return float(max(self.clock))
         return max(float(np.max(each)) for each in self.clock)
@@ -215,7 +215,7 @@ class Path:
         return found
 
     def finish(self) -> float:
-        """Execute what follows after the last call; return when the last rank is through."""
+        """Execute what follows after the last call; return when the last rank finishes."""
         quick = self.one and self.record is None and self.ranked is None
         for row, distinct in zip(self.program.end, self.program.ends.distinct, strict=True):
             if quick and all(isinstance(what, Collective | Transfer) for what, *_ in distinct):
@@ -246,7 +246,7 @@ class Path:
             self.record(place, "compute", "wait", name, start, end, idle=True)
 
     def _send(self, call: Call, start: Any) -> Any:
-        """Return when the message of a call arrives: it leaves when those before it are through."""
+        """Return when the message of a call arrives: it leaves when those before it have left the port."""
         if self.free:
             return start
         before, chunk = call.before

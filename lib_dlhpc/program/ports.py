@@ -148,7 +148,7 @@ class Ports:
         self.until[old.line] = self.maximum(self.until[old.line], old.end)
 
     def state(self, clock: Sequence[float]) -> Iterator[float]:
-        """Yield what later messages depend on, as times: of messages that are through, the first clock."""
+        """Yield what later messages depend on, as times: of messages that have ended, the first clock."""
         now, zero = min(clock), clock[0]
         for line, sent in enumerate(self.sent):
             none = self._none(line)

@@ -309,7 +309,7 @@ class Chunk:
         self, microbatches: int, overlaps: tuple[int, int]
     ) -> tuple[tuple[Block | None, int], ...]:
         """Return the block of each of PASSES, and of OVERLAPPED, but for the first or last of a step, and how often it
-        is carried out; see `passes`."""
+        is executed; see `passes`."""
         counts = {id(block): times for block, times in self.passes(microbatches, overlaps)[:-1]}
         blocks = (self.block(phase, False) for phase in (*PASSES, OVERLAPPED))
         return tuple((block, counts[id(block)] if block is not None else 0) for block in blocks)
@@ -317,7 +317,7 @@ class Chunk:
     def passes(
         self, microbatches: int, overlaps: tuple[int, int] = (0, 0)
     ) -> tuple[tuple[Block, int], ...]:
-        """Return the blocks of a step, and how often each is carried out.
+        """Return the blocks of a step, and how often each is executed.
 
         overlaps: how many of its forward and of its backward passes overlap with a pass of the other chunk.
         """

@@ -77,7 +77,7 @@ def prove(cycle: Sequence[Program]) -> None:
 
 
 def _prove_order(step: Program) -> None:
-    """Prove that every pass can be carried out, once, forward before backward."""
+    """Prove that every pass can be executed, once, forward before backward."""
     found = [call for call in calls(step.schedule) if call.computes]
     each_pass = (half for call in found for half in call.halves)
     done = {(call.place, call.chunk, call.microbatch, call.phase) for call in each_pass}

@@ -1,4 +1,4 @@
-"""When each rank of a pipeline is through its calls, where a repeated pass takes as long each time.
+"""When each rank of a pipeline finishes its calls, where a repeated pass always takes the same time.
 
 The times of a round follow from those of the round before by maxima and sums with constants. Such a map keeps order
 and commutes with a shift of all times, so it never moves two sets of times further apart (Baccelli et al. 1992,
@@ -47,7 +47,7 @@ class Walk:
         self._base = 0.0  # of all times; small numbers are more exact
 
     def run(self, sections: Sequence[Section]) -> list[float]:
-        """Execute all calls; return when each rank is through."""
+        """Execute all calls; return when each rank finishes."""
         for rows, times in sections:
             if times == 1:
                 self._round(rows)

@@ -164,7 +164,7 @@ def _unfinished(
     rows: Path, where: Place, stack: ExitStack
 ) -> tuple[Path, Callable[[], None] | None]:
     """Return the folder to write rows into until all are there, and what is to be called then."""
-    if where.folder is not None:  # the same command goes on in it
+    if where.folder is not None:  # the same command resumes in it
         unfinished = where.folder / "rows"
         return unfinished, partial(_in_place, unfinished, rows)
     return Path(os.path.abspath(stack.enter_context(replacing(rows, guarded=True)))), None

@@ -78,7 +78,7 @@ def file_of(folder: Path, number: int) -> Path:
 
 
 def open_folder(folder: Path, work: Work) -> None:
-    """Make a folder for results of chunks, or go on in one with the same work. Raises SpecError for other work."""
+    """Make a folder for results of chunks, or resume in one with the same work. Raises SpecError for other work."""
     text = json.dumps(asdict(work))
     try:
         if not (folder / WORK).exists():

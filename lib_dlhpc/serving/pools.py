@@ -40,7 +40,7 @@ class Pools(NamedTuple):
 
     @property
     def saturated(self) -> bool:
-        """Whether requests come faster than a pool, or the paths between them, can go on."""
+        """Whether requests arrive faster than a pool, or the paths between pools, can serve them."""
         return max(self.reading, self.sending, self.decoding) >= 1
 
 

@@ -196,7 +196,7 @@ class _Servers:
         self.applied: list[tuple[float, int, int]] = []  # s, worker, staleness; by the first server
 
     def count(self, server: int, worker: int) -> None:
-        """Note an update, and let those go on who are no longer too far ahead."""
+        """Record an update, and release workers that are no longer too far ahead."""
         self.version[server] += 1
         self.made[server][worker] += 1
         if self.held[server]:

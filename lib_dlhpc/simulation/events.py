@@ -1,11 +1,11 @@
 """A schedule simulated by processes, message by message, on links shared max-min fairly.
 
 A rank begins a round when it has finished the one before. It sends its messages of the round in order,
-one after another, each when its receiver has reached that round too. It is through when these are sent,
+one after another, each when its receiver has reached that round too. It finishes when these are sent,
 those for it have arrived, and what has to be combined is combined: gamma a byte, more on a slow rank.
-In a round of a switch (schedules/in_network.py) it sends all its messages at once and goes on when those for it
+In a round of a switch (schedules/in_network.py) it sends all its messages at once and continues when those for it
 have arrived; the switch combines.
-Ranks that a round does not mention go on.
+Ranks without a message in a round continue.
 
 With every link to itself a schedule takes what its closed form says. What more it takes here is
 contention, or ranks out of step.
@@ -38,7 +38,7 @@ def finish_times(
     background: Sequence[Traffic] = (),
     **options: Any,
 ) -> NDArray[np.float64]:
-    """Return when each rank is through with the schedule, in s, shape (ranks,).
+    """Return when each rank finishes the schedule, in s, shape (ranks,).
 
     element_bytes: B an element. arrival: s at which each rank starts, (ranks,) or one for all.
     background: others' traffic on the same links. options: see `simulate_schedules`.
@@ -64,9 +64,9 @@ def simulate_schedules(
     progress: Progress | None = None,
     record: Record | None = None,
 ) -> NDArray[np.float64]:
-    """Return when each rank is through with each of the schedules, in s, shape (schedules, ranks).
+    """Return when each rank finishes each of the schedules, in s, shape (schedules, ranks).
 
-    One schedule after another, as gradient buckets are: a rank joins the next when it is through with
+    One schedule after another, as gradient buckets are: a rank joins the next when it has finished
     the last, and not before its arrival, (schedules, ranks). Ranks need not be in the same schedule at
     the same time. Where messages never meet on a link, those of a round are simulated at once, to the same
     bit (alone.py). speed, sharing, eager, record: see Simulation. failures: s at which a rank stops, between

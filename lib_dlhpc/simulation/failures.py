@@ -38,7 +38,7 @@ MOST = 10_000  # failures in a row that fall back on the same checkpoint, until 
 
 
 class Phase(NamedTuple):
-    """Something that a run did; "write" goes on behind the others, a "silent error" takes no time."""
+    """An activity of a run; "write" overlaps the others, a "silent error" takes no time."""
 
     kind: str  # one of KINDS, "write" or "silent error"
     start: float  # s
@@ -170,7 +170,7 @@ class _Strikes:
 
 
 class _Runs:
-    """The state of all runs, an array each, and how it goes on."""
+    """The state of all runs, an array each, and its transitions."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class _Runs:
         self.done, self.furthest = np.zeros(runs), np.zeros(runs)  # s of training: now, ever
         self.safe, self.newest = np.zeros(runs), np.zeros(runs)  # written in full; of any level
         self.goal = np.full(runs, min(interval, work))  # where this stretch of training ends
-        self.written = np.full(runs, np.inf)  # when the write that goes on will be over
+        self.written = np.full(runs, np.inf)  # when the write in progress ends
         self.again = np.zeros(runs, np.bool_)  # whether a restart has a write to start anew
         self.takes = np.zeros(runs)  # s of the restart
         self.doing = np.full(runs, TRAIN)
@@ -205,7 +205,7 @@ class _Runs:
         self.phases = [Phase("first start", 0.0, start, 0.0)] if start else []
         # s of a repair, and when each node in repair is back: one more than spares
         self.repair, self.repaired = 0.0, np.zeros((runs, 0))
-        self.began = 0.0  # of the write that goes on, in the first run
+        self.began = 0.0  # of the write in progress, in the first run
 
     def advance(self) -> None:
         """Take every run to the end of what it does, or to its next failure."""
@@ -337,7 +337,7 @@ class _Runs:
         self.until[at] = self.now[at] + self.price.blocked
 
     def _saved(self, at: Flags) -> None:
-        """Training goes on, and the checkpoint is safe, or will be."""
+        """Training continues, and the checkpoint is safe, or will be."""
         self.newest[at] = self.done[at]
         self._write(at)
         self._go_on(at)

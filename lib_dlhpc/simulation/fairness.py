@@ -1,6 +1,6 @@
 """Max-min fair sharing: nobody gets more unless someone with less would lose.
 
-All rates rise together; when a link is full, the flows on it keep what they have and the others go on
+All rates rise together; when a link is full, the flows on it keep what they have and the others continue
 (progressive filling; Bertsekas & Gallager, "Data Networks", 2nd ed. 1992, section 6.5.2). A link whose
 fair share is the least on the whole route of each of its flows fills up first among those it could
 ever hear of, so all such links are settled in one pass.

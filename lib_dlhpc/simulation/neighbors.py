@@ -1,6 +1,6 @@
 """Simulation of a program whose ranks exchange messages with two neighbors, its calls as a recorder records them.
 
-Ranks stand in a ring. In each step a rank reads, works, sends to both neighbors and goes on, receives from the
+Ranks stand in a ring. In each step a rank reads, works, sends to both neighbors without blocking, receives from the
 one before it and then from the one behind it, works again, and meets all others in an allreduce of 8 B by
 recursive doubling. Sends never wait; their bytes share the links of the machine with those of others.
 """

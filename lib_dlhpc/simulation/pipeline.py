@@ -152,7 +152,7 @@ def _messages(
 
 
 def _flush(rows: list[tuple[Any, ...]], ranks: int, end: float) -> list[tuple[Any, ...]]:
-    """Return the waits of those who are through before the last rank is."""
+    """Return the waits of ranks that finish before the last one."""
     through = dict.fromkeys(range(ranks), 0.0)
     for rank, *_, stop in rows:
         through[rank] = max(through[rank], stop)

@@ -262,7 +262,7 @@ class _Rank:
         self._wait(f"wait for {word}", since)
 
     def _pass(self, call: program.Call, slow: float) -> Process:
-        """Carry out a pass of a microbatch through a chunk, with the collectives inside."""
+        """Execute a pass of a microbatch through a chunk, with the collectives inside."""
         chunk, since = self.shared.chunk(self.place, call.chunk), self.sim.env.now
         kind, name = kind_of(call), pass_name(self.shared.step, call)
         block = chunk.block(call.phase, call.once)

@@ -45,7 +45,7 @@ class Plans:
 
 
 def ranked_exchange(step: Program, speed: ArrayLike = 1.0) -> RankedExchange:
-    """Return when each rank of a stage is through with a collective, from when each joins; any shape.
+    """Return when each rank of a stage leaves a collective, from when each joins; any shape.
 
     speed: of each rank, for what it combines; 1 is normal.
     """

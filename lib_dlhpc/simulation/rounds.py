@@ -66,7 +66,7 @@ def finish_times(
     noise: Noise | None = None,
     speed: ArrayLike = 1.0,
 ) -> Floats:
-    """Return when each rank is through with the schedule, in s, shape (..., ranks).
+    """Return when each rank finishes the schedule, in s, shape (..., ranks).
 
     network: alpha, beta (s/B) of two levels and gamma (s/B); arrays need a last axis of 1, for the
     ranks, and whatever stands before it is a batch of what-if scenarios. element_bytes: B an element.
@@ -196,7 +196,7 @@ class _Routes:
     def _play_permutation(
         self, time: Floats, room: _Room, giver: Ints, send: Floats, repeat: int
     ) -> None:
-        """Everyone sends and receives: t <- max(t + the longer of both, what the giver was through with)."""
+        """All ranks send and receive: t <- max(t + the longer of both, when the sender has finished)."""
         sent, mine, twice = room
         own = send if send.shape[-1:] in ((), (1,)) else np.maximum(send, send[..., giver])
         alike = own is send or bool((own == send).all())

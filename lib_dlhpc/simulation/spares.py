@@ -1,7 +1,7 @@
-"""A machine whose nodes fail and are repaired, simulated: a run that waits for spares, or goes on with fewer replicas.
+"""A machine whose nodes fail and are repaired, simulated: a run that waits for spares, or runs on fewer replicas.
 
 Event by event: a node fails, as likely at any moment and only while it trains; it leaves for repair, for a
-random or a fixed time; a spare takes its place, or, without one, all nodes wait or the other replicas go on.
+random or a fixed time; a spare takes its place, or, without one, all nodes wait or the other replicas continue.
 """
 
 from dataclasses import replace
@@ -79,7 +79,7 @@ def simulate_elastic(
 ) -> float:
     """Return the share of nodes and time that became training until `failures` nodes had failed.
 
-    The other replicas go on after `stall` s; one that has lost a node trains again `rejoin` s later. Raises SpecError.
+    The other replicas continue after `stall` s; one that lost a node trains again `rejoin` s later. Raises SpecError.
     """
     nodes, now, trained = _Nodes(pool, failures, seed, repair), 0.0, 0.0
     quiet, absent = 0.0, list[float]()  # when the stall ends; when replicas that restart are there

@@ -2,7 +2,7 @@
 
 What a rank does is its program (lib_dlhpc/parallel): forward, backward, which fills gradient buckets one after
 another, their exchange in that order, the update. Then the rank waits for its next batch if that is late. A batch is
-fetched while the step before it goes on, or further ahead (input.py). Asynchronous updates: see asynchronous.py.
+fetched during the step before it, or further ahead (input.py). Asynchronous updates: see asynchronous.py.
 
 Jitter: the compute time of a rank in a step is its mean times a factor from a normal distribution with
 mean 1 and standard deviation machine.jitter, never below 0. Blocks of a bucket are taken as equal: a

@@ -139,7 +139,7 @@ class Way:
         ]
 
     def stages(self, node: int, now: float) -> Iterator[float]:
-        """Yield the time until which a reader of `node` is held, stage by stage; go on at that time.
+        """Yield the time until which a reader of `node` is held, stage by stage; resume at that time.
 
         A stage that nobody else is in the way of takes the time that lib_dlhpc/costs/reading.py has.
         """

@@ -36,7 +36,7 @@ class Part:
 def collect(comm: Any, recorder: Recorder = HERE) -> Timeline | None:
     """Return the Timeline of all ranks of `comm` on its rank 0, None elsewhere; all of them take part.
 
-    Time 0 is the first event of any rank. What is recorded goes on; the rows stay (`recorder.clear`).
+    Time 0 is the first event of any rank. Recording continues; the rows stay (`recorder.clear`).
     """
     on, recorder.on = recorder.on, False
     try:

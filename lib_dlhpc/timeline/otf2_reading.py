@@ -88,7 +88,7 @@ def read_otf2(path: Path, tell: Tell) -> Timeline:
 
 @contextmanager
 def _silent() -> Iterator[list[str]]:
-    """Collect what the library has to say of errors, which it would print as well as raise."""
+    """Collect the error messages of the library, which it would print as well as raise."""
     from _otf2.Config import conf  # type: ignore[import-untyped]
 
     printed: list[str] = []
@@ -116,7 +116,7 @@ def _silent() -> Iterator[list[str]]:
 
 @dataclass
 class _Call:
-    """A region that is going on, and what of MPI happened within it: the event, its place in the order."""
+    """An open region, and the MPI events within it: the event, its place in the order."""
 
     region: Any
     start: int

@@ -158,7 +158,7 @@ class Recorder:
             if self._pieces[-1].tell() == PIECE:  # else another thread was here first
                 try:
                     self._next_piece()
-                except OSError as error:  # the program goes on, its record does not
+                except OSError as error:  # the program continues, its record does not
                     self.on = False
                     self._write_note(lost=f"its record ends early: {error.strerror}.")
             if self.on:

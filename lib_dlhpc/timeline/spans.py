@@ -48,7 +48,7 @@ class Spans:
 
 
 def union(table: Timeline, rows: NDArray[np.bool_]) -> Spans:
-    """Return the time in which at least one of the rows of a table in order is going on."""
+    """Return the time during which at least one row of an ordered table is active."""
     parts = [_union(table.select(part), rows[part]) for part in chunks(table)]
     if not parts:
         return Spans(table.rank, table.start, table.stop, table.start, table.ranks)
@@ -60,7 +60,7 @@ def union(table: Timeline, rows: NDArray[np.bool_]) -> Spans:
 
 
 def covered(table: Timeline, rows: NDArray[np.bool_]) -> Array:
-    """Return for how long at least one of the rows of a table in order is going on, s of each rank, (ranks,)."""
+    """Return for how long at least one row of an ordered table is active, s of each rank, (ranks,)."""
     seconds = np.zeros(table.ranks)
     for part in chunks(table):
         rank, start, stop = _union(table.select(part), rows[part])

@@ -2,7 +2,7 @@
 
 trainer.py      train(experiment, comm): any number of ranks equals one rank
 rank.py         Rank: the loop of a run on one rank, step by step
-synchronous.py  the program of a step, carried out;  microbatches.py: microbatches in flight through the stages
+synchronous.py  executes the program of a step;  microbatches.py: microbatches in flight through the stages
 stage.py        one pipeline stage of this rank;  groups.py: communicators;  pipe.py: messages between stages;
                 tied.py: weights tied across stages;  zero.py: ZeRO;  sharding.py: shards of a flat array;
                 gathers.py: all-gathers of updated weights;

@@ -350,7 +350,7 @@ class Rank:
             save(folder, self.comm, self.experiment, self.network, self.optimizer, place)
 
     def restore(self, folder: Path) -> Place:
-        """Restore the snapshot of a run folder, if there is one; return where it goes on."""
+        """Restore the snapshot of a run folder, if there is one; return where training resumes."""
         if is_partitioned(self.experiment):
             how = (self.experiment, self.groups, self.stages, self.versions)
             return restore_stages(folder, *how)

@@ -186,7 +186,7 @@ class Stage:
             self.store.rate = rate
 
     def post(self, what: Instruction) -> None:
-        """Carry out an instruction for weights or gradients; what is on disk is reduced a layer at a time."""
+        """Execute an instruction for weights or gradients; weights on disk are reduced a layer at a time."""
         if isinstance(what, Wait) and what.key:
             self.gathers.wait_for(what.key)
         elif isinstance(what, Wait):

@@ -1,4 +1,4 @@
-"""Message matching between emulated ranks: which calls form one collective, and when no rank can go on.
+"""Message matching between emulated ranks: which calls form one collective, and when no rank can continue.
 
 The n-th calls of all ranks are one collective. Allreduces are serialized, as on one network. A call that can never
 match raises Unmet, which names who waits for whom.

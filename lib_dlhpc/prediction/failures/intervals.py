@@ -3,7 +3,7 @@
 Symbols as in Daly 2006 ("A higher order estimate of the optimum checkpoint interval for restart dumps"):
 interval tau, s of training between two checkpoints; cost delta, s that training stalls for one; mtbf M, s
 between failures of all nodes together, which come at random, one as likely at any moment (Poisson);
-restart R, s from a failure till training goes on. A failure may also strike while saving or restarting.
+restart R, s from a failure until training resumes. A failure may also strike while saving or restarting.
 Everything broadcasts.
 """
 
@@ -70,7 +70,7 @@ def expected_cycle(interval: Any, saving: Saving, mtbf: Any) -> Any:
     """Return the expected s of wall time for each `interval` s of training and its checkpoint.
 
     Synchronous: M e^(R/M) (e^((tau + delta)/M) - 1), Daly's complete model (2006). A write of w s behind
-    training multiplies it by s + (1 - s) e^(w/M): a failure while it goes on falls back on the checkpoint
+    training multiplies it by s + (1 - s) e^(w/M): a failure during it falls back on the checkpoint
     before, unless it is one of the share s that the nodes' own copies survive; then the write starts anew.
     An interval shorter than w waits for the write: see the terms below. inf where training makes no headway.
     """

@@ -89,7 +89,7 @@ class Resilience:
         rest = np.maximum(work - saves * interval, 0.0)
         spread = self._spread
         price = replace(self.saving, restart=spread.restart, survived=spread.survived)
-        first = replace(price, background=0.0)  # no write is going on
+        first = replace(price, background=0.0)  # no write is in progress
         behind = np.where(never, 0.0, np.minimum(price.background, rest))
         last = replace(price, blocked=0.0, background=behind)
         found = np.where(never, 0.0, intervals.expected_cycle(interval, first, self.mtbf))

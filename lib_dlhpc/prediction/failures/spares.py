@@ -62,7 +62,7 @@ def waiting_goodput(pool: Pool, goodput: float) -> float:
 
 
 def elastic_goodput(pool: Pool, stall: float, rejoin: float) -> float:
-    """Return the same share if the other replicas go on: sum_k p_k n_k / (N + S) e^(-n_k s / M_node) e^(-r R / M_node).
+    """Return the share if the other replicas continue: sum_k p_k n_k / (N + S) e^(-n_k s / M_node) e^(-r R / M_node).
 
     s: stall of all in s after a failure, in which another one begins it anew; R: rejoin, s until the
     replica of r nodes trains again. What the stall includes is all the work that is lost, since each of

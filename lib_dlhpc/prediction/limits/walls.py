@@ -26,7 +26,7 @@ def walls_hit(prediction: "Breakdown") -> list[str]:
 
 
 def stopping(prediction: "Breakdown") -> list[str]:
-    """Return a sentence for each limit other than a device's memory with which a run cannot go on."""
+    """Return a sentence for each limit other than a device's memory that stops a run."""
     return [sentence for wall in _STOPPING for sentence in wall(prediction)]
 
 

@@ -103,7 +103,7 @@ def _ends(
     """Return the seconds of each stretch of an exact replay, and of what is behind the last meeting."""
     ends = np.zeros(stretches + 1)
     np.maximum.at(ends, stretch, done)
-    # A rank whose last call is a meeting goes on behind it, beside the others' next stretch.
+    # A rank whose last call is a meeting continues after it, beside the others' next stretch.
     behind = np.where(stretch == meetings, done, 0.0) + tail
     np.maximum.at(ends, np.full(final.sum(), meetings), behind[final])
     return ends
@@ -195,7 +195,7 @@ def replay(plan: Plan, begin: Array) -> Array:
         other = begun[needs]
         ready = (needs < 0) | (other >= 0)
         ready &= joined[meets] >= needed[meets]
-        if not ready.any():  # a trace that cannot be: let everybody go on
+        if not ready.any():  # an impossible trace: release all ranks
             ready[:] = True
         time = np.where(needs >= 0, np.maximum(time, other), time)
         time = np.maximum(time, complete[meets])

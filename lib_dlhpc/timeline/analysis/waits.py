@@ -16,7 +16,7 @@ of wait states in large-scale parallel applications", ICPP 2010, in the simplest
 
 Its own time is what it did not wait for others: for messages, as the root of n-to-1, or at a collective of
 only some of the ranks, since the last n-to-n collective that both ranks were in, or, of messages, since the
-last message between the two. A collective of all ranks lets all who wait in it go on together: that holds up
+last message between the two. A collective of all ranks releases all that wait in it together: that holds up
 nobody more than others, and from then on it counts anew.
 """
 
@@ -133,7 +133,7 @@ def number_of(found: Calls) -> Rows:
 class Held:
     """How long each rank has been blocked, up to every row.
 
-    waits: rows and their s. released: members that a 1-to-n collective lets go on together; others may be there.
+    waits: rows and their s. released: members that a 1-to-n collective releases together; others may be present.
     """
 
     def __init__(self, found: Calls, waits: list[tuple[Rows, Array]], released: Rows) -> None:
@@ -143,7 +143,7 @@ class Held:
             np.add.at(stood, at, seconds)
         self.found = found
         self.until = np.concatenate([[0.0], np.cumsum(stood)])  # until[i]: before row i
-        # The row after the last collective of all before a row that let its rank go on, or the rank's first.
+        # The row after the last collective of all before a row that released its rank, or the rank's first.
         self.met = np.full(rows, -1, np.int32)
         rank = found.table.rank
         first = np.searchsorted(rank, np.arange(found.table.ranks))

@@ -1,6 +1,6 @@
 """step_terms: what each rank does in each step; the terms of a step add up to it exactly.
 
-A moment belongs to the first of these that goes on in it:
+A moment belongs to the first of these that is active in it:
 
     checkpoint               the rank is idle until a checkpoint is written
     input wait               the rank is idle until it has the next batch
@@ -106,7 +106,7 @@ def step_terms(timeline: Timeline) -> StepTerms:
 
 
 def _inside(table: Timeline, rows: Array, steps: Steps) -> Array:
-    """Return for how long one of the rows is going on in each step, (ranks, steps)."""
+    """Return for how long one of the rows is active in each step, (ranks, steps)."""
     spans = union(table, rows)
     rank = np.repeat(np.array(steps.rank, np.int32), steps.edges.shape[1])
     until = spans.before(rank, steps.edges.reshape(-1)).reshape(steps.edges.shape)
