@@ -1,6 +1,7 @@
-"""SpecError, raised for invalid input, its nearest-name hint, and why a file cannot be read."""
+"""SpecError, raised for invalid input: checks of counts, its nearest-name hint, and why a file cannot be read."""
 
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 
@@ -17,6 +18,13 @@ class SpecError(ValueError):
 
 class FieldError(SpecError):
     """A field that does not exist, or a value outside of its own range: no other field makes it legal."""
+
+
+def check_counts(least: int = 1, /, **counts: Any) -> None:
+    """Raise SpecError unless each count, by its name, is an integer of Python or numpy, and at least `least`."""
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+            raise SpecError(f"{name} = {value!r}: expected a whole number, at least {least}.")
 
 
 def reason_of(error: Exception) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError, listed
+from lib_dlhpc.errors import SpecError, check_counts, listed
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.rounds import Rounds, Schedule
 from lib_dlhpc.spec.strategy import ALLREDUCES
@@ -96,9 +96,8 @@ def schedule(
         legal, goal = tuple(inspect.signature(function).parameters)[2:], goal or "allreduce"
     if goal not in COLLECTIVES:
         raise SpecError(listed(f"goal = {goal!r}:", goal, COLLECTIVES, "expected one of"))
-    for field, value, least in (("ranks", ranks, 1), ("elements", elements, 0)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise SpecError(f"{field} = {value!r}: expected a whole number, at least {least}.")
+    check_counts(ranks=ranks)
+    check_counts(0, elements=elements)
     _check_options(name, legal, options, int(ranks))
     p, n = int(ranks), int(elements)
     if options:

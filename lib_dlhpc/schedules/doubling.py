@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from lib_dlhpc.arrays import Ints
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import SpecError, check_counts
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside, within
 from lib_dlhpc.schedules.network import Array, Cost, Network, Rails, over_rounds, whole_rounds
@@ -56,8 +56,7 @@ def rabenseifner(ranks: int, elements: int, node_size: int = 1) -> Iterator[Roun
 
 def node_grid(ranks: int, node_size: int) -> Ints:
     """Return the ranks of each node, one row per node. Raises SpecError unless nodes are complete."""
-    if isinstance(node_size, bool) or not isinstance(node_size, int | np.integer) or node_size < 1:
-        raise SpecError(f"node_size = {node_size!r}: expected a whole number, at least 1.")
+    check_counts(node_size=node_size)
     if ranks % node_size:
         raise SpecError(f"node_size = {node_size}: expected a divisor of the {ranks} ranks.")
     return np.arange(ranks).reshape(-1, node_size)

@@ -23,7 +23,7 @@ order of passes, and that m is at least 2 p, from https://github.com/deepseek-ai
 from collections import deque
 from collections.abc import Iterator
 
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import SpecError, check_counts
 from lib_dlhpc.schedules.pipeline import (
     Backward,
     Forward,
@@ -33,7 +33,6 @@ from lib_dlhpc.schedules.pipeline import (
     Together,
     Turn,
     Weights,
-    check_counts,
 )
 
 # Of a turn, with those that only wait or send: of a forward pass, all of a backward pass, both, and both interleaved.

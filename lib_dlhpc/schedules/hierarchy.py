@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import SpecError, check_counts
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.compose import beside, then, within
 from lib_dlhpc.schedules.doubling import node_grid
@@ -26,8 +26,7 @@ def hierarchical(ranks: int, elements: int, node_size: int = 1) -> Iterator[Roun
     2 (g-1 + ceil(lg g)) alpha + 4 (g-1)/g n beta + (g-1)/g n gamma, plus the ring of p/g leaders.
     The last node may have fewer ranks.
     """
-    if isinstance(node_size, bool) or not isinstance(node_size, int | np.integer) or node_size < 1:
-        raise SpecError(f"node_size = {node_size!r}: expected a whole number, at least 1.")
+    check_counts(node_size=node_size)
     leaders, rank = range(0, ranks, node_size), np.arange(ranks)
     full = ranks - ranks % node_size
     alike = rank[:full].reshape(-1, node_size), rank[full:].reshape(1, -1)  # nodes of one size

@@ -12,8 +12,6 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import TypeAlias, overload
 
-from lib_dlhpc.errors import SpecError
-
 
 @dataclass(frozen=True)
 class Forward:
@@ -229,10 +227,3 @@ def neighbor(stage: int, step: int, ranks: int, chunks: int, directions: int) ->
     chunk, rank = divmod(stage, ranks)
     rank += -step if chunk else step
     return chunk * ranks + rank if 0 <= rank < ranks else -1
-
-
-def check_counts(**counts: int) -> None:
-    """Raise SpecError unless each count is an integer of at least 1."""
-    for field, value in counts.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise SpecError(f"{field} = {value!r}: expected a whole number, at least 1.")

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from itertools import chain
 from typing import overload
 
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import SpecError, check_counts
 from lib_dlhpc.schedules.dualpipe import dualpipe, overlapped_dualpipe
 from lib_dlhpc.schedules.pipeline import (
     Backward,
@@ -21,7 +21,6 @@ from lib_dlhpc.schedules.pipeline import (
     Streams,
     Weights,
     Work,
-    check_counts,
 )
 
 STORED = 4096  # passes of a rank in one direction up to which they are stored, once for all ranks

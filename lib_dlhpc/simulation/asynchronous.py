@@ -25,7 +25,7 @@ from simpy.events import Event
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.platform import Platform, platform
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import check_counts
 from lib_dlhpc.simulation.conditions import Conditions, StepProgress
 from lib_dlhpc.simulation.simulation import Process, Simulation, Traffic
 from lib_dlhpc.spec.experiment import Experiment
@@ -95,11 +95,8 @@ def asynchronous_sgd(
     over its mean. speed: of each worker, 1 is normal. staleness: steps that a worker may be ahead of the
     slowest, 0 for any number. Raises SpecError for numbers that are too small.
     """
-    numbers = {"workers": workers, "servers": servers, "steps": steps, "staleness": staleness}
-    for name, value in numbers.items():
-        if value < (name != "staleness"):
-            least = int(name != "staleness")
-            raise SpecError(f"{name} = {value!r}: expected a whole number, at least {least}.")
+    check_counts(workers=workers, servers=servers, steps=steps)
+    check_counts(0, staleness=staleness)
     on = platform(machine, workers + servers, 1)
     drawn = np.random.default_rng(seed).normal(1.0, jitter, (workers, steps))
     none = np.zeros((steps, workers))

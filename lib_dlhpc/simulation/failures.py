@@ -22,7 +22,7 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import length
 from lib_dlhpc.costs.checkpoints import Checks, Saving, saving
 from lib_dlhpc.costs.input import start_time
-from lib_dlhpc.errors import SpecError
+from lib_dlhpc.errors import SpecError, check_counts
 from lib_dlhpc.simulation.step import simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import breakdown
@@ -122,8 +122,7 @@ def simulate_runs(
     in repair, for `repair` s on the mean; without one, the restart waits. Raises SpecError, as simulate_failures.
     """
     _check(work=work, interval=interval, mtbf=mtbf, silent_mtbf=checks.mtbf, every=checks.every)
-    if isinstance(runs, bool) or not isinstance(runs, int | np.integer) or runs < 1:
-        raise SpecError(f"runs = {runs!r}: expected a whole number, at least 1.")
+    check_counts(runs=runs)
     if not 0 <= checks.takes < np.inf:
         raise SpecError(f"takes = {checks.takes!r}: expected s from 0 up.")
     if not isinstance(spares, int | np.integer) or spares < 0 or not 0 <= repair < np.inf:

@@ -23,7 +23,7 @@ from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.wire_format import cast_time, search_time
 from lib_dlhpc.costs.work import Work, check_precision, device_work
-from lib_dlhpc.errors import SpecError, listed
+from lib_dlhpc.errors import SpecError, check_counts, listed
 from lib_dlhpc.program import Collective, Program, Transfer
 from lib_dlhpc.simulation.conditions import Conditions, StepProgress
 from lib_dlhpc.simulation.input import supply
@@ -242,14 +242,8 @@ def check(
     if fidelity not in FIDELITIES:
         head = f"fidelity = {fidelity!r}:"
         raise SpecError(listed(head, fidelity, FIDELITIES, "expected one of"))
-    for name, value, least in (
-        ("seed", seed, 0),
-        ("steps", steps, 1),
-        ("messages", messages, 0),
-        ("message_limit", message_limit, 1),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise SpecError(f"{name} = {value!r}: expected a whole number, at least {least}.")
+    check_counts(0, seed=seed, messages=messages)
+    check_counts(steps=steps, message_limit=message_limit)
     for name in ("dataset", "machine", "strategy", "storage", "calibration", "run"):
         for field in _arrays(getattr(experiment, name), name):
             raise SpecError(

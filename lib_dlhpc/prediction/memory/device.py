@@ -1,4 +1,7 @@
-"""Memory ledger of one device: every term at the peak of training, against the capacity."""
+"""Memory of a device that holds the whole network: every term at the peak of training, against the capacity.
+
+Networks that are partitioned, or whose state is sharded: ledger.py.
+"""
 
 from typing import TYPE_CHECKING, Any
 
