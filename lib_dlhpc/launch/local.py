@@ -109,13 +109,16 @@ def start(
 ) -> Job:
     """Start a run of `ranks` ranks on this machine, in the background; it ends with the calling process.
 
-    folder: the run folder; a new temporary one by default. It must not hold a run, unless `resume`: then the run
-    resumes from its snapshot, and only [machine], [storage], [calibration], run.epochs and run.checkpoint_interval may
-    differ from the folder's experiment. snapshot_every: steps between two versions in the run's snapshot store, or
-    "epoch". origin: "RUN@VERSION", from which the run starts, as a branch in RUN's store. place: where its ranks run,
-    such as a network laboratory, which must outlive them. beside: s of probe runs by its ranks before and after the
-    run, reported in its result, to measure the machine's slowdown. Raises SpecError for illegal ranks, an unsuitable
-    folder, and missing MPI; nothing is changed then.
+    folder: the run folder; a new temporary one by default. It must not hold a run, unless `resume`.
+    resume: continue the folder's run from its snapshot. Only [machine], [storage], [calibration], run.epochs and
+        run.checkpoint_interval may differ from the folder's experiment.
+    snapshot_every: steps between two versions in the run's snapshot store, or "epoch".
+    origin: "RUN@VERSION", from which the run starts, as a branch in RUN's store.
+    place: where its ranks run, such as a network laboratory, which must outlive them.
+    beside: s of probe runs by its ranks before and after the run, reported in its result, to measure the machine's
+        slowdown.
+
+    Raises SpecError for illegal ranks, an unsuitable folder, and missing MPI; nothing is changed then.
     """
     mpi.check_here(ranks)
     ranks = int(ranks)  # numpy integers are not JSON

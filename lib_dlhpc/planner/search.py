@@ -46,16 +46,20 @@ def plan(
 ) -> Plan:
     """Return the best layouts of a run on its devices, with its global batch, as its [plan] asks.
 
-    What is given overrides [plan], limits and axes one by one. objective: time (s to train), energy (J to train), cost
-    (device-hours), or several: then the first orders the search, and the front is of all that were predicted. limit:
-    the most of each, or memory (B of the fullest device). choose: for a field of the strategy its values, or bounds
-    of the default ones (space.py), such as {"least": 2, "most": 8}. most: predictions; if the search ends before it
-    has proved the best, the plan has its gap to the bound. best: how many of the best are to be proved. progress:
-    called before each with how many were tried, and of how many; what it raises ends the search. where: the bounds of
-    combinations are found in chunks, here or elsewhere (scale_out/). With run.target, time and energy are those to
-    that accuracy, with each batch and each setting that changes accuracy in [plan], and those which miss it by what
-    was measured are left out. Raises SpecError, also where nothing is left or fits, and LostError where workers are
-    lost.
+    Arguments override [plan], limits and axes one by one.
+
+    objective: time (s to train), energy (J to train), cost (device-hours), or several: then the first orders the
+        search, and the front is that of all predicted layouts.
+    limit: the most of each, or memory (B of the fullest device).
+    choose: values for a field of the strategy, or bounds of its default ones (space.py): {"least": 2, "most": 8}.
+    most: predictions. A search that ends before it has proved the best returns its gap to the bound.
+    best: how many of the best are to be proved.
+    progress: called before each prediction with the number tried, and of how many; what it raises ends the search.
+    where: lower bounds are computed in chunks, here or elsewhere (scale_out/).
+
+    With run.target, time and energy are those to reach that accuracy, for each batch and each setting in [plan] that
+    changes accuracy; settings that miss it by measurement are left out. Raises SpecError for an illegal argument or
+    if nothing legal fits, and LostError if workers are lost.
     """
     check_given(experiment)
     asked = overridden(

@@ -64,21 +64,23 @@ def simulate(
 ) -> Timeline:
     """Simulate `steps` training steps on every rank and return the Timeline.
 
-    With local updates they are rounded up so that the last one ends with an average; with asynchronous
+    With local updates, steps are rounded up so that the last one ends with an average. With asynchronous
     ones every rank takes that many, and pushes and pulls are rows (see staleness.py).
-    fidelity: "rounds" simulates the exchange round by round, slowed down by links between switches as predicted;
-    "events" lets its messages share the links of the machine. seed: of the jitter; by default run.seed. The
-    same seed gives the same bytes.
+
+    fidelity: "rounds" simulates each exchange round by round, slowed down by links between switches as
+        predicted; "events" lets its messages share the links of the machine.
+    seed: of the jitter; by default run.seed. The same seed gives the same bytes.
     speed: of each rank, (ranks,) or one for all: 1 is normal, 0.5 takes twice as long to compute.
-    background: others' traffic on the links; messages: how many messages to record, a row each, the
-    first to arrive; both with "events" only.
-    input, checkpoint: models of the seconds that a batch takes to fetch and a checkpoint to write, see
-    Fetch and Saving, in place of the storage tier's constant time and of no checkpoint. All ranks
-    are idle for a checkpoint. Where [storage] has workers or prefetch, ranks with the whole network
-    that keep step get their batches from readers that queue for the storage, see input.py.
-    progress: called with simulated seconds, messages delivered and messages in all (in rounds: passes and exchanges
-    of buckets), after each bucket or each few thousand events, and at the end.
-    message_limit: how many messages are followed one by one at most, with "events" or asynchronous updates.
+    background: others' traffic on the links, with "events" only.
+    input, checkpoint: models of the seconds to fetch a batch and to write a checkpoint, see Fetch and Saving,
+        in place of the storage tier's constant time and of no checkpoint. All ranks are idle for a
+        checkpoint. Where [storage] has workers or prefetch, synchronous ranks that hold the whole network
+        get their batches from readers that queue for the storage, see input.py.
+    messages: how many messages to record, a row each, the first to arrive; with "events" only.
+    progress: called with simulated seconds, messages delivered and messages in all (in rounds: passes and
+        exchanges of buckets), after each bucket or each few thousand events, and at the end.
+    message_limit: the most messages that are simulated one by one, with "events" or asynchronous updates.
+
     Raises SpecError for arrays, for what is not modeled, and for more than is simulated in minutes
     (size.py); Cancelled when `progress` returns False.
     """

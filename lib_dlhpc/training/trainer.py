@@ -42,11 +42,13 @@ def train(
     """Train on the ranks of `comm`; all of them call this.
 
     folder: snapshots are read from there and written there, at the end of each epoch and every
-    run.checkpoint_interval seconds; or, if it holds a snapshots.json, versions as that file specifies. report:
-    called on rank 0 with metrics: {"step", "epoch", "loss", "rate", "seconds"}, and at the end of an
-    epoch {"epoch", "accuracy", "test_loss"}. begins: called on every rank with the number of each step as it
-    begins. Raises Diverged with rank, step and layer when the loss is not finite, SpecError for what
-    cannot be trained; Diverged also if the final loss on the test samples exceeds FAR times that of a guess.
+        run.checkpoint_interval seconds; or, if it holds a snapshots.json, versions as that file specifies.
+    report: called on rank 0 with metrics: {"step", "epoch", "loss", "rate", "seconds"}, and at the end of an
+        epoch {"epoch", "accuracy", "test_loss"}.
+    begins: called on every rank with the number of each step as it begins.
+
+    Raises SpecError for what cannot be trained, and Diverged with rank, step and layer when the loss is not
+    finite, or if the final loss on the test samples exceeds FAR times that of a guess.
     """
     check(experiment)
     trim_heap()  # what an earlier run has freed is no part of the baseline
