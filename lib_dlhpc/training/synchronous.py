@@ -122,7 +122,9 @@ def stage_program(program: Program, groups: Groups, chunk: int, part: layout.Par
         return executed(part.model, block.variants[space].instructions, waits)
 
     order = Order(
-        *map(instructions, (own.forward, own.backward, own.last)),
+        instructions(own.forward),
+        instructions(own.backward),
+        instructions(own.last),
         instructions(own.weights) if own.weights else None,
         instructions(own.first, waits=True) if own.first else None,
     )
