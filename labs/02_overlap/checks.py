@@ -167,7 +167,7 @@ def plain(name):
 
 
 def simulate_buckets(name, bucket, latency=1.0, bandwidth=1.0):
-    """Return the simulated step with buckets of at least so many gradients, 8 B each."""
+    """Return the simulated step with buckets of at least this number of gradients, 8 B each."""
     own = experiment_of(name)
     link = own.machine.intra_node
     changes = {

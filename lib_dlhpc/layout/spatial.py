@@ -49,7 +49,7 @@ def _samples(model: Model, ranks: int) -> Held:
     readers = [layer for layer in model.layers if "input" in layer.inputs]
     if len(shape) < 3 or any(_rows(layer) < ranks for layer in readers):
         raise SpecError(
-            f"strategy.spatial = {ranks}: samples of shape {shape} cannot be cut into so many parts; legal:"
+            f"strategy.spatial = {ranks}: samples of shape {shape} cannot be cut into {ranks} parts; legal:"
             " up to the rows of the output of each layer that reads samples, of shape (channels, rows, ...)."
         )
     reads = [_needed(layer, ranks) for layer in readers]

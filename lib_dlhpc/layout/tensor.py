@@ -36,8 +36,8 @@ def split_tensors(model: Model, ranks: int, rank: int, split: str, sequence: boo
     one.end()
     if not any("part" in layer.attributes for layer in graph.layers):
         raise SpecError(
-            f"strategy.tensor = {ranks}: {model.name or 'the model'} has no layer that can be split over so"
-            " many ranks; legal: up to the features of its widest dense, convolution or attention layer."
+            f"strategy.tensor = {ranks}: {model.name or 'the model'} has no layer that can be split over"
+            f" {ranks} ranks; legal: up to the features of its widest dense, convolution or attention layer."
         )
     return graph
 

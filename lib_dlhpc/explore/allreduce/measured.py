@@ -21,7 +21,7 @@ from lib_dlhpc.schedules import Schedule, prepared, price, schedule
 ALGORITHMS = ("ring", "rabenseifner")
 LIBRARY = "MPI_Allreduce"  # of the MPI library, as a third to compare with
 SIZES = (4_000, 64_000, 1_000_000, 4_000_000)  # B
-FEWEST, SPELL = 25, 0.12  # samples of a point at least; about so many s for it
+FEWEST, SPELL = 25, 0.12  # least samples of a point; about the s spent on it
 LONGEST = 4.0  # s for a point on a busy machine, where a few samples have to do
 PATIENCE = 180  # s until a run is given up
 RANKS = 4

@@ -26,7 +26,7 @@ from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
-RANKS_A_CORE = 4  # more than so many ranks a core is no run but a queue
+RANKS_A_CORE = 4  # with more ranks a core, a run measures their scheduling
 
 
 class RunHere(Here[Comparison]):

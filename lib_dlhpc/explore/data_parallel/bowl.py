@@ -34,7 +34,7 @@ def synchronized(workers: int, rate: float, local_steps: int, count: int) -> Flo
 
 @lru_cache(maxsize=512)
 def stale(workers: int, rate: float, staleness: tuple[int, ...]) -> Floats:
-    """Return the loss after each update by a gradient of weights that are so many updates old.
+    """Return the loss after each update by a gradient of weights that are `staleness` updates old.
 
     A worker's gradient counts for its share: with nothing stale, a round of updates is one
     synchronous step.

@@ -110,5 +110,5 @@ def result_html(setting: Setting, measured: Mapping[str, float], rates: Rates) -
 
 
 def times_as_fast(ranks: int) -> float:
-    """Return how many times as fast as one rank so many are predicted to be, on the catalog's laptop."""
+    """Return the predicted speedup of ranks over one rank, on the catalog's laptop."""
     return live_run.times_as_fast(experiment(Setting(ranks)), experiment(Setting(1)))

@@ -71,7 +71,7 @@ def predicted(workers: int, servers: int, local_steps: int) -> list[float]:
 
 
 def one_gpu_a_node(workers: int) -> Experiment:
-    """Return the run on one GPU of so many nodes, its ring not overlapped and all gradients in one bucket."""
+    """Return the run on one GPU of each of `workers` nodes, its ring not overlapped and all gradients in one bucket."""
     alone = {"devices_per_node": 1, "allreduce": "ring", "overlap": False, "bucket": 1e9}
     return goyal().set({f"strategy.{k}": v for k, v in {"nodes": workers, **alone}.items()})
 

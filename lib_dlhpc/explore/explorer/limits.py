@@ -54,7 +54,7 @@ def quick(experiment: Experiment, fidelity: str, steps: int) -> bool:
 
 
 def steps_within(experiment: Experiment, fidelity: str, rows: float, sent: float) -> int:
-    """Return how many steps, of STEPS, stay within so many rows or, as events, messages; 0: none does."""
+    """Return how many steps, of STEPS, stay within this number of rows or, as events, messages; 0: none does."""
     ranks = int(experiment.devices)
     if ranks > QUICK_RANKS or too_much(experiment, fidelity, 1):
         return 0

@@ -26,7 +26,7 @@ STATE = ("weights", "master weights", "gradients", "optimizer state")
 
 
 def lost(seconds: float) -> float:
-    """Return the share of the time that is lost with a checkpoint in so many s."""
+    """Return the share of the time that is lost with a checkpoint every `seconds` s."""
     return 1 - float(found(Run(interval=seconds)).goodput)
 
 

@@ -49,7 +49,7 @@ def split_here(setting: Setting, train: Train) -> Came:
 
 
 def times_as_fast(setting: Setting) -> float:
-    """Return how many times as fast as one rank so many are predicted to be, on the catalog's laptop."""
+    """Return the predicted speedup of ranks over one rank, on the catalog's laptop."""
     return live_run.times_as_fast(experiment(setting), experiment(setting.alone))
 
 

@@ -24,7 +24,7 @@ SHARES = np.linspace(0, 1, 11)
 CACHED = {f"{share:.0%}": share for share in SHARES.tolist()}
 NODES = (1, 2, 4, 8, 16)
 ORDERS = {"a fresh one in each epoch": True, "the same in each epoch": False}
-SAMPLES, COUNTED = 400, 8  # simulated; how often a node reads so many while hits are counted
+SAMPLES, COUNTED = 400, 8  # simulated samples; how often a node reads all while hits are counted
 WARM = 3.5  # times a node reads as many samples as there are, until its cache is full
 
 

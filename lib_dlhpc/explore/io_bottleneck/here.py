@@ -26,7 +26,7 @@ from lib_dlhpc.storage.mount import mounted
 from lib_dlhpc.storage.pack import pack
 from lib_dlhpc.storage.packed import PackedStore, open_store
 
-FILES, CLASSES = 2000, 20  # in so many folders
+FILES, CLASSES = 2000, 20  # files, and the folders that they are in
 EPOCHS = 3  # read in each way, by turns; the calmer ones count
 TIMES = 5  # that what one rank does alone is repeated
 BATCH = 64  # samples asked for at once, where the loader is not left as it is
@@ -58,7 +58,7 @@ def prepare(folder: Path) -> None:
 
 
 def make(folder: Path, files: int, size: int) -> None:
-    """Write so many files of that size into a few folders."""
+    """Write files of one size into a few folders."""
     noise = os.urandom(size + files)
     for number in range(CLASSES):
         (folder / f"class-{number:02d}").mkdir(parents=True)

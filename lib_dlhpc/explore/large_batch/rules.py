@@ -65,7 +65,7 @@ def base() -> Mean:
 
 
 def times_base(factor: int) -> int:
-    """Return the batch that is so many times the base batch."""
+    """Return the batch that is a multiple of the base batch."""
     return factor * MNIST.base_batch
 
 

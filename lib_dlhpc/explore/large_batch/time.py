@@ -115,7 +115,7 @@ def _machine(name: str) -> Experiment:
 
 
 def predicted(cost: Cost, gpus: Any) -> Breakdown:
-    """Return the prediction of a step on so many GPUs; arrays are welcome."""
+    """Return the prediction of a step on a number of GPUs, which may be an array."""
     experiment = _machine(cost.machine)
     nodes = gpus // int(experiment.machine.devices_per_node)
     return predict(experiment.set({"strategy.nodes": nodes, "strategy.batch": cost.images}))
@@ -131,7 +131,7 @@ def steps_to_accuracy(batch: Any, critical: float) -> Any:
 
 
 def seconds_to_accuracy(cost: Cost, gpus: Any, critical: float | None = None) -> Any:
-    """Return the seconds to the target on so many GPUs. critical: in place of the critical batch of `cost`."""
+    """Return the seconds to the target on a number of GPUs. critical: in place of the critical batch of `cost`."""
     step = np.asarray(predicted(cost, gpus).step_time)
     return step * steps_to_accuracy(gpus * cost.images, critical or cost.critical)
 

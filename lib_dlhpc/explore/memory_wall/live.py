@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
 
 
 def experiment(setting: Setting, offload: str = "none") -> Experiment:
-    """Return the run: equal layers, so many that in core they take about twice the cap."""
+    """Return the run: enough equal layers to take about twice the cap in core."""
     weights, kept = 3 * 4 * WIDTH * (WIDTH + 1), 4 * WIDTH * setting.batch
     depth = max(4, round(TIMES * setting.cap / (weights + kept)))
     return Experiment(

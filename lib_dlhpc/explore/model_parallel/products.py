@@ -119,7 +119,7 @@ def bytes_view(setting: Products) -> State:
 
 
 def _lines(curves: Curves, chosen: str, now: int, unit: str) -> Data:
-    """Return lines, and the value of the chosen one at so many GPUs."""
+    """Return lines, and the value of the chosen one at the chosen number of GPUs."""
     value = value_at({"now:": curves[chosen]}, now, lambda y: show(y, unit))
     return {**line_columns(curves), "now": value}
 

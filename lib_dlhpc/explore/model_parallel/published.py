@@ -32,7 +32,7 @@ def published_table() -> Table:
 
 @cache
 def nodes_gain(nodes: int) -> float:
-    """Return how many times as fast so many nodes of Frontera are predicted to train ResNet-1001 as one.
+    """Return the predicted speedup of nodes of Frontera over one node, training ResNet-1001.
 
     A stage is on each of the two sockets of a node, a replica on each node.
     """

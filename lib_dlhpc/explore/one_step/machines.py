@@ -81,28 +81,28 @@ def precision_of(device: Device) -> str:
 
 
 def faster_arithmetic(device: Device, times: float) -> Device:
-    """Return the device as if it did arithmetic so many times as fast, and started work as slowly as ever."""
+    """Return the device with arithmetic `times` as fast, and unchanged launch times."""
     peak = {name: times * rate for name, rate in device.peak.items()}
-    layers = _paced(device, times, "rate", "backward_rate")
+    layers = _layers_scaled(device, times, "rate", "backward_rate")
     return replace(device, peak=peak, half_work=times * device.half_work, layers=layers)
 
 
 def faster_memory(device: Device, times: float) -> Device:
-    """Return the device as if its memory were so many times as fast."""
-    layers = _paced(device, times, "bandwidth", "backward_bandwidth")
+    """Return the device with memory `times` as fast."""
+    layers = _layers_scaled(device, times, "bandwidth", "backward_bandwidth")
     return replace(device, memory_bandwidth=times * device.memory_bandwidth, layers=layers)
 
 
 def faster_start(device: Device, times: float) -> Device:
-    """Return the device as if all that each piece of work costs, however small, took so many times less."""
-    layers = _paced(device, 1 / times, "launch", "backward_launch")
+    """Return the device with launch times that are `times` shorter."""
+    layers = _layers_scaled(device, 1 / times, "launch", "backward_launch")
     started = _scaled(device, 1 / times, "launch", "half_work", "overhead")
     return replace(started, layers=layers)
 
 
-def _paced(device: Device, times: float, *names: str) -> dict[str, Any]:
-    """Return the paces of the layers with some numbers so many times as large."""
-    return {kind: _scaled(pace, times, *names) for kind, pace in device.layers.items()}
+def _layers_scaled(device: Device, times: float, *names: str) -> dict[str, Any]:
+    """Return the rates of the layers with some numbers `times` as large."""
+    return {kind: _scaled(rate, times, *names) for kind, rate in device.layers.items()}
 
 
 def _scaled(thing: Any, times: float, *names: str) -> Any:
@@ -110,12 +110,12 @@ def _scaled(thing: Any, times: float, *names: str) -> Any:
 
 
 def roofline_of(device: Device) -> Device:
-    """Return the device without the paces of its layers: only what a roofline is made of."""
+    """Return the device without the measured rates of its layers: only what a roofline needs."""
     return replace(device, layers={}, overhead=0.0, slowdown=1.0)
 
 
 def causes(seconds: Callable[[Device], Any], device: Device) -> dict[str, Any]:
-    """Return by cause what takes so many s on a device: starting work, and each of the two that then overlap."""
+    """Return the seconds on a device by cause: launches, and the two that then overlap."""
     bare = faster_start(device, inf)  # small work is done at the full rate
     streamed = replace(faster_arithmetic(bare, inf), half_work=0.0)
     return {

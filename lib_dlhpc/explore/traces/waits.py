@@ -92,7 +92,7 @@ def planted(setting: Setting) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def machine(network: float) -> Machine:
-    """Return nodes of one laptop each, whose links have so many bit/s."""
+    """Return nodes of one laptop each, with links of a bandwidth in bit/s."""
     laptop = load_machine("laptop")
     link = replace(laptop.inter_node, bandwidth=network / 8)
     return replace(laptop, nodes=RANKS, inter_node=link)

@@ -73,7 +73,7 @@ class Cluster(NamedTuple):
     seed: int
     alpha: float
     beta: float
-    step: float  # messages of so many bytes or more take `jump` longer
+    step: float  # bytes from which on messages take `jump` longer
     jump: float
     rate: float
     half: float
@@ -182,7 +182,7 @@ def _three(terms: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def message_seconds(fit: Mapping[str, Any], size: Any) -> Any:
-    """Return the s of a message of so many bytes."""
+    """Return the s of a message by its bytes."""
     return fit["alpha"] + fit["jump"] * (size >= fit["step"]) + fit["beta"] * size
 
 

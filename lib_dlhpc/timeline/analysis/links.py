@@ -78,10 +78,10 @@ def slow_links(found: Calls, span: float) -> list[Finding]:
     expected = _expected(pair, sent.bytes[keep], seconds, len(pairs))
     took = np.bincount(pair, weights=seconds, minlength=len(pairs))
     should = np.bincount(pair, weights=expected, minlength=len(pairs))
-    pace = np.divide(took, should, out=np.ones(len(pairs)), where=should > 0)
+    slowdown = np.divide(took, should, out=np.ones(len(pairs)), where=should > 0)
     count = np.searchsorted(pairs, every)
     count = np.bincount(count[np.isin(every, pairs)], minlength=len(pairs))
-    slow = _slowest(pace, took - should, pairs // ranks, pairs % ranks, LEAST * span)
+    slow = _slowest(slowdown, took - should, pairs // ranks, pairs % ranks, LEAST * span)
     parts = []
     for link in slow:
         mine = pair == link
@@ -155,17 +155,17 @@ def _line(size: Array, seconds: Array) -> tuple[float, float]:
     return max(float(solution[0]), 0.0), max(float(solution[1]), 0.0)
 
 
-def _slowest(pace: Array, excess: Array, one: Rows, other: Rows, least: float) -> Rows:
-    """Return the pairs above the widest gap in pace, if it is wide and they are one link or those of one rank."""
-    order = np.argsort(-pace)
-    ordered = pace[order]
+def _slowest(slowdown: Array, excess: Array, one: Rows, other: Rows, least: float) -> Rows:
+    """Return the pairs above the widest gap in slowdown, if it is wide and they are one link or those of one rank."""
+    order = np.argsort(-slowdown)
+    ordered = slowdown[order]
     gaps = ordered[:-1] / np.maximum(ordered[1:], 1e-300)
     wide = np.flatnonzero((gaps >= TIMES) & (ordered[:-1] >= TIMES))
     if not len(wide):
         return order[:0]
     slow = order[: int(wide[np.argmax(gaps[wide])]) + 1]
     shared = set.intersection(*({int(one[k]), int(other[k])} for k in slow[:1000]))
-    rest = np.setdiff1d(np.arange(len(pace)), slow)
+    rest = np.setdiff1d(np.arange(len(slowdown)), slow)
     hub = any(not ((one[rest] == rank) | (other[rest] == rank)).any() for rank in shared)
     if len(slow) > 1 and not hub:
         return order[:0]

@@ -31,7 +31,7 @@ from lib_dlhpc.arrays import Array
 LEAST = 0.02  # of the span
 MUCH = 0.10  # of the span
 FEW = 4  # with fewer occasions there is no telling what scatter is
-ENOUGH = 25  # occasions of which a mean as large as their scatter is 4 standard errors of so many above 0
+ENOUGH = 25  # occasions from which a mean as large as their scatter is at least 4 standard errors above 0
 SOME = 8  # with fewer occasions even what is plain to see is not as rare as 4 standard errors
 LONG = 10  # occasions that what is exceptional costs as much time as
 ERRORS, SOME_ERRORS = 4.0, 2.9  # standard errors of the mean, of many occasions
