@@ -97,9 +97,7 @@ def serving_batches() -> Layers:
 
 
 # A million tokens cost less than $1,000, and more than a kilojoule.
-DOLLARS_OR_JOULES = (
-    "datum.value < 1e3 ? '$' + format(datum.value, '~s') : format(datum.value, '~s') + 'J'"
-)
+DOLLARS_OR_JOULES = f"datum.value < 1e3 ? '$' + format(datum.value, '~s') : {SI.format('J')}"
 LONG: dict[str, Any] = {"height": 190, "left": 80, "right": 150, "top": 20}
 
 
