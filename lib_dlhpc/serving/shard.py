@@ -27,14 +27,17 @@ MODULE = "mtp"  # of the names of a module's layers, the first ones among them
 
 
 class Attended(NamedTuple):
-    """Layers of attention that are alike: how many, and what one of them needs on a device.
+    """Identical attention layers: how many, and what one of them needs on a device.
 
-    window: tokens that a token sees; 0: all. kept: the others stay in the cache, since each token sees others, which it
-    reads itself. stored: bytes a token in the cache. flop: of a token with one in the
-    cache; prompt_flop: the same within a prompt, where latent vectors are expanded first. key: of a measured rate.
-    expand: FLOP of expanding the latent vector of a token of an earlier chunk; those of its own are a layer's. chunk:
-    of a state-space layer, the tokens of a prompt between which it reads and writes its state; 0: attention. It sees a
-    window of one token, and `stored` is the state.
+    window: tokens that a token sees; 0: all.
+    stored: bytes a token in the KV cache; of a state-space layer, the bytes of its state.
+    flop: of a token, per token that it sees in the cache.
+    prompt_flop: the same within a prompt, where latent vectors are expanded first.
+    key: of a measured rate.
+    expand: FLOP to expand the latent vector of a token of an earlier chunk; those of its own chunk are a layer's.
+    chunk: of a state-space layer, the tokens of a prompt between which it reads and writes its state; it sees a
+        window of one token. 0: attention.
+    kept: tokens outside the window stay in the cache, as each token selects others and reads them itself.
     """
 
     layers: int
@@ -236,14 +239,14 @@ def _one_attended(layer: Layer, options: Mapping[str, Any], width: float) -> Att
         each = 2.0 * of["heads"] * of["size"]
         return Attended(1, 0, width * of["size"], each, each, key)
     if "values" in of:  # latent: keys and values are read as one vector, which all heads share
-        latent, turned, heads = options["latent"], of["rotated"], of["heads"]
-        each = 2.0 * heads * (2 * latent + turned)
+        latent, rotary, heads = options["latent"], of["rotated"], of["heads"]
+        each = 2.0 * heads * (2 * latent + rotary)
         if "chosen" in of:
             few = options["chosen"]
-            return Attended(1, few, width * (latent + turned), each, each, key, kept=True)
+            return Attended(1, few, width * (latent + rotary), each, each, key, kept=True)
         prompt = 2.0 * heads * (of["size"] + of["values"])
-        expand = 2.0 * latent * heads * (of["size"] - turned + of["values"])
-        return Attended(1, 0, width * (latent + turned), each, prompt, key, expand)
+        expand = 2.0 * latent * heads * (of["size"] - rotary + of["values"])
+        return Attended(1, 0, width * (latent + rotary), each, prompt, key, expand)
     features = layer.output_shape[-1]
     stored = 2 * features // of["heads"] * of["kv_heads"]
     return Attended(1, of["window"], width * stored, 4.0 * features, 4.0 * features, key)

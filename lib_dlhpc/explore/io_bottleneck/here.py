@@ -22,6 +22,7 @@ from lib_dlhpc.calibration.io import KiB, MiB, Setting, measure_io
 from lib_dlhpc.calibration.points import COLD
 from lib_dlhpc.explore.io_bottleneck import loader
 from lib_dlhpc.spec.schema import to_table
+from lib_dlhpc.storage.collectives import quiet_barrier
 from lib_dlhpc.storage.mount import mounted
 from lib_dlhpc.storage.pack import pack
 from lib_dlhpc.storage.packed import PackedStore, open_store
@@ -34,7 +35,7 @@ SECONDS, SIZE = 2.0, 48.0 * MiB  # of the calibration
 FEW = 200  # samples that a rank reads by itself, to know what they take
 TRIPS = 40  # messages there and back
 WAY = page_cache.ADVISE  # of emptying the page cache: asks nobody else's files to leave memory
-TAG, NAP = 7, 5e-4  # of messages; s of sleep while others measure
+TAG = 7  # of messages
 WAYS = ("files", "mounted", "many")
 
 
@@ -109,7 +110,7 @@ def read_epoch(
         begin = time.perf_counter()
         checksum = in_batches(store, root, mine) if way == "many" else loader.read(mine)
         seconds = time.perf_counter() - begin
-        asleep(comm)  # until all are done, each answers the others
+        quiet_barrier(comm)  # until all are done, each answers the others
     return comm.allreduce(before, MPI.MAX), comm.allreduce(seconds, MPI.MAX), checksum
 
 
@@ -130,17 +131,17 @@ def inside(root: str, paths: list[str]) -> list[str]:
 def costs(comm: Any, folder: Path, size: int) -> dict[str, Any]:
     """Return what a prediction has to know: s of a rank's own work for a sample, and of a request."""
     found = alone(folder, size) if comm.rank == 0 else {}
-    asleep(comm)
+    quiet_barrier(comm)
     bandwidth, latency = stream(comm, size), 0.0
     with open_store(folder / "data.store", comm, ranks_per_node=1) as store:
-        asleep(comm)
+        quiet_barrier(comm)
         if comm.rank == 0 and comm.size > 1:
             names = loader.order(store.names, 0)[:FEW]
             one = calm([each(partial(one_by_one, store, names)) for _ in range(TIMES)])
             elsewhere = 1 - 1 / comm.size
             asked = max(one - found["own"], 0.0) / elsewhere - size / bandwidth
             latency = max(asked, 0.0) / 2
-        asleep(comm)
+        quiet_barrier(comm)
     return {"latency": latency, "bandwidth": bandwidth, **found}
 
 
@@ -172,15 +173,8 @@ def one_by_one(store: PackedStore, names: list[str]) -> None:
         store.read(name)
 
 
-def asleep(comm: Any) -> None:
-    """Wait for all ranks without keeping a core busy."""
-    barrier = comm.Ibarrier()
-    while not barrier.Test():
-        time.sleep(NAP)
-
-
 def chill(comm: Any, state: str, folder: Path) -> None:
-    """Drop the files from memory where they are to be cold, while nobody has them mapped."""
+    """Drop the files from the page cache if they are to be cold, while no rank has them mapped."""
     comm.Barrier()
     if comm.rank == 0 and state == COLD:
         page_cache.empty(WAY, (p for p in folder.rglob("*") if p.is_file()))
@@ -188,7 +182,7 @@ def chill(comm: Any, state: str, folder: Path) -> None:
 
 
 def calm(seconds: Sequence[float]) -> float:
-    """Return the median of the faster half: the slower one shows the other load of this machine."""
+    """Return the median of the faster half: the slower half measures other load on this machine."""
     return statistics.median(sorted(seconds)[: -(-len(seconds) // 2)])
 
 
