@@ -24,7 +24,7 @@ class Side:
 
     @property
     def batch(self) -> float:
-        """From one batch to the next, if nobody waits for the other side and nothing varies."""
+        """Seconds from one batch to the next, if no side waits for the other and nothing varies."""
         return self.compute + self.within + self.between
 
     def paced(self, jitter: float) -> float:

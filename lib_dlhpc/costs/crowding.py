@@ -1,4 +1,4 @@
-"""How far messages between nodes get in each other's way where links between switches are shared.
+"""How far messages between nodes contend for the links between switches.
 
 All groups of a kind exchange at once: block after block of the nodes, in rank order. What they load most is a link of
 the topology (costs/platform.py has them all):

@@ -1,4 +1,4 @@
-"""The machine as the collectives see it: two levels, and how far exchanges get in each other's way."""
+"""The machine as the collectives see it: two levels, and how far exchanges contend for links."""
 
 from dataclasses import replace
 from typing import Any
@@ -123,7 +123,7 @@ def crossing_congestion(machine: Machine, nodes: Any) -> Any:
 
 
 def all_to_all_congestion(machine: Machine, nodes: Any) -> Any:
-    """Slow-down of an exchange of everyone with everyone, all at once.
+    """Slowdown of an all-to-all exchange of all nodes at once.
 
     fat-tree, rails: most of the traffic crosses the uplinks. dragonfly: a group sends each other one
     its share. torus of side k: the mean path is k/2 hops
@@ -150,7 +150,7 @@ def node_links(machine: Machine, nodes: Any, others: Any) -> Any:
 
     The messages are spread evenly. fat-tree: unless one switch has them all, they cross the uplinks, and
     a full switch passes on 1 / oversubscription of what its nodes send. Raises SpecError for a torus,
-    a dragonfly and rails, in which it depends on where everyone is.
+    a dragonfly and rails, in which it depends on the placement of all ranks.
     """
     if machine.topology in ("torus", "dragonfly", *RAILS):
         raise SpecError(

@@ -143,7 +143,7 @@ def _reads(layer: Layer) -> Iterator[tuple[str, int]]:
 
 
 def _seen(model: Model, own: set[str], members: tuple[int, ...]) -> NDArray[np.intp]:
-    """Return which of the members other layers read, or nobody, as the end of the network."""
+    """Return which of the members other layers read, or no layer, as the end of the network."""
     readers: dict[str, list[str]] = {name: [] for name in own}
     for layer in model.layers:
         for name in layer.inputs:

@@ -9,7 +9,7 @@ Ranks that may be up to s steps ahead of the slowest wait less still. Each wande
 sum of its draws does, with a variance of (jitter t)^2 a step, and is stopped where it is s cycles T
 ahead. In the steady state their density falls off exponentially towards the slowest; the slowest of p
 lies s T away if all wait (jitter t)^2 / (2 s T) * (1 + 1/2 + ... + 1/(p-1)) a step: to first order in
-the jitter, exact for two ranks. Without a bound nobody waits.
+the jitter, exact for two ranks. Without a bound no rank waits.
 """
 
 from math import erfc, pi

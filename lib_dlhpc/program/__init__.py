@@ -18,7 +18,7 @@ intervals.py     the intervals of a path, to be drawn
 totals.py        what a step computes and sends in all;  mix.py: what limits its passes
 in_flight.py     collectives and moves that a pass has posted and not yet waited for
 overlapped_proof.py  that passes which overlap are those of their chunks
-proof.py         that a program trains: every gradient summed once, nothing read before it is there
+proof.py         that a program trains: every gradient summed once, nothing read before it has arrived
 
 Passes of `parallel/` make programs; nothing here knows what a kind of parallelism is.
 """

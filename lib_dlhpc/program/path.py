@@ -1,7 +1,7 @@
 """The longest path through a program: when every rank starts and ends each pass of a step.
 
 Two views of one arithmetic. With a float for each stage, one rank stands for all that do the same (a prediction).
-With an array of `Program.shape` for each stage, all ranks are there, each with a factor on its compute time (a
+With an array of `Program.shape` for each stage, all ranks are simulated, each with a factor on its compute time (a
 simulation in rounds). A rank sends its messages to other stages one after another: each occupies its port for
 bytes beta, behind those before it, and arrives alpha later. Long messages, which may meet on a link, share it: see
 ports.py. There, too, those to the same stage leave in order.

@@ -6,7 +6,7 @@
     weights     a layer computes with the weights that were gathered for it, and few are gathered ahead
     overlap     passes that overlap compute and exchange what they do alone, in their order (overlapped_proof.py)
     gradients   are complete when they are posted, and summed over all replicas exactly once
-    end         weights are updated once, with sums that are there, and nothing posted is left behind
+    end         weights are updated once, with complete sums, and nothing posted is left in flight
 
 A dependency too many takes time and changes no number: that is for the laws of time, not for a proof.
 """
@@ -118,7 +118,7 @@ def _prove_pass(
 
 
 def _prove_firsts(step: Program, place: int) -> None:
-    """Prove the first forward passes of a rank, after which all weights are there, in the order of their chunks.
+    """Prove the first forward passes of a rank, after which all weights are gathered, in the order of their chunks.
 
     One may gather weights for those that follow; no layer needs its weights before they have been waited for.
     """
@@ -240,7 +240,7 @@ def _prove_weights(where: str, instructions: Sequence[Instruction], read: Sequen
 
 
 def _prove_end(where: str, after: Sequence[Instruction | None], in_flight: InFlight) -> None:
-    """Prove that a stage updates once, with sums that are there, and leaves nothing in flight."""
+    """Prove that a stage updates once, with complete sums, and leaves nothing in flight."""
     if sum(isinstance(each, Update) for each in after) != 1:
         raise ProofError(f"{where}: a step updates the weights once.")
     for each in after:

@@ -3,7 +3,7 @@
 Of p ranks, p even, rank r holds stage r for the first half of m microbatches, which enter at rank 0, and stage
 p - 1 - r for the others, which enter at rank p - 1. So there are two copies of all weights, whose gradients are summed
 after the last pass. In the steady state a forward pass of one direction and a backward pass of the other are one turn:
-it begins when both of its messages are there, and sends both results at its end. Weight gradients are computed apart
+it begins when both of its messages have arrived, and sends both results at its end. Weight gradients are computed apart
 where a rank would else be idle: after the first backward passes, and at the end.
 
 With F, B and W s for forward, all of backward, and the weight gradients in it, and F&B s for a turn of two passes, the

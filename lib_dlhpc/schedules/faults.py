@@ -26,7 +26,7 @@ class Trace(NamedTuple):
 
     last: tuple[int, int, int] | None  # wrote there last
     lost: tuple[int, int, int] | None  # first overwrote a contribution
-    repeated: tuple[int, int, int] | None  # first added a contribution that was there already
+    repeated: tuple[int, int, int] | None  # first added a contribution a second time
 
 
 def race(cells: Cells, edges: Ints, number: int) -> None:

@@ -74,7 +74,7 @@ class _Memory:
         # For each rank and block, the number of the message that ...
         self.last = np.full(self.held.shape, NOTHING)  # wrote there last
         self.lost = self.last.copy()  # first overwrote a contribution
-        self.repeated = self.last.copy()  # first added a contribution that was there already
+        self.repeated = self.last.copy()  # first added a contribution a second time
 
     def apply(self, part: Round, number: int) -> None:
         """Apply one round."""

@@ -2,7 +2,7 @@
 
 A message then has the rate of its narrowest link, so that with t the time at which a rank begins a round,
 
-    start = max(free[s], t[r])                the sender's port is free, and the receiver is there
+    start = max(free[s], t[r])                the sender's port is free, and the receiver is ready
     end   = start + alpha + bytes / rate      free[s] <- end
     t[r]  <- max(t[r], free[r], all its ends) + gamma (bytes to combine) / speed
 

@@ -90,7 +90,7 @@ class _Workflow:
             left -= many
 
     def make(self, who: range) -> Generator[Event, Any, None]:
-        """Simulate until a batch is there."""
+        """Simulate until a batch has arrived."""
         compute = self.compute(self.left, self.rows_of)
         yield from self.work(
             who, compute, (("region", "simulate"),), "exchange rows", self.left.within
@@ -144,7 +144,7 @@ class _Workflow:
     def messages(self, what: tuple[str, str, bool], number: int, since: float) -> None:
         """Record one end of the messages of a batch, or of the news that there is room, until now.
 
-        On separate ranks only: where all do both, in turn, nobody waits for the other side.
+        On separate ranks only: where all do both, in turn, no side waits for the other.
         """
         kind, side, batch = what
         size = 2 * self.workflow.batch * self.workflow.simulation.field_bytes

@@ -1,4 +1,4 @@
-"""Max-min fair sharing: nobody gets more unless someone with less would lose.
+"""Max-min fair sharing: no flow can get more without taking from one that has less.
 
 All rates rise together; when a link is full, the flows on it keep what they have and the others continue
 (progressive filling; Bertsekas & Gallager, "Data Networks", 2nd ed. 1992, section 6.5.2). A link whose

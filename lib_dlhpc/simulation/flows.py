@@ -53,7 +53,7 @@ class Flows:
         self.work = 0
 
     def start(self, links: tuple[int, ...], size: float, arrived: Callable[[], object]) -> None:
-        """Send `size` bytes over the links, and call `arrived` when the last one is there."""
+        """Send `size` bytes over the links, and call `arrived` when the last one has arrived."""
         limit = self.limits.get(links)
         if limit is None:
             limit = self.limits[links] = min(self.capacity[link] for link in links)

@@ -1,12 +1,12 @@
-"""Readers and batches fetched ahead: when each rank's next batch is there, sample by sample.
+"""Readers and batches fetched ahead: when each rank's next batch is ready, sample by sample.
 
 A rank has readers that take sample after sample of the batches that are ordered, and queue with all others for
 the storage (storage.py). A batch is ordered as soon as there is room for it ahead: with a prefetch of d, when
-the one d before it is taken, which is when its step begins. The first batch is there from the start. What a
+the one d before it is taken, which is when its step begins. The first batch is ready from the start. What a
 reader meets varies: a sample is in the cache or not, on this node or another one, behind a long queue or none.
 
 Time does not advance between two batches of ranks that have not been asked for: who starts a step a little
-before another one's batch is there queues behind it for the servers.
+before another one's batch is ready queues behind it for the servers.
 """
 
 import heapq
@@ -38,7 +38,7 @@ class Supply:
         self._ahead = int(storage.prefetch) or steps
         self._left = np.full((steps + 1, ranks), self._batch)
         self._left[0] = 0
-        # When a batch begins to come and when it is there, s; the first one is there.
+        # When a batch begins to arrive and when it is ready, s; the first one is ready.
         self.begun: NDArray[np.float64] = np.zeros((steps + 1, ranks))
         self.ready: NDArray[np.float64] = np.zeros((steps + 1, ranks))
         self._ordered: NDArray[np.float64] = np.zeros((steps + 1, ranks))
@@ -61,11 +61,11 @@ class Supply:
             self._order(batch, each, float(time))
 
     def available(self, step: int, rank: int | None = None) -> Any:
-        """Return when the batch of the step after this one is there, of one rank or of each."""
+        """Return when the batch of the step after this one is ready, of one rank or of each."""
         of = slice(None) if rank is None else rank
         while np.any(self._left[step + 1, of]):
             self._go_on()
-        # Batches are handed out in their order, whichever was there first.
+        # Batches are handed out in their order, whichever was ready first.
         ready = np.maximum(self.ready[step + 1, of], self.ready[step, of])
         self.begun[step + 1, of] = np.maximum(self._ordered[step + 1, of], self.ready[step, of])
         self.ready[step + 1, of] = ready

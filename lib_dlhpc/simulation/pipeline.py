@@ -1,9 +1,9 @@
 """A pipeline simulated on a machine: each rank executes its instruction stream, messages share the links.
 
 A send does not block: the message is in flight while the rank continues. Messages to one rank follow one
-another, those to different ranks share the port. A receive waits until all of it is there. At the end all
+another, those to different ranks share the port. A receive waits until all of it has arrived. At the end all
 wait for each other (the flush, after which a synchronous step updates). The idle time of a rank is the
-bubble of the pipeline, as it would be with free messages, and what messages take that nobody can hide.
+bubble of the pipeline, as it would be with free messages, and the time of messages that cannot be hidden.
 
 Sources of the laws it obeys: Huang et al., "GPipe" (2019); Narayanan et al., "Efficient large-scale
 language model training on GPU clusters" (2021), section 2.2.

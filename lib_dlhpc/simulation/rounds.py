@@ -2,11 +2,11 @@
 
 With t the times at which the ranks finish a round, and d the duration of a message s -> r,
 
-    t[s] <- t[s] + d                  the sender's port is busy for d from when the sender is there
-    t[r] <- max(t[s], t[r]) + d       the receiver's port is busy for d from when both are there
+    t[s] <- t[s] + d                  the sender's port is busy for d from when the sender is ready
+    t[r] <- max(t[s], t[r]) + d       the receiver's port is busy for d from when both are ready
 
 all t on the right being those of the round before: an early sender does not wait for a late receiver
-(its data waits in a buffer), a receiver waits for its sender. Where everyone sends and receives messages
+(its data waits in a buffer), a receiver waits for its sender. Where all ranks send and receive messages
 of one duration, as on a ring, this is the message-level program "send takes d; put; get".
 d = alpha + bytes beta (+ bytes gamma if the target combines), with alpha and beta of the level, within
 a node or between nodes. A rank has one port a direction: several messages of one round from or to one
@@ -125,7 +125,7 @@ class _Routes:
     """What follows from the sources and targets of a round alone, cached while they stay the same.
 
     levels: messages that no port keeps apart, as indices into the round; mostly there is one level.
-    shift: k where everyone sends to the rank k on, modulo the number of ranks; then views will do.
+    shift: k where all ranks send to the rank k on, modulo the number of ranks: then views suffice.
     """
 
     def __init__(self, part: Round, ranks: int, rails: Rails) -> None:

@@ -2,7 +2,7 @@
 
 A rank sends its messages one after another (its port is serial): alpha passes, then the bytes flow. Posted
 messages do not hold up their sender; the bytes of those from one rank to another flow in order, one message
-at a time. A message of more than `eager` bytes sets out when its receiver is there (rendezvous), a smaller one at
+at a time. A message of more than `eager` bytes starts when its receiver is ready (rendezvous), a smaller one at
 once. An exchange is over when all is sent and all has arrived.
 """
 
@@ -86,8 +86,8 @@ class Simulation:
         self._routes: dict[tuple[bytes, bytes], tuple[list[tuple[int, ...]], list[float]]] = {}
         self._open: dict[_Exchange, None] = {}
         self._expected: dict[int, _Exchange] = {}  # by the tag of the expected message
-        self._arrived: set[int] = set()  # tags that nobody has asked for yet
-        self._held: dict[int, _Exchange] = {}  # senders whose receiver is not there yet, by tag
+        self._arrived: set[int] = set()  # tags that no receive has matched yet
+        self._held: dict[int, _Exchange] = {}  # senders whose receiver is not ready yet, by tag
         # Posted messages whose latency has passed, by source and target; the first of each flows.
         self._lines: dict[tuple[int, int], deque[tuple[Message, Callable[[], object]]]] = {}
 
@@ -99,7 +99,7 @@ class Simulation:
         return started
 
     def background(self, traffic: Sequence[Traffic]) -> None:
-        """Add others' traffic; nobody waits for it. Raises SpecError where there is no such rank."""
+        """Add others' traffic, for which no process waits. Raises SpecError where there is no such rank."""
         for each in traffic:
             for name, rank in (("source", each.source), ("target", each.target)):
                 if rank not in range(self.platform.ranks):
@@ -127,7 +127,7 @@ class Simulation:
         return _Exchange(self, rank, sends, receives, number).done
 
     def send(self, message: Message) -> Event:
-        """Send at once, to a target that need not expect it; wait until all of it is there."""
+        """Send at once, to a target that need not expect it; wait until all of it has arrived."""
         done = Event(self.env)
         self._set_out(message, 0, done.succeed)
         return done
@@ -135,7 +135,7 @@ class Simulation:
     def post(self, message: Message, number: int | str = 0) -> None:
         """Send without waiting; the target receives the message with `exchange`.
 
-        Its bytes flow when those posted before it from the same rank to the same target are there.
+        Its bytes flow when those posted before it from the same rank to the same target have arrived.
         """
         since = self.env.now
         line = self._lines.setdefault((message.source, message.target), deque())
@@ -243,7 +243,7 @@ class Simulation:
             self.record(*ends, message.bytes, number)
 
     def _expect(self, message: Message, receiver: "_Exchange") -> bool:
-        """The receiver is there; return whether it has to wait."""
+        """The receiver is ready; return whether it has to wait."""
         if message.tag in self._arrived:
             self._arrived.remove(message.tag)
             return False

@@ -82,7 +82,7 @@ def simulate_elastic(
     The other replicas continue after `stall` s; one that lost a node trains again `rejoin` s later. Raises SpecError.
     """
     nodes, now, trained = _Nodes(pool, failures, seed, repair), 0.0, 0.0
-    quiet, absent = 0.0, list[float]()  # when the stall ends; when replicas that restart are there
+    quiet, absent = 0.0, list[float]()  # when the stall ends; when replicas that restart are ready
     strike = now + nodes.fails_after()
     while failures:
         at = min([strike, *nodes.back[:1], *absent[:1]])

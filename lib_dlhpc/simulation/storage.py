@@ -141,7 +141,7 @@ class Way:
     def stages(self, node: int, now: float) -> Iterator[float]:
         """Yield the time until which a reader of `node` is held, stage by stage; resume at that time.
 
-        A stage that nobody else is in the way of takes the time that lib_dlhpc/costs/reading.py has.
+        An uncontended stage takes the time that lib_dlhpc/costs/reading.py predicts.
         """
         path = self._path
         missed = self._missed >= 1 or self._random.random() < self._missed

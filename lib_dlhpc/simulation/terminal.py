@@ -114,7 +114,7 @@ def _warn(sent: int) -> None:
 
 
 class ProgressLine:
-    """A `progress` for `simulate`; after it, `seconds` are simulated and `delivered` messages are there.
+    """A `progress` for `simulate`; after it, `seconds` are simulated and `delivered` messages have arrived.
 
     It is silent where `stream` is no terminal and in the first second.
     """

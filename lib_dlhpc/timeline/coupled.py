@@ -5,7 +5,7 @@
     wait for samples  a training rank has taken out all that there was
     wait for room     a simulating rank has filled the buffer
     exchange          rows and gradients exchanged, batches given and taken, and waits for ranks of the same side
-    idle              nothing left to do, and what nobody took down
+    idle              nothing left to do, and what was not recorded
 
 They sum to the time of the run, on every rank.
 """

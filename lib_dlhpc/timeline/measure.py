@@ -7,7 +7,7 @@ All causes of a step add up to its time, on every rank. They are counted as `pre
     pipeline bubble           what the engine says is bubble
     exposed communication     all other idle time of a rank
 
-In a pipeline nobody waits for the slowest: who computes less has its turn later, which is bubble.
+In a pipeline no rank waits for the slowest: a rank that computes less idles later, which is bubble.
 """
 
 from collections.abc import Mapping

@@ -213,7 +213,7 @@ def probe(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
 
 
 def mprobe(call: Call, name: str, mpi: Any, recorder: Recorder) -> Call:
-    """The same, with the message in hand: nobody else receives it."""
+    """The same, but reserve the message: no other call receives it."""
     wait = probe(call, name, mpi, recorder) if name.lower() == "mprobe" else call
 
     def traced(

@@ -78,7 +78,7 @@ def load(experiment: Experiment, dtype: Any = np.float32) -> Data:
 
 @cache
 def stored(name: str) -> tuple[Array, Array]:
-    """Return the images and the labels of a file of REAL, as they are stored; nobody writes to them."""
+    """Return the images and the labels of a file of REAL, as they are stored; callers must not write to them."""
     with np.load(HERE / f"{name}.npz") as file:
         return file["images"], file["labels"].astype(np.int64)
 

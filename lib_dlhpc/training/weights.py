@@ -120,7 +120,7 @@ class InMemory:
         self.table, self.arena = table, arena
         self.weights, self.gradients = np.zeros(table.size, dtype), np.zeros(table.size, dtype)
         self._weights, self._gradients = table.views(self.weights), table.views(self.gradients)
-        self._begun = False  # whether gradients of this step are there
+        self._begun = False  # whether this step has accumulated gradients
         self._added: set[int] = set()  # layers with gradients of this step
         self._apart: Tensors = {}
 

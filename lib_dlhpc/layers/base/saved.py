@@ -101,7 +101,7 @@ class Saved:
     """Saved state of one layer and one batch; the network releases the values after backward."""
 
     context: Context
-    inplace: bool = False  # nobody else reads the first input, so the output may overwrite it
+    inplace: bool = False  # no other layer reads the first input, so the output may overwrite it
     wants_dx: bool = True  # False in the first layer: the gradient of the samples is not needed
     values: dict[str, Any] = field(default_factory=dict)
     # The gradient of the first input from its other readers; a layer may add to it and return it.

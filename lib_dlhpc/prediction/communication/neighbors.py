@@ -35,7 +35,7 @@ def predict_neighbors(
 ) -> NeighborsPrediction:
     """Return the duration of a run with (steps, ranks) s of work before and after its messages.
 
-    message, meeting: s of a message, and of the allreduce when all are there. Raises SpecError for other shapes.
+    message, meeting: s of a message, and of the allreduce when all have joined. Raises SpecError for other shapes.
     """
     b, a = np.asarray(before, np.float64), np.asarray(after, np.float64)
     if b.ndim != 2 or a.shape != b.shape:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.prediction.breakdown import Breakdown
     from lib_dlhpc.spec.experiment import Experiment
 
-NEVER = 10_000 * 31557600.0  # s: nobody waits longer
+NEVER = 10_000 * 31557600.0  # s: longer waits are reported as never
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def in_passes(
     ranks: Ranks, many: NDArray[np.int64], schedule: str
 ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Return for each rank, with `many` microbatches, the B of activations where it has most, of the working set, that
-    are offloaded, of the buffers of messages between stages, and of gradients that are not there."""
+    are offloaded, of the buffers of messages between stages, and of gradients that are not held."""
     rank, stages, chunks, batch, size, stored, beside, waits, before, after = ranks.numbers[:10]
     summed, gone, *rest = ranks.numbers[10:]
     later, absent = waiting(rank, stages, many, schedule), np.zeros(len(rank))
@@ -167,7 +167,7 @@ def _fullest(total: Floats, first: NDArray[np.intp]) -> NDArray[np.intp]:
 
 def _of_parts(ranks: Ranks, many: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
     """Return the B of a sample that ranks with several parts keep when they have most, the working set of that pass,
-    and the B of gradients that are not there."""
+    and the B of gradients that are not held."""
     # A rank is less than two groups of microbatches, one for each stage, ahead: after three of them its passes repeat.
     rank, stages, chunks = ranks.numbers[:3].astype(int)
     enough = 0 * many if ranks.mirrored else np.minimum(many, 3 * stages)

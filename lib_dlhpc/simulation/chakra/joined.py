@@ -1,6 +1,6 @@
 """The graph of all ranks: which nodes follow which, which sends meet which receives, who takes part in a collective.
 
-What does not fit is refused here, with the file and the node: a dependency on a node that is not there, a cycle, a
+What does not fit is refused here, with the file and the node: a dependency on a missing node, a cycle, a
 message without its other end, a collective in which ranks disagree.
 """
 

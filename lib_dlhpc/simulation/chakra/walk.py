@@ -1,7 +1,7 @@
 """An execution trace simulated: every node starts once those that it depends on are done, in the order of time.
 
     a computation    a rank has one device, and one host: who is ready first is computed first
-    a collective     starts when all its ranks are there, ends for all at once; those of a group follow one another
+    a collective     starts when all its ranks have joined, ends for all at once; those of a group follow one another
     a message        occupies the sender's port for its bytes, behind those sent before, and arrives latency later;
                      the send is done then, and so is a receive that was posted before
     load and store   start at once

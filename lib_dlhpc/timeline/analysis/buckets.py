@@ -45,7 +45,7 @@ def ideal_seconds(found: Calls, busy: Busy) -> float:
     zero = -(everywhere.before(rank[first], begin) - working.before(rank[first], begin))
     before = np.diff(own, prepend=0.0)
     before[first] = own[first] - zero
-    # An exchange that ends while its rank computes holds nobody up.
+    # An exchange that ends while its rank computes delays no rank.
     close = 1e-9 * span
     waits = working.before(rank, time) - working.before(rank, time - close) < 0.5 * close
     gives = np.where(second == 0, group, -1)

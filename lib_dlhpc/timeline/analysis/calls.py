@@ -27,7 +27,7 @@ ONE_TO_ALL = {"bcast", "scatter"}
 ALL_TO_ONE = {"reduce", "gather"}
 # PyTorch's are _allgather_base, reduce_scatter_tensor_coalesced and the like.
 ENDS = ("init", "coalesced", "tensor", "into", "base")
-FREE, EACH_FOR_ALL, ALL_FOR_ROOT, ROOT_FOR_ALL = range(4)  # nobody waits; NxN; 1-to-N; N-to-1
+FREE, EACH_FOR_ALL, ALL_FOR_ROOT, ROOT_FOR_ALL = range(4)  # no rank waits; NxN; 1-to-N; N-to-1
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def calls(table: Timeline) -> Calls:
     """Return who sent what to whom and who met in which collective, of a table in order.
 
     Where the engine recorded no calls, rows a bucket are taken as collectives: joined by communicator,
-    name, and the time over on their rank, where nobody left before the last one joined.
+    name, and the time over on their rank, where no rank left before the last one joined.
     """
     sent = np.flatnonzero((table.kind == SEND) & (table.match >= 0)).astype(np.int32)
     received = np.flatnonzero((table.kind == RECEIVE) & (table.match >= 0)).astype(np.int32)

@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that costs time. peer: the other end, or who waits most; -1: everybody."""
+    """One thing that costs time. peer: the other end, or the rank that waits most; -1: all ranks."""
 
     kind: str
     rank: int

@@ -121,7 +121,7 @@ def late_at_collectives(found: Calls, late: AllWaits, span: float) -> list[Findi
 
 
 def _blamed(found: Calls, late: AllWaits, came: Array) -> Rows:
-    """Return of each collective the place in members of who is to blame for its waits, -1: nobody waits.
+    """Return of each collective the place in members of the rank that causes its waits, -1: none waits.
 
     It is the last to come, without what others made it wait on the way: that is not its doing.
     """

@@ -5,7 +5,7 @@ receive ends no sooner than its send begins, a send that was blocked by its rece
 receive begins, a collective by its pattern (waits.py). So a rank is never later than it really was.
 This is what POP asks of a network simulator (bandwidth without limit, no latency).
 
-Between two meetings of all ranks nobody looks further back, so such stretches are replayed side by side, all at
+Between two barriers of all ranks no rank depends on earlier events, so such stretches are replayed side by side, all at
 once, one call of each rank at a time. Where calls are many and all ranks never meet, the trace is cut into
 stretches of equal time instead; there the time saved is taken from the rank that saves least, so the ideal
 time can come out too long, never too short.
@@ -155,7 +155,7 @@ def _plan(found: Calls, rows: Rows, stretch: Rows, chain: Rows, before: Array) -
     pattern = found.pattern[group]
     inside = np.full(found.groups, -1, np.int32)
     inside[group] = stretch[members]
-    split = np.zeros(found.groups, np.bool_)  # over stretches: nobody waits there
+    split = np.zeros(found.groups, np.bool_)  # over stretches: no rank waits there
     split[group[inside[group] != stretch[members]]] = True
     pattern = np.where(split[group], -1, pattern)
     root = found.is_root

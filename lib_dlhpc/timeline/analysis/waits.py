@@ -115,7 +115,7 @@ def arrivals(found: Calls, late: AllWaits) -> Array:
 def own_doing(found: Calls, late: AllWaits, blamed: Rows, came: Array) -> Array:
     """Return what of each wait at a collective is the own doing of the member blamed for it, s.
 
-    blamed: of each collective, a place in members, -1: nobody; came: see `arrivals`.
+    blamed: of each collective, a place in members, -1: none; came: see `arrivals`.
     """
     table, waits = found.table, late.collective
     whom = blamed[number_of(found)[waits.row]]

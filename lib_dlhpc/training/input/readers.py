@@ -3,7 +3,7 @@
 A reader takes sample after sample of the batches that are ordered: it reads and verifies the record, waits for the tier
 (throttle.py), and spends the CPU time of decoding. A batch is ordered when the batch `ahead` before it is taken, as in
 the simulator (lib_dlhpc/simulation/input.py). Without a number of readers there are as many as samples in flight: few
-threads read, and a batch is there when the last of its samples would have come.
+threads read, and a batch is ready when the last of its samples would have arrived.
 """
 
 import zlib
