@@ -24,7 +24,7 @@ def test_that_leaves_much():
 
 
 def test_what_tests_leave_is_not_searched_for_garbage(tmp_path):
-    for file in ("conftest.py", "helpers/lanes.py", "helpers/turns.py"):
+    for file in ("conftest.py", "helpers/idle_sleeps.py", "helpers/lanes.py", "helpers/turns.py"):
         shutil.copy(Path(__file__).parent.parent / file, tmp_path)
     (tmp_path / "test_sample.py").write_text(SAMPLE, encoding="utf-8")
     run = subprocess.run(

@@ -34,7 +34,7 @@ WHOLE_FILE = 'import pytest\npytest.skip("the whole file", allow_module_level=Tr
 
 def outcomes(folder: Path, test: str, require_all: str) -> dict[str, int]:
     """Run one test file beside this suite's conftest; count what pytest's last line says."""
-    for file in ("conftest.py", "helpers/lanes.py", "helpers/turns.py"):
+    for file in ("conftest.py", "helpers/idle_sleeps.py", "helpers/lanes.py", "helpers/turns.py"):
         shutil.copy(Path(__file__).parent.parent / file, folder)
     (folder / "test_sample.py").write_text(test, encoding="utf-8")
     run = subprocess.run(
