@@ -51,10 +51,11 @@ def suggest(name: str, legal: Iterable[str], cutoff: float = 0.5) -> str:
 
 
 def nearest(name: str, legal: Sequence[str], cutoff: float) -> str:
-    """Return the first legal name that `name` begins, else the nearest one, or an empty string."""
+    """Return `name` if it is legal, else the first name that it begins, else the nearest one, or an empty string."""
     from difflib import get_close_matches  # only for errors
 
     small = {each.lower(): each for each in legal}  # FP8 is near fp8
-    begun = [each for each in small if len(name) > 2 and each.startswith(name.lower())]  # h100
-    near = begun or get_close_matches(name.lower(), small, n=1, cutoff=cutoff)
+    own = name.lower()
+    begun = [each for each in small if len(own) > 2 and each.startswith(own)]  # h100
+    near = [own] if own in small else begun or get_close_matches(own, small, n=1, cutoff=cutoff)
     return small[near[0]] if near else ""

@@ -198,6 +198,17 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "${} an hour",
             "generate {} tokens",
         ),
+        "Experts over many GPUs": (
+            lambda layers, experts, width, inner, gpus, copies: (
+                layers * (experts + copies) / gpus * 3 * width * inner
+            ),
+            "has {} layers of",
+            "layers of {} experts",
+            "matrices of {} ×",
+            " × {} numbers",
+            "group of {} GPUs",
+            "copy of {} experts",
+        ),
         "Windows": (
             lambda layers, heads, size, every, window, tokens: (
                 2 * heads * size * 2 * (layers / every * tokens + layers * (1 - 1 / every) * window)

@@ -160,7 +160,7 @@ def experiment_in(text: str, here: Experiment) -> Experiment:
         tables: dict[str, Any] = {"model": {"family": model.family, **model.options}}
     else:
         tables = parsed(text)
-    if set(tables) != {"model"}:
+    if set(tables) != {"model"} or not isinstance(tables["model"], dict):
         return read_experiment(tables)
     there = to_tables(here)["machine"]
     return read_experiment(

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from advised import advise
 
 from lib_dlhpc.convergence.assessment import changed
 from lib_dlhpc.errors import SpecError
@@ -10,7 +11,7 @@ from lib_dlhpc.explore.explorer.choice import Choice, experiment_of
 from lib_dlhpc.explore.explorer.presets import names, preset
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.changes import advice as module
-from lib_dlhpc.prediction.changes.advice import WORTH, advise, endless, fits, held, moves, run_time
+from lib_dlhpc.prediction.changes.advice import WORTH, endless, fits, held, moves, run_time
 from lib_dlhpc.prediction.limits.walls import stopping
 from lib_dlhpc.spec.units import format_quantity
 

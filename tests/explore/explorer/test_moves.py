@@ -4,6 +4,7 @@ from contextlib import suppress
 from math import prod
 
 import pytest
+from advised import advise
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.address import decode, encode
@@ -13,7 +14,7 @@ from lib_dlhpc.explore.explorer.controls import NAMED, standing
 from lib_dlhpc.explore.explorer.moves import consequences, moved, moved_again
 from lib_dlhpc.explore.explorer.presets import names, of_file, preset
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.changes.advice import advise, moves
+from lib_dlhpc.prediction.changes.advice import moves
 from lib_dlhpc.prediction.changes.resplit import DEGREES
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_experiment, read_model

@@ -130,7 +130,8 @@ def test_a_click_trains_from_what_is_chosen_and_reports_the_outcome():
 
 
 def test_every_control_changes_what_a_click_would_do():
-    each_position_shows_its_own(Versions(Now))
+    # The tree grows at a click; until then words say what it would do.
+    each_position_shows_its_own(Versions(Now), worded=("Train", "Epochs", "Rate"))
 
 
 def test_more_versions_than_can_be_seen_are_refused():

@@ -1,27 +1,18 @@
 """An advice keeps the training, fits, and saves what it says."""
 
 import pytest
+from advised import advise
 
 from lib_dlhpc import predict
 from lib_dlhpc.convergence.assessment import changed
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.prediction.changes.advice import INTERVALS, WORTH, fits, moves, run_time, searched
+from lib_dlhpc.prediction.changes.advice import INTERVALS, WORTH, fits, moves, run_time
 from lib_dlhpc.prediction.validation.replays import replay, replays
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity
 
 RUNS = [run.name for run in replays()]
-
-
-def advise(p):
-    """Return the advice at the end of the search, by what-ifs."""
-    search = searched(p, lambda changes: what_if(p.experiment, changes))
-    while True:
-        try:
-            next(search)
-        except StopIteration as end:
-            return end.value
 
 
 @pytest.mark.parametrize("name", RUNS)
