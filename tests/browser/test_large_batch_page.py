@@ -12,7 +12,7 @@ PLOTS = 5
 QUESTIONS = 21
 MOVES = {
     0: {"Batch": "ArrowLeft", "Rule": "LARS"},
-    1: {"Batch": "ArrowLeft", "Compare": "LAMB"},
+    1: {"Batch": "ArrowLeft", "Compare": "LAMB", "with": "linear scaling"},
     2: {"GPUs": "ArrowLeft", "Machine": "abci, V100"},
 }
 GUESSES = {0: "50", 6: "80", 11: "10", 14: "4"}  # a number: that choice of a list
@@ -29,9 +29,11 @@ def test_nothing_is_shown_before_a_guess_and_the_guess_is_kept(closed):
 
 
 @pytest.mark.parametrize("index", MOVES)
-def test_a_slider_and_a_list_are_seen_to_move_something(page, index):
+def test_a_slider_and_lists_are_seen_to_move_something(page, index):
     for label, move in MOVES[index].items():
-        page.controls_move_drawings(index, {label: move}, worded=("Rule", "Compare", "Machine"))
+        page.controls_move_drawings(
+            index, {label: move}, worded=("Rule", "Compare", "with", "Machine")
+        )
 
 
 def test_walls_say_why(page, eventually):
