@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Mapping
 from dataclasses import field, replace
-from math import inf
 
 from lib_dlhpc.commands.experiment import change, read, warned
 from lib_dlhpc.errors import SpecError
@@ -15,7 +14,7 @@ from lib_dlhpc.spec.machine import Machine
 from lib_dlhpc.spec.measured_machine import default_machine, foreign, load_measured, measured_on
 
 OWN = "own"
-MUCH_FASTER = 4  # times the peak rate of fp32, from where 16 bits are what a device is bought for
+MOST_TOKENS = 15_360 * 4_096  # of a step of DeepSeek-V3 (arXiv 2412.19437, section 4.2)
 
 
 def add_machine(command: argparse.ArgumentParser, banded: bool = True) -> None:
@@ -78,24 +77,18 @@ def read_on_machine(options: argparse.Namespace) -> tuple[Experiment, list[str]]
 
 
 def _defaults(options: argparse.Namespace, experiment: Experiment) -> list[str]:
-    """Return notes on defaults of "model@machine" with which few would train such a network on such a device."""
-    if not catalog.on_machine(options.experiment):
-        return []
+    """Return a note where the default batch of "model@machine" is one with which nobody trains a language model."""
     chosen = {text.partition("=")[0].strip() for text in options.set}
-    s, device, notes = experiment.strategy, experiment.machine.device, list[str]()
-    gain = device.peak.get("bf16", 0) / device.peak.get("fp32", inf)
-    if "strategy.precision" not in chosen and s.precision == "fp32" and gain >= MUCH_FASTER:
-        notes.append(
-            f"fp32 is the default; {device.name} has {gain:.0f} times its peak rate in bf16:"
-            " --set strategy.precision=bf16."
-        )
-    adam = "strategy.optimizer" in chosen or s.optimizer != "momentum"
-    if not adam and experiment.model.reads_tokens:
-        notes.append(
-            "momentum is the default optimizer; language models are usually trained with Adam, whose state takes twice"
-            " the memory: --set strategy.optimizer=adam."
-        )
-    return notes
+    if not catalog.on_machine(options.experiment) or chosen & {"strategy.batch", "plan.batch"}:
+        return []
+    model, samples = experiment.model, experiment.strategy.batch
+    tokens = experiment.devices * samples * model.input_shape[0] if model.reads_tokens else 0
+    if tokens <= MOST_TOKENS:
+        return []
+    return [
+        f"{samples} samples per device, the default, make {tokens / 1e6:,.0f} million tokens a step; published runs"
+        " take 4 to 63 million (Llama, DeepSeek-V3): --set strategy.batch=..."
+    ]
 
 
 def known_of(experiment: Experiment, notes: list[str]) -> Known:

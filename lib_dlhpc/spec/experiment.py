@@ -37,6 +37,7 @@ from lib_dlhpc.spec.storage import Storage
 from lib_dlhpc.spec.strategy import AUTO, Strategy
 from lib_dlhpc.spec.tokens import TOKENS, cut_anew, over_tokens, parted
 from lib_dlhpc.spec.training import Training
+from lib_dlhpc.spec.usual import usual_strategy
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -74,17 +75,8 @@ class Experiment:
         warnings: tuple[str, ...] = (),
     ) -> None:
         """Build from sections; the default `dataset` has samples of the model's shape. Raises SpecError."""
-        given = {
-            "model": model,
-            "dataset": dataset,
-            "machine": machine,
-            "strategy": strategy,
-            "storage": storage,
-            "calibration": calibration,
-            "run": run,
-            "training": training,
-            "plan": plan,
-        }
+        values = (model, dataset, machine, strategy, storage, calibration, run, training, plan)
+        given = dict[str, Any](zip(_NOUNS, values, strict=True))
         read = False
         given["run"], tokens, stated = parted(run, dataset)
         for section, value in given.items():
@@ -299,15 +291,17 @@ def loads(source: str) -> Experiment:
 def load(path: str | Path) -> Experiment:
     """Return the experiment in a TOML file, else the catalog's run of that name; raises SpecError.
 
-    "resnet50@summit" or "model.toml@summit": a model on a machine, by default with the usual data set and strategy;
-    the machine may be a TOML file with a [machine].
+    "resnet50@summit" or "model.toml@summit": a model on a machine (or its file), by default with the usual data set,
+    optimizer and precision.
     """
     try:
         if on_machine := catalog.on_machine(path):
             model, machine = on_machine
             tables = parsed(text_of(model)) if Path(model).is_file() else {"model": model}
             there = {"machine": machine_named(machine)}
-            return moved(read_experiment({"dataset": None} | tables | there), tables)
+            found = moved(read_experiment({"dataset": None} | tables | there), tables)
+            usual = usual_strategy(found.model, found.machine.device)
+            return found if "strategy" in tables else found.set(usual)
         if Path(path).is_dir() or not Path(path).exists():
             return read_experiment(catalog.run(str(path), Path(path).is_dir()))
         return loads(text_of(path))

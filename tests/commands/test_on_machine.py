@@ -142,19 +142,10 @@ def test_a_rate_of_the_machine_that_the_file_names_is_dropped_and_that_is_report
     assert "calibration.rate = 1089.4 is dropped: it was measured on bigbasin" in output
 
 
-def test_a_device_made_for_16_bits_is_noticed_where_fp32_is_only_the_default(prints):
-    said = "fp32 is the default; h100-sxm-80gb has 15 times its peak rate in bf16"
-    assert said in prints("predict", "llama3-8b@h100-pod", "--quiet")
-    for chosen in ("bf16", "fp32"):
-        words = ("llama3-8b@h100-pod", "--quiet", "--set", f"strategy.precision={chosen}")
-        assert "fp32 is the default" not in prints("predict", *words)
-    for other in ("resnet50@summit", "goyal-2017"):  # no bf16; a run that states its precision
-        assert "is the default" not in prints("predict", other, "--quiet")
-
-
-def test_a_language_model_without_adam_is_noticed_where_momentum_is_only_the_default(prints):
-    said, words = "momentum is the default", ("predict", "llama3-8b@h100-pod", "--quiet")
+def test_a_default_batch_that_nobody_trains_with_is_noticed(prints):
+    said = "make 134 million tokens a step; published runs take 4 to 63 million"
+    words = ("predict", "llama3-8b@h100-pod", "--quiet", "--set", "strategy.nodes=64")
     assert said in prints(*words)
-    for chosen in ("adamw", "momentum"):
-        assert said not in prints(*words, "--set", f"strategy.optimizer={chosen}")
-    assert said not in prints("predict", "resnet50@h100-pod", "--quiet")
+    assert "million tokens" not in prints(*words, "strategy.batch=32")  # it was chosen
+    assert "million tokens" not in prints(*words[:3], "--set", "strategy.nodes=16")
+    assert "million tokens" not in prints("predict", "resnet50@summit", *words[2:])

@@ -83,7 +83,7 @@ def test_the_samples_of_a_split_network_are_counted_without_overflow():
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         held = predict(run).memory["input batch"]
-    assert held == pytest.approx(1e12 * 4 * math.prod(run.dataset.sample_shape))
+    assert held == pytest.approx(1e12 * 2 * math.prod(run.dataset.sample_shape))
 
 
 @given(st.sampled_from(FIELDS), st.floats())

@@ -275,7 +275,11 @@ def test_a_run_of_the_catalog_is_opened_by_its_name(tmp_path, monkeypatch):
 
 def test_a_model_on_a_machine_is_a_run_in_one_word(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert load("llama3-8b@h100-pod") == Experiment(model="llama3-8b", machine="h100-pod")
+    usual = {"optimizer": "adam", "precision": "bf16"}
+    assert load("llama3-8b@h100-pod") == Experiment("llama3-8b", None, "h100-pod", usual)
+    assert load("llama3-8b@summit").strategy.precision == "fp32"  # V100 has no bf16
+    assert load("resnet50@h100-pod").strategy.optimizer == "momentum"
+    assert load("resnet50@tpu-v4-pod").strategy.precision == "bf16"  # and nothing else
     with pytest.raises(SpecError, match=r"llama3-8b is a model: name its machine too"):
         load("llama-3-8b")
     with pytest.raises(SpecError, match=r"model.name = 'llama8b': .* Did you mean 'llama3-8b'\?"):

@@ -6,7 +6,7 @@ import pytest
 from lib_dlhpc import Experiment, SpecError, predict
 from lib_dlhpc.spec.experiment import dumps, load, loads
 
-RUN = load("llama3-8b@h100-pod")
+RUN = Experiment(model="llama3-8b", machine="h100-pod")
 
 
 def test_tokens_are_samples_of_the_sequence_read_once():

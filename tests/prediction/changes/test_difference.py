@@ -38,8 +38,8 @@ def test_a_dropped_rate_comes_last_and_a_kept_one_is_no_difference():
 
 
 def test_another_model_or_machine_is_named_without_its_numbers():
-    one, other = load("resnet50@summit"), load("resnet101@selene")
-    assert changed_words(other, one) == "model resnet50 → resnet101, machine summit → selene"
+    one, other = load("resnet50@summit"), load("resnet101@abci")
+    assert changed_words(other, one) == "model resnet50 → resnet101, machine summit → abci"
 
 
 def test_fields_of_one_name_are_named_with_their_sections():
