@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from lib_dlhpc.layers import Context, Saved, conv
-from lib_dlhpc.prediction.memory.device import ledger
+from lib_dlhpc.prediction.memory.device_ledger import ledger
 from lib_dlhpc.spec.experiment import loads, read_model
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.training import Training

@@ -24,7 +24,7 @@ from lib_dlhpc.labs.fit_the_model.formulas import (
 from lib_dlhpc.labs.fit_the_model.small_run import small_findings, small_of
 from lib_dlhpc.labs.formula_cases import value_of
 from lib_dlhpc.labs.program import arguments, end_together, end_with, handed_in
-from lib_dlhpc.prediction.memory.ledger import peak
+from lib_dlhpc.prediction.memory.rank_memory import peak
 from lib_dlhpc.spec.experiment import read_experiment
 from lib_dlhpc.spec.units import format_quantity as show_quantity
 

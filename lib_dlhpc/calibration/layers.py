@@ -12,8 +12,8 @@ import numpy as np
 
 from lib_dlhpc.calibration.robust import HIGH, LOW, SHARE, Floats, Points, calm, typical
 from lib_dlhpc.costs import layer_rates
-from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
 from lib_dlhpc.costs.layer_rates import LOSS, SAMPLES
+from lib_dlhpc.costs.roofline import UPDATE_TRAFFIC
 from lib_dlhpc.costs.stragglers import largest_of
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.layer_rate import FASTEST, LayerRate

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.convergence.law import NORMAL
+from lib_dlhpc.convergence.critical_batch import NORMAL
 from lib_dlhpc.spec.catalog import ROOT
 
 TABLE = ROOT / "measured" / "accuracy_costs.csv"

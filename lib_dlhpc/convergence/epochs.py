@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.convergence.law import Array
+from lib_dlhpc.convergence.critical_batch import Array
 from lib_dlhpc.convergence.workloads import HALF, Target, Workload, target_of, towards
 
 
@@ -25,8 +25,9 @@ class Epochs(NamedTuple):
 def epochs_to(work: Workload, target: float, batch: Any) -> Epochs:
     """Return the epochs in which `batch` samples a step meet `target`, a fraction such as 0.76; batch: may be an array.
 
-    Between measured batches the fitted law (law.py) answers, or the published schedule; at a measured batch, its runs
-    too. Refused: beyond the batches measured, and next to one of which fewer than half of the runs met the target.
+    Between measured batches the fitted law (critical_batch.py) answers, or the published schedule; at a measured
+    batch, its runs too. Refused: beyond the batches measured, and next to one of which fewer than half of the runs met
+    the target.
     """
     if not work.target(target) < np.inf:
         reason = f"no run met {target:.4g}; the highest target measured is {work.targets[-1]:.4g} ({work.title})"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.convergence.costs import TABLE, measured
-from lib_dlhpc.convergence.law import Array, Law, Runs, fit
+from lib_dlhpc.convergence.critical_batch import Array, Law, Runs, fit
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment, read_model

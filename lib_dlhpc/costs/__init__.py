@@ -1,6 +1,6 @@
 """Cost models shared by all engines: compute, gradient buckets, input and links.
 
-compute.py            layer times by roofline; optimizer update
+roofline.py           layer times by roofline; optimizer update
 gemm_tiles.py         matrix products (GEMM) in tiles: how much of a device works on one
 layer_rates.py        layer times by measured rates
 operators.py          a step by class of operator, and what fused kernels remove
@@ -47,7 +47,11 @@ from lib_dlhpc.lazy import lazy_names
 if TYPE_CHECKING:
     from lib_dlhpc.costs.buckets import buckets
     from lib_dlhpc.costs.checkpoints import Checks, Saving
-    from lib_dlhpc.costs.compute import (
+    from lib_dlhpc.costs.groups import wire
+    from lib_dlhpc.costs.network import Level, Network, flat, network_of
+    from lib_dlhpc.costs.operators import Operators, by_operator
+    from lib_dlhpc.costs.power_limit import clock
+    from lib_dlhpc.costs.roofline import (
         BYTES,
         LayerTimes,
         layer_times,
@@ -55,10 +59,6 @@ if TYPE_CHECKING:
         traffic,
         update_time,
     )
-    from lib_dlhpc.costs.groups import wire
-    from lib_dlhpc.costs.network import Level, Network, flat, network_of
-    from lib_dlhpc.costs.operators import Operators, by_operator
-    from lib_dlhpc.costs.power_limit import clock
     from lib_dlhpc.costs.segments import segments
     from lib_dlhpc.costs.spares import Pool
     from lib_dlhpc.costs.split_calibration import scale_of
@@ -93,7 +93,7 @@ lazy_names(
     {
         "buckets": ["buckets"],
         "checkpoints": ["Checks", "Saving"],
-        "compute": ["BYTES", "LayerTimes", "layer_times", "peak_rate", "traffic", "update_time"],
+        "roofline": ["BYTES", "LayerTimes", "layer_times", "peak_rate", "traffic", "update_time"],
         "groups": ["wire"],
         "network": ["Level", "Network", "flat", "network_of"],
         "operators": ["Operators", "by_operator"],

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs import compute, stragglers
+from lib_dlhpc.costs import roofline, stragglers
 from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.work import Work, device_work
@@ -33,7 +33,7 @@ def compute_scale(experiment: Experiment, bucket_costs: Callable[[Experiment, Wo
         return 1.0
     small = _at_calibration(experiment)
     work = device_work(small, 1.0)
-    update = compute.update_time(small.model, small.machine.device, applied_rule(small))
+    update = roofline.update_time(small.model, small.machine.device, applied_rule(small))
     target = small.global_batch / np.where(np.equal(measured.rate, 0), np.nan, measured.rate)
     meet = small.strategy.local_steps
     slowest = stragglers.slowest(measured.devices, small.machine.jitter, meet)

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.input import listing_time, loading_time, reached
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.costs.state import model_state_bytes, state_each
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.records import dataclass

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import BYTES, streaming_time
+from lib_dlhpc.costs.roofline import BYTES, streaming_time
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 from lib_dlhpc.spec.training import Training

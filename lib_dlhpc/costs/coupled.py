@@ -7,7 +7,7 @@ compute less they wait in exchanges. A ring sums the gradients.
 from dataclasses import dataclass
 
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.costs.stragglers import slowest
 from lib_dlhpc.spec.workflow import Costs, Workflow, most, share
 

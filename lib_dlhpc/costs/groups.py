@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.arrays import Floats, Ints
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.buckets import buckets
 from lib_dlhpc.costs.crowding import ALL, Own
 from lib_dlhpc.costs.network import (
@@ -256,7 +256,7 @@ def collective(goal: str, n: Any, net: Network, times: Any = 1, name: str = AUTO
 def allreduces(experiment: Experiment) -> dict[float, Algorithm]:
     """Return the allreduce algorithms of a scalar experiment, by the bytes of a bucket on the wire."""
     strategy, net = experiment.strategy, network_of(experiment)
-    cut = buckets(experiment.model, float(strategy.bucket), compute.BYTES[strategy.precision])
+    cut = buckets(experiment.model, float(strategy.bucket), roofline.BYTES[strategy.precision])
     sizes = set(on_wire(strategy, cut.sizes[cut.sizes > 0]).tolist())
     return {size: chosen("allreduce", size, net, strategy.allreduce) for size in sorted(sizes)}
 

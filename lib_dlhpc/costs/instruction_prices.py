@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs import groups, roofline
 from lib_dlhpc.costs.busy_links import Busy, busy_links
 from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
@@ -47,7 +47,7 @@ class CollectivePrices:
     ) -> None:
         strategy = experiment.strategy
         self.groups, self.samples = groups_of, samples
-        weight = float(compute.BYTES[strategy.precision])
+        weight = float(roofline.BYTES[strategy.precision])
         self.sample = samples * weight
         self.element = {  # B
             SAMPLES: self.sample,
@@ -176,8 +176,8 @@ class PartPrices:
         apart = exchanged / scale if scale else 0.0
         self.cut = cut_of(model, int(strategy.tensor_pieces), strategy.tensor_overlap)
         how = strategy.precision, apart, self.cut, casts_each_pass(strategy)
-        each = compute.layer_activities(model, device, batch, *how)
-        times = compute.total(each)
+        each = roofline.layer_activities(model, device, batch, *how)
+        times = roofline.total(each)
         self.forward: Floats = scale * times.forward + beside[0]
         self.backward: Floats = scale * times.backward + beside[1]
         self._scale, self._each = scale, each
@@ -185,7 +185,7 @@ class PartPrices:
         self.groups = collectives.groups
         self.busy = collectives.busy
         self.weights, self.model, self._device = model.layer_trained, model, device
-        self.batch, self.element = batch, compute.BYTES[strategy.precision]
+        self.batch, self.element = batch, roofline.BYTES[strategy.precision]
 
     @cached_property
     def blocks(self) -> Mapping[str, NDArray[np.int64]]:
@@ -199,7 +199,7 @@ class PartPrices:
         """The seconds of the weight gradients of layers that may compute them apart: half of backward, without the
         kernels beside its products."""
         apart = [layer.traits.splits_backward for layer in self.model.layers]
-        beside = compute.beside_backward(self.model, self._device, self.batch, self.element)
+        beside = roofline.beside_backward(self.model, self._device, self.batch, self.element)
         return np.where(apart, (self.backward - self._scale * beside) / 2, 0.0)
 
     @cached_property
@@ -244,8 +244,8 @@ class PartPrices:
     def work(self, what: Compute) -> tuple[float, float]:
         """Return the FLOP of a computation, and the bytes that it reads and writes, without casts."""
         flop = self.batch * float(self.model.layer_forward_flop[what.layer])
-        size = float(compute.product_bytes(self.model, self.batch, self.element)[what.layer])
-        backward = what.phase.startswith("backward")  # see costs/compute.py
+        size = float(roofline.product_bytes(self.model, self.batch, self.element)[what.layer])
+        backward = what.phase.startswith("backward")  # see costs/roofline.py
         times: float = self.model.layers[what.layer].gradients if backward else 1
         times /= self.blocks[what.phase][what.layer] if what.phase in BLOCKS else 1
         return times * flop, times * size

@@ -10,8 +10,8 @@ from math import prod
 from typing import NamedTuple
 
 from lib_dlhpc.costs.compression import tensors
-from lib_dlhpc.costs.compute import BYTES, peak_rate, streaming_time
 from lib_dlhpc.costs.power_limit import clocked
+from lib_dlhpc.costs.roofline import BYTES, peak_rate, streaming_time
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Model
 

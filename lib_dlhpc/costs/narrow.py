@@ -9,7 +9,7 @@
                                         and by columns, which have other scales
 
 Forward casts the input, backward the gradient of the output. Weights are cast once a step, as they are updated
-(costs/compute.py), and held in the format with their transpose, within the two bytes that bf16 takes:
+(costs/roofline.py), and held in the format with their transpose, within the two bytes that bf16 takes:
 TransformerEngine's `is_first_microbatch`, and primary weights in fp8. Where they are gathered for each pass (ZeRO 3) or
 offloaded, no copy is held between passes, and each pass casts them. The input is stored in the format
 (costs/stored_activations.py), so backward does not cast it. A cast is a kernel of its own that moves data only; scales

@@ -10,7 +10,7 @@ is full duplex.
 
 from typing import NamedTuple
 
-from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.layout import shards
 from lib_dlhpc.spec.experiment import Experiment

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.compute import (
+from lib_dlhpc.costs.roofline import (
     BYTES,
     UPDATE_TRAFFIC,
     layer_activities,

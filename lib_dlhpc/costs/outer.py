@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import streaming_time
+from lib_dlhpc.costs.roofline import streaming_time
 from lib_dlhpc.spec.experiment import Experiment
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from lib_dlhpc.costs.compute import BYTES, MIXED, STATE
 from lib_dlhpc.costs.muon import REST_STATE, rest
+from lib_dlhpc.costs.roofline import BYTES, MIXED, STATE
 from lib_dlhpc.spec.model import Model
 
 MASTER_BYTES = 4  # fp32 copy of a weight in mixed precision

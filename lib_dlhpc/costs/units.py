@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 
 from lib_dlhpc.costs.buckets import Buckets, buckets
-from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.exchanges import weights_read
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.spec.model import BLOCK, Layer, Model
 from lib_dlhpc.spec.strategy import Strategy
 

@@ -7,13 +7,13 @@ fp8 has few magnitudes: first the ranks agree on the largest of a bucket, so tha
 
 from typing import Any
 
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import NARROW, SAME, Strategy
 
 # fp8: e4m3 (Micikevicius et al. 2022, "FP8 formats for deep learning")
-BYTES = {**compute.BYTES, "fp8": 1}
+BYTES = {**roofline.BYTES, "fp8": 1}
 # gradients of precisions that only products have
 IN_MEMORY = {"tf32": "fp32", **dict.fromkeys(NARROW, "bf16")}
 SCALE_BYTES = 4.0  # the largest magnitude of a bucket, in fp32

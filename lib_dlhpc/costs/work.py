@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.buckets import buckets, ready_times
 from lib_dlhpc.costs.narrow import casts_each_pass
 from lib_dlhpc.costs.network import last_axis
@@ -68,9 +68,9 @@ def _unscaled(experiment: Experiment) -> Work:
     if isinstance(batch, np.ndarray) and batch.size > 64 and not any(map(np.ndim, others)):
         batch, inverse = np.unique(batch, return_inverse=True)
     casts = casts_each_pass(strategy)
-    each = compute.layer_activities(model, device, batch, strategy.precision, each_pass=casts)
-    times = compute.total(each)
-    cut = buckets(model, strategy.bucket, compute.BYTES[strategy.precision])
+    each = roofline.layer_activities(model, device, batch, strategy.precision, each_pass=casts)
+    times = roofline.total(each)
+    cut = buckets(model, strategy.bucket, roofline.BYTES[strategy.precision])
     forward, backward = times.forward.sum(axis=-1), times.backward.sum(axis=-1)
     ready = ready_times(times.backward, cut.last_layer)
     mixes = _mix(each, 0, forward), _mix(each, 1, backward)
@@ -82,7 +82,7 @@ def _unscaled(experiment: Experiment) -> Work:
     return Work(forward, backward, ready, cut.sizes, mixes)
 
 
-def _mix(each: compute.Activities, direction: int, seconds: Any) -> Mix:
+def _mix(each: roofline.Activities, direction: int, seconds: Any) -> Mix:
     """Return what limits the layers of a pass that takes `seconds`; direction: 0 forward, 1 backward."""
     limited = (np.sum(each[limit][direction], axis=-1) for limit in range(2))
     return Mix(*(sum_ / np.where(seconds > 0, seconds, 1.0) for sum_ in limited))
@@ -91,7 +91,7 @@ def _mix(each: compute.Activities, direction: int, seconds: Any) -> Mix:
 def check_precision(experiment: Experiment) -> None:
     """Raise SpecError if the device does not support the precision."""
     strategy, device = experiment.strategy, experiment.machine.device
-    if np.any(np.isnan(compute.peak_rate(device, strategy.precision))):
+    if np.any(np.isnan(roofline.peak_rate(device, strategy.precision))):
         legal = [each for each in device.peak if each in TRAINING_PRECISIONS]
         raise SpecError(
             f"strategy.precision = {strategy.precision!r}: {device.name or 'the device'} has no such peak;"

@@ -8,7 +8,7 @@ their turn on its stream, and overlap computation as it does.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.wire_format import (
     SCALE_BYTES,
     adds_wide,
@@ -42,7 +42,7 @@ def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> l
     """Return instructions with the casts of the gradients that they post."""
     if adds_wide(experiment.strategy):
         return list(instructions)
-    element = compute.BYTES[experiment.strategy.precision]
+    element = roofline.BYTES[experiment.strategy.precision]
     found: list[Instruction] = []
     for each in instructions:
         if isinstance(each, Collective) and each.of == WIRE and each.group != "copies":

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Mapping
 from functools import lru_cache, partial
 from typing import NamedTuple
 
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.exchanges import extra_reductions
 from lib_dlhpc.costs.units import buckets_of
 from lib_dlhpc.costs.wire_format import is_cast
@@ -86,7 +86,7 @@ class Bucket(NamedTuple):
 def cut(experiment: Experiment, part: Part) -> list[Bucket]:
     """Return the buckets of a part in the order in which backward completes them."""
     strategy, stop = experiment.strategy, len(part.model.layers)
-    element = compute.BYTES[strategy.precision]
+    element = roofline.BYTES[strategy.precision]
     sizes_of, layers = buckets_of(part.model, strategy)
     found = []
     for size, first in zip(sizes_of.tolist(), layers.tolist(), strict=True):

@@ -18,7 +18,7 @@ from math import prod
 import numpy as np
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs.compute import BYTES, streaming_rate
+from lib_dlhpc.costs.roofline import BYTES, streaming_rate
 from lib_dlhpc.layout import Part, shards
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction

@@ -4,7 +4,7 @@ A pass waits for its own traffic at its end. The state moves during the rest of 
 Sources: Awan et al. 2018 (OC-DNN); Rajbhandari et al. 2021 (ZeRO-Infinity).
 """
 
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.offload import offload_link, offload_traffic
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.layout import Part
@@ -32,7 +32,7 @@ def offloaded(
 
 def _with_moves(experiment: Experiment, passes: Passes) -> Passes:
     strategy = experiment.strategy
-    size, batch = compute.BYTES[strategy.precision], strategy.batch / strategy.microbatches
+    size, batch = roofline.BYTES[strategy.precision], strategy.batch / strategy.microbatches
     left = batch * stored_bytes(passes.part, size, strategy.recompute, True)
     away = offload_traffic(experiment, passes.part.model.parameters, left)
     there, back = (away.forward_out, away.forward_in), (away.backward_out, away.backward_in)

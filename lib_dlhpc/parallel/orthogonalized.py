@@ -14,8 +14,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.compute import orthogonal_rate
 from lib_dlhpc.costs.muon import MUON, Matrices, matrices, matrices_of, seconds
+from lib_dlhpc.costs.roofline import orthogonal_rate
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, shards
 from lib_dlhpc.parallel.data import STREAM, cut, sharded_over

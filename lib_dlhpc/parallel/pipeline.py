@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs import groups, roofline
 from lib_dlhpc.costs.busy_links import SHARED
 from lib_dlhpc.costs.network import Cost, joined
 from lib_dlhpc.costs.platform import NO_LINK, platform
@@ -99,7 +99,7 @@ def _copies(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[PairAl
     """Return the sums of the gradients of both copies of a network; a rank has those of its shard only."""
     if not experiment.strategy.mirrored:
         return []
-    size, last = compute.BYTES[experiment.strategy.precision], len(held) - 1
+    size, last = roofline.BYTES[experiment.strategy.precision], len(held) - 1
     sent = [
         sum(size * part.model.trained / mean_shards(experiment, part.model) for part in of_rank)
         for of_rank in held
@@ -151,7 +151,7 @@ def _tables(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[PairAl
     A rank has the gradients of its shard only, where they are sharded (ZeRO 2 and 3).
     """
     strategy, found, last = experiment.strategy, [], len(held) - 1
-    size = compute.BYTES[strategy.precision] / (shards(experiment) if strategy.zero > 1 else 1)
+    size = roofline.BYTES[strategy.precision] / (shards(experiment) if strategy.zero > 1 else 1)
     for place, of_rank in enumerate(held):
         for part in of_rank:
             back = strategy.mirrored and part.stage != place  # of the copy that starts at the end

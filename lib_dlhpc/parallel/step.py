@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs import groups, roofline
 from lib_dlhpc.costs.compression import applied_rule
 from lib_dlhpc.costs.instruction_prices import (
     NOTHING_BESIDE,
@@ -378,7 +378,8 @@ def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> f
     device, optimizer = experiment.machine.device, applied_rule(experiment)
     models, casts = [part.model for part in held], not casts_each_pass(experiment.strategy)
     seconds = sum(
-        compute.streamed_update_time(each, device, optimizer, casts) / mean_shards(experiment, each)
+        roofline.streamed_update_time(each, device, optimizer, casts)
+        / mean_shards(experiment, each)
         for each in models
     )
     seconds = scale * (seconds + orthogonalized.orthogonalization_time(experiment, held))

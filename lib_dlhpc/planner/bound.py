@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs import compute, stragglers
+from lib_dlhpc.costs import roofline, stragglers
 from lib_dlhpc.costs.groups import collective, placements
 from lib_dlhpc.costs.segments import cut_within
 from lib_dlhpc.costs.wire_format import is_cast
@@ -330,7 +330,7 @@ def _exchanges(experiment: Experiment, combinations: Space, weights: Floats) -> 
     strategy = experiment.strategy
     unknown = is_cast(strategy) or experiment.compressed or strategy.update == "local"
     known = np.zeros_like(held) if unknown else held
-    size, longest = compute.BYTES[strategy.precision], np.full(len(rows), LONGEST)
+    size, longest = roofline.BYTES[strategy.precision], np.full(len(rows), LONGEST)
     found = []
     for goal in ("allreduce", "reduce_scatter", "allgather"):
         each = [_over_replicas(experiment, some, goal, longest, theirs) for theirs in (False, True)]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.state import MASTER_BYTES
 from lib_dlhpc.planner.space import Columns, Space
 from lib_dlhpc.spec.experiment import Experiment
@@ -31,9 +31,9 @@ def of_state(
     c, strategy = combinations.columns, experiment.strategy
     if np.any(c.get("offload", np.array(strategy.offload)) == "all"):
         return np.zeros(len(combinations))
-    size = compute.BYTES[strategy.precision]
-    master = MASTER_BYTES * (strategy.precision in compute.MIXED)
-    optimizer = compute.STATE[strategy.optimizer] * max(size, MASTER_BYTES)
+    size = roofline.BYTES[strategy.precision]
+    master = MASTER_BYTES * (strategy.precision in roofline.MIXED)
+    optimizer = roofline.STATE[strategy.optimizer] * max(size, MASTER_BYTES)
     # With FSDP, interleaved stages have gradients one after the other.
     part = strategy.pipeline_runtime == PYTORCH
     gradients = np.where(part & combinations.has("schedule", "interleaved"), 0, size)

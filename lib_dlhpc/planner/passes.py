@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs import compute
-from lib_dlhpc.costs.compute import Activities
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.groups import placements
 from lib_dlhpc.costs.instruction_prices import collective_cost
 from lib_dlhpc.costs.narrow import SENT
 from lib_dlhpc.costs.pieces import cut_of
 from lib_dlhpc.costs.power_limit import clocked, drawn
+from lib_dlhpc.costs.roofline import Activities
 from lib_dlhpc.costs.segments import surely_repeated
 from lib_dlhpc.costs.stored_activations import forward_bytes, stored_bytes
 from lib_dlhpc.layout import chain, cut_points, home_layers
@@ -87,7 +87,7 @@ class Passes:
         self.experiment, self.step, self.samples, self.scale = experiment, step, samples, scale
         self.within = within
         self.chunk = step.stages[0][0]
-        self.size = float(compute.BYTES[experiment.strategy.precision])
+        self.size = float(roofline.BYTES[experiment.strategy.precision])
         self._known: dict[tuple[object, ...], Floats] = {}
 
     @cached_property
@@ -106,7 +106,7 @@ class Passes:
         cut = cut_of(model, int(strategy.tensor_pieces), strategy.tensor_overlap)
         how = model, device, self.samples, strategy.precision, apart, cut
         again = self._repeated(model, self.chunk.backward.variants[variant].repeated)
-        return compute.layer_activities(*how), again
+        return roofline.layer_activities(*how), again
 
     def work(self) -> Floats:
         """Return the least of all variants: s of computation, forward, backward, J above idle, (4, samples)."""
@@ -115,7 +115,7 @@ class Passes:
         for each, again in self.layers:
             rows = [
                 [self.scale[:, 0] * t.sum(axis=-1) for t in (*one, one[0][:, again])]
-                for one in (*each[:2], compute.total(each))
+                for one in (*each[:2], roofline.total(each))
             ]
             limited, seconds = np.array(rows[:2]), np.array(rows[2])
             joules = np.tensordot(watts, limited.sum(axis=1), 1)
@@ -127,7 +127,7 @@ class Passes:
         """What the layers of the first variant take in whatever stages they are: any rank of a stage bounds it."""
         # What the host has still to issue at the end of a stage delays another one.
         (each, again), model = self._layers(0, waits=False), chain(self.experiment)[0][0].model
-        ahead, back = (self.scale * seconds for seconds in compute.total(each))
+        ahead, back = (self.scale * seconds for seconds in roofline.total(each))
         back[:, again] += ahead[:, again]
         read_by = (model.readers.get(layer.name, ()) for layer in model.layers)
         last = np.array([max(readers, default=at) for at, readers in enumerate(read_by)])
@@ -230,7 +230,7 @@ class Passes:
         key = what.group, what.goal, what.elements, what.of, what.algorithm
         if key not in self._known:
             fixed = self.chunk.forward.prices[0].bytes
-            each = {SAMPLES: self.size, NARROW: SENT, WIDE: compute.BYTES["fp32"]}.get(what.of)
+            each = {SAMPLES: self.size, NARROW: SENT, WIDE: roofline.BYTES["fp32"]}.get(what.of)
             sent = what.elements * self.samples * each if each else fixed(what)
             group = self.step.groups[what.group]
             nets = placements(self.experiment, group.size, group.apart)

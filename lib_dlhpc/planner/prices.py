@@ -24,8 +24,8 @@ from lib_dlhpc.parallel.data import STREAM
 from lib_dlhpc.planner.layout_groups import Rows, SamePasses, layout_groups
 from lib_dlhpc.planner.space import Columns, changes_of
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.memory.ledger import peak, rank_columns
 from lib_dlhpc.prediction.memory.peaks import TERMS, Ranks, peaks
+from lib_dlhpc.prediction.memory.rank_memory import peak, rank_columns
 from lib_dlhpc.prediction.step import compute_scale, of_a_run
 from lib_dlhpc.program import Mix, Update
 from lib_dlhpc.program.lane_walk import shared, walk

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.convergence.loss_law import SERVE, TRAIN, LossLaw, law_of
-from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs.roofline import peak_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner.search import plan
 from lib_dlhpc.results import Columns, Result, Summary

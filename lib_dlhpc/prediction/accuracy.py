@@ -138,7 +138,7 @@ def explain_accuracy(of: "Breakdown") -> list[Explanation]:
             value,
             "start + epochs × epoch; E(B) = E_min (1 + B / B_crit + B_small / B), or a published schedule",
             inputs,
-            "McCandlish et al. 2018, equation 2.11, fitted to catalog/workloads (convergence/law.py)",
+            "McCandlish et al. 2018, equation 2.11, fitted to catalog/workloads (convergence/critical_batch.py)",
             "A learning rate by the rule of the measured workload. The interval is that of the number of"
             " epochs. Valid only between batches that met the target.",
         )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.costs import energy, length
-from lib_dlhpc.costs.compute import peak_rate, update_time
 from lib_dlhpc.costs.network import Cost
+from lib_dlhpc.costs.roofline import peak_rate, update_time
 from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.prediction.elementwise import elementwise
-from lib_dlhpc.prediction.memory.device import server_bytes
+from lib_dlhpc.prediction.memory.device_ledger import server_bytes
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.spec.experiment import Experiment
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from lib_dlhpc.prediction.accuracy import ToAccuracy
     from lib_dlhpc.prediction.failures.resilience import Resilience
-    from lib_dlhpc.prediction.memory.ledger import Moment
     from lib_dlhpc.prediction.memory.offload import Need
+    from lib_dlhpc.prediction.memory.rank_memory import Moment
 
 
 # The terms of a step and their fields below.
@@ -208,9 +208,9 @@ class Breakdown(Result):
     @property
     def moments(self) -> tuple["Moment", ...]:
         """Memory of each pipeline rank at the moments that may be its peak (scalar experiments)."""
-        from lib_dlhpc.prediction.memory import ledger
+        from lib_dlhpc.prediction.memory import rank_memory
 
-        return ledger.moments(self.experiment)
+        return rank_memory.moments(self.experiment)
 
     @property
     def steps(self) -> Any:

@@ -6,7 +6,7 @@ from functools import _lru_cache_wrapper
 from typing import Any
 
 ROOMS = tuple(f"lib_dlhpc.{room}" for room in ("layout", "parallel", "program", "costs"))
-ROOMS += ("lib_dlhpc.prediction.memory.ledger",)
+ROOMS += ("lib_dlhpc.prediction.memory.rank_memory",)
 
 
 def forget() -> None:

@@ -6,7 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs import calibration, checkpoints, compute, energy, split_calibration, stragglers
+from lib_dlhpc.costs import (
+    calibration,
+    checkpoints,
+    energy,
+    roofline,
+    split_calibration,
+    stragglers,
+)
 from lib_dlhpc.costs.compression import applied_rule, density
 from lib_dlhpc.costs.input import input_stall, input_time, start_time
 from lib_dlhpc.costs.network import Cost, last_axis, network_of
@@ -17,7 +24,7 @@ from lib_dlhpc.gc_pause import gc_paused
 from lib_dlhpc.prediction.breakdown import TERMS, Breakdown
 from lib_dlhpc.prediction.communication import overlap
 from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
-from lib_dlhpc.prediction.memory import device
+from lib_dlhpc.prediction.memory import device_ledger
 from lib_dlhpc.prediction.split import split_step
 from lib_dlhpc.program import Mix
 from lib_dlhpc.schedules.choice import cheapest
@@ -46,7 +53,7 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         return elementwise(breakdown, experiment, scale)
     strategy = experiment.strategy
     work = device_work(experiment, scale)
-    update = scale * compute.update_time(
+    update = scale * roofline.update_time(
         experiment.model, experiment.machine.device, applied_rule(experiment)
     )
     follow = _on_servers if strategy.update == "asynchronous" else _on_devices
@@ -70,7 +77,7 @@ def breakdown(experiment: Experiment, scale: Any) -> Breakdown:
         exposed_communication=exposed,
         input_time=fetch,
         input_stall=stall,
-        memory=device.ledger(experiment),
+        memory=device_ledger.ledger(experiment),
         server_load=load * training,
         messages={"data": cost},
         exposed={"data": exposed},
@@ -120,7 +127,7 @@ def of_a_run(step: Any, served: Any, mixes: tuple[Mix, Mix], **known: Any) -> Br
 def _split(experiment: Experiment, scale: Any) -> Breakdown:
     """Predict a split network; arrays element by element."""
     from lib_dlhpc.costs.offload import offload_link  # whole networks need neither of these two
-    from lib_dlhpc.prediction.memory import ledger
+    from lib_dlhpc.prediction.memory import rank_memory
 
     if holds_arrays(experiment) or np.ndim(scale):
         return elementwise(breakdown, experiment, scale)
@@ -128,7 +135,7 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
     exposed = sum(step.exposed.values())
     fetch = input_time(experiment)
     stall = float(input_stall(float(fetch), step.total - exposed, exposed))
-    fullest = ledger.peak(experiment)
+    fullest = rank_memory.peak(experiment)
     offloads = experiment.strategy.offload != "none"
     cost = Cost(0.0, 0.0, 0.0)
     for price in step.messages.values():
@@ -148,7 +155,7 @@ def _split(experiment: Experiment, scale: Any) -> Breakdown:
         input_time=fetch,
         input_stall=stall,
         memory=fullest.terms,
-        offloaded=max(m.offloaded for m in ledger.moments(experiment)) if offloads else 0.0,
+        offloaded=max(m.offloaded for m in rank_memory.moments(experiment)) if offloads else 0.0,
         offload_capacity=offload_link(experiment).room if offloads else np.inf,
         pipeline_bubble=step.bubble,
         recomputation=step.recomputation,

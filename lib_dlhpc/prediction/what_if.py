@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.compression import applied_rule
-from lib_dlhpc.costs.compute import update_time
+from lib_dlhpc.costs.roofline import update_time
 from lib_dlhpc.costs.split_calibration import measured_with
 from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.keyed import Keyed

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.power_limit import drawn
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import too_few
 from lib_dlhpc.results import Columns, Result, Summary, shown

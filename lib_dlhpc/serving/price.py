@@ -1,6 +1,6 @@
 """The price of a step of serving: some tokens of prompts, and one token of each sequence that is decoded.
 
-    products   max(FLOP / rate, weights / memory bandwidth), layer by layer: the roofline of costs/compute.py
+    products   max(FLOP / rate, weights / memory bandwidth), layer by layer: the roofline of costs/roofline.py
     attention  max(FLOP / rate, cache / memory bandwidth), over the tokens before
     exchanges  the allreduces of tensor parallelism, by the cheapest algorithm, or of wide_experts.py
 
@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.compute import BYTES, Activities, layer_activities, peak_rate, streaming_rate
 from lib_dlhpc.costs.gemm_tiles import TILES
 from lib_dlhpc.costs.groups import collective, network_on
 from lib_dlhpc.costs.layer_rates import LOSS, SAMPLES
+from lib_dlhpc.costs.roofline import BYTES, Activities, layer_activities, peak_rate, streaming_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.serving.service import INDEXER, Service, is_attention
 from lib_dlhpc.serving.shard import Attended, shard_of

@@ -10,9 +10,9 @@ from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
-from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.groups import GOALS
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layers.state_space import flop, state_elements

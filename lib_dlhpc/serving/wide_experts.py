@@ -28,11 +28,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.groups import Wire, wire_on
 from lib_dlhpc.costs.narrow import SENT
 from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.overlapped_prices import MULTIPROCESSORS, SERVING
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.layers.base.copies import expected_places
 from lib_dlhpc.serving.service import Service, Serving
 from lib_dlhpc.spec.model import Layer, Model

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from simpy.events import Event
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.platform import Platform, platform
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.errors import check_counts
 from lib_dlhpc.simulation.conditions import Conditions, StepProgress
 from lib_dlhpc.simulation.simulation import Process, Simulation, Traffic

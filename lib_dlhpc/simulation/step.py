@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from lib_dlhpc import parallel
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs import calibration, compute, split_calibration
+from lib_dlhpc.costs import calibration, roofline, split_calibration
 from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.wire_format import cast_time, search_time
@@ -150,7 +150,7 @@ def worker_of(experiment: Experiment) -> "Worker":
 
     scale, device = compute_scale(experiment), experiment.machine.device
     work = device_work(experiment, scale)
-    update = compute.update_time(experiment.model, device, experiment.strategy.optimizer)
+    update = roofline.update_time(experiment.model, device, experiment.strategy.optimizer)
     return Worker(float(work.forward), float(work.backward), float(scale * update))
 
 

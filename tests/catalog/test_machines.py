@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import Experiment, predict
-from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs.roofline import peak_rate
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.machine import load_machine
 from lib_dlhpc.spec.strategy import TRAINING_PRECISIONS

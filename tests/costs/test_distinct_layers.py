@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc.costs import compute, host
+from lib_dlhpc.costs import host, roofline
 from lib_dlhpc.costs.distinct_layers import distinct_layers
 from lib_dlhpc.spec.experiment import read_model
 
@@ -13,7 +13,7 @@ def test_counts_of_all_layers_are_those_of_the_unlike_ones(name):
     model = read_model(name)
     few, place = distinct_layers(model)
     assert len(few.layers) < len(model.layers) == len(place)
-    for one, every in zip(compute._counts(few, 2), compute._counts(model, 2), strict=True):
+    for one, every in zip(roofline._counts(few, 2), roofline._counts(model, 2), strict=True):
         assert np.array_equal(one[place], every)
     for one, every in zip(host.kernels(few), host.kernels(model), strict=True):
         assert np.array_equal(one[place], every)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import layout, loads
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.exchanges import halo_elements, halo_pairs, recomputed
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.parallel import program
@@ -66,7 +66,7 @@ def test_pairs_of_a_halo_carry_what_ranks_borrow_and_lend(name):
 def test_stages_compute_together_what_the_network_computes(name):
     run, _ = parts(f'name = "{name}"', range(6), pipeline=6, microbatches=2)
     work = work_of(program(run))
-    whole = compute.layer_times(run.model, run.machine.device, 4.0, "fp32")
+    whole = roofline.layer_times(run.model, run.machine.device, 4.0, "fp32")
     assert work.forward.sum() == pytest.approx(2 * whole.forward.sum())
     assert work.backward.sum() == pytest.approx(2 * whole.backward.sum())
     assert not work.recomputation.any()
@@ -82,7 +82,7 @@ def test_what_is_recomputed_is_what_lies_in_segments(recompute):
     assert again.sum() == inside and (inside == 0) == (recompute == "none")
     work, times = (
         work_of(program(run, 2.0)),
-        compute.layer_times(part.model, run.machine.device, run.strategy.batch, "fp32"),
+        roofline.layer_times(part.model, run.machine.device, run.strategy.batch, "fp32"),
     )
     assert work.recomputation.sum() == pytest.approx(2 * times.forward[again].sum())
 
@@ -98,6 +98,6 @@ def test_twice_the_tensor_ranks_halve_the_products():
 def test_messages_that_carry_nothing_cost_no_arithmetic():
     for ranks in (2, 6):
         run, [(part,)] = parts('name = "bert-base"', [0], tensor=ranks)
-        times = compute.layer_times(part.model, run.machine.device, 8, "fp32")
+        times = roofline.layer_times(part.model, run.machine.device, 8, "fp32")
         kinds = np.array([layer.kind for layer in part.model.layers])
         assert not times.forward[np.isin(kinds, ["exchange", "halo", "receive", "table"])].any()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lib_dlhpc.costs.compute import layer_times
+from lib_dlhpc.costs.roofline import layer_times
 from lib_dlhpc.layers.base.copies import expected_places
 from lib_dlhpc.layers.experts import STREAMS
 from lib_dlhpc.layout.experts import own_experts

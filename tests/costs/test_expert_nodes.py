@@ -7,7 +7,7 @@ import pytest
 from same_terms import assert_same_terms
 from split_runs import GPT, split
 
-from lib_dlhpc.costs.compute import streaming_rate
+from lib_dlhpc.costs.roofline import streaming_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.copies import expected_places
 from lib_dlhpc.layout import untrained

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.costs import compute
-from lib_dlhpc.costs.compute import layer_times, update_time
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.gemm_tiles import used
 from lib_dlhpc.costs.host import dispatched, kernels, waited, waits
+from lib_dlhpc.costs.roofline import layer_times, update_time
 from lib_dlhpc.costs.streams import loss_bytes
 from lib_dlhpc.layout import parts
 from lib_dlhpc.prediction import predict
@@ -155,10 +155,10 @@ def test_what_only_moves_data_takes_the_streaming_rate():
 @pytest.mark.parametrize("device", ["a100-sxm-80gb", "v100-sxm2-16gb"])
 def test_layers_with_equal_counts_take_as_long_as_if_each_were_priced(device, monkeypatch):
     own, batch = read_device(device), np.array([1, 3, 32])
-    few, place = compute.distinct_layers(GPT)
+    few, place = roofline.distinct_layers(GPT)
     once = layer_times(GPT, own, batch, "fp16")
     assert len(few.layers) < len(GPT.layers) == len(place)
-    monkeypatch.setattr(compute, "distinct_layers", lambda model: (model, np.arange(len(place))))
+    monkeypatch.setattr(roofline, "distinct_layers", lambda model: (model, np.arange(len(place))))
     for one, other in zip(once, layer_times(GPT, own, batch, "fp16"), strict=True):
         assert np.array_equal(one, other)
 

@@ -5,12 +5,6 @@ from dataclasses import replace
 import pytest
 
 from lib_dlhpc.costs.checkpoints import checkpoint_bytes
-from lib_dlhpc.costs.compute import (
-    orthogonal_rate,
-    streamed_update_time,
-    streaming_rate,
-    update_time,
-)
 from lib_dlhpc.costs.muon import (
     Matrices,
     matrices,
@@ -18,6 +12,12 @@ from lib_dlhpc.costs.muon import (
     orthogonalization_time,
     orthogonalized,
     rest,
+)
+from lib_dlhpc.costs.roofline import (
+    orthogonal_rate,
+    streamed_update_time,
+    streaming_rate,
+    update_time,
 )
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.machine import read_device

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.costs import narrow as costs
-from lib_dlhpc.costs.compute import (
+from lib_dlhpc.costs.roofline import (
     layer_activities,
     layer_times,
     product_bytes,

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.costs.compute import layer_times, streaming_rate, update_time
 from lib_dlhpc.costs.operators import (
     ATTENTION,
     CLASSES,
@@ -19,6 +18,7 @@ from lib_dlhpc.costs.operators import (
     class_of,
     fused_bytes,
 )
+from lib_dlhpc.costs.roofline import layer_times, streaming_rate, update_time
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.machine import read_device
 

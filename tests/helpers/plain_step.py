@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.network import network_of
 from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.schedules.choice import plan
@@ -16,7 +16,7 @@ def ends(run, factor):
     ratio, casts = (0.5, 2 * 1.5) if strategy.wire == "fp16" else (1.0, 0.0)  # 4 B read, 2 written
     memory = run.machine.device.memory_bandwidth
     work, network = device_work(run, 1.0), network_of(run)
-    update = compute.update_time(run.model, run.machine.device, strategy.optimizer)
+    update = roofline.update_time(run.model, run.machine.device, strategy.optimizer)
     start, found = np.zeros(ranks), []
     for slow in factor:
         forward = start + slow * work.forward

@@ -5,7 +5,7 @@ import numpy as np
 from lib_dlhpc.calibration.programs import PROBE, WORKER
 from lib_dlhpc.calibration.worker import EDGES, MESSAGES, REDUCED, SUMS
 from lib_dlhpc.costs import layer_rates
-from lib_dlhpc.costs.compute import UPDATE_TRAFFIC
+from lib_dlhpc.costs.roofline import UPDATE_TRAFFIC
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.layer_rate import LayerRate
 from lib_dlhpc.training.probe import NETWORKS, TINY

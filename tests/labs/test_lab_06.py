@@ -15,7 +15,7 @@ from lib_dlhpc.labs.fit_the_model.estimates import COMPUTING, LAWS, NEAR, estima
 from lib_dlhpc.labs.fit_the_model.formulas import KEPT, STATE, TIME, block_bytes
 from lib_dlhpc.labs.fit_the_model.small_run import CAP, CHEAP, SMALL, cheapest
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.ledger import peak
+from lib_dlhpc.prediction.memory.rank_memory import peak
 
 LAB = "06_fit_the_model"
 NAMES = ["your name", "another", "x"]

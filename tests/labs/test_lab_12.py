@@ -19,7 +19,7 @@ from lib_dlhpc.labs.lay_out_a_language_model.layout_laws import (
 from lib_dlhpc.labs.lay_out_a_language_model.step_laws import LAWS as TIMES
 from lib_dlhpc.labs.lay_out_a_language_model.step_laws import NEAR, SMALL, seconds_findings
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.prediction.memory.ledger import peak
+from lib_dlhpc.prediction.memory.rank_memory import peak
 
 LAB = "12_lay_out_a_language_model"
 NAMES = ["your name", "another", "x"]

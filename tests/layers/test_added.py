@@ -6,11 +6,11 @@ import softsign
 from layer_references import assert_layer, model_of
 
 from lib_dlhpc import Experiment, predict, simulate
-from lib_dlhpc.costs.compute import traffic
+from lib_dlhpc.costs.roofline import traffic
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers import KINDS
 from lib_dlhpc.layout.parts import parts
-from lib_dlhpc.prediction.memory.device import ledger
+from lib_dlhpc.prediction.memory.device_ledger import ledger
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network

@@ -6,7 +6,7 @@ import pytest
 from split_runs import split
 
 from lib_dlhpc import simulate
-from lib_dlhpc.costs.compute import layer_times, product_bytes
+from lib_dlhpc.costs.roofline import layer_times, product_bytes
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import parts

@@ -7,7 +7,7 @@ import pytest
 from same_terms import assert_same_terms
 
 from lib_dlhpc import Experiment, predict
-from lib_dlhpc.costs.compute import streaming_rate
+from lib_dlhpc.costs.roofline import streaming_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.importing.hugging_face import from_config
 from lib_dlhpc.layers import Site

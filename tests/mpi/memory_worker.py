@@ -8,7 +8,7 @@ import numpy as np
 import patient
 from mpi4py import MPI
 
-from lib_dlhpc.prediction.memory.ledger import peak_of
+from lib_dlhpc.prediction.memory.rank_memory import peak_of
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.trainer import train
 from lib_dlhpc.training.zero import Shards

@@ -4,7 +4,7 @@ import pytest
 
 from lib_dlhpc.calibration.messages import curve
 from lib_dlhpc.calibration.numbers import TRAFFIC
-from lib_dlhpc.costs.compute import layer_times
+from lib_dlhpc.costs.roofline import layer_times
 from lib_dlhpc.explore.one_step import here, kernels, layers, passes
 from lib_dlhpc.explore.one_step.machines import Mine
 from lib_dlhpc.explore.one_step.measured import GEMM, SUM, message_ratio

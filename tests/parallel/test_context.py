@@ -7,7 +7,7 @@ import pytest
 from split_runs import GPT, split
 
 from lib_dlhpc import SpecError, parallel
-from lib_dlhpc.costs.compute import layer_times, streaming_rate
+from lib_dlhpc.costs.roofline import layer_times, streaming_rate
 from lib_dlhpc.layout import parts
 from lib_dlhpc.parallel import step
 from lib_dlhpc.prediction import predict

@@ -9,7 +9,7 @@ import pytest
 from frozen_steps import CASES
 from frozen_steps import run_of as as_given
 
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.layers.experts import Experts
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
@@ -90,7 +90,7 @@ def as_version_01_cut_networks(monkeypatch):
     for name, none in (("beside", (0.0, 0.0)), ("starts", (1, 1))):
         monkeypatch.setattr(Experts, name, staticmethod(lambda *_, none=none: none))
     caches = parts._cuts, parts._stages, parts._network, tensor.split_tensors
-    caches += compute._counts, compute._priced_once
+    caches += roofline._counts, roofline._priced_once
     for cache in caches:
         cache.cache_clear()
     yield

@@ -5,7 +5,7 @@ import pytest
 from split_runs import GPT, split
 
 from lib_dlhpc import SpecError
-from lib_dlhpc.costs.compute import streaming_rate
+from lib_dlhpc.costs.roofline import streaming_rate
 from lib_dlhpc.parallel import steps
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.reports.explain import explain

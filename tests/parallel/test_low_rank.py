@@ -7,8 +7,8 @@ from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.costs import low_rank
-from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.costs.groups import collective, group_network
+from lib_dlhpc.costs.roofline import streaming_rate
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.reports.explain import explain

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import Experiment, predict
-from lib_dlhpc.costs.compute import orthogonal_rate
 from lib_dlhpc.costs.muon import matrices_of, orthogonalized, rest, seconds
+from lib_dlhpc.costs.roofline import orthogonal_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import parts, shards
 from lib_dlhpc.parallel import program

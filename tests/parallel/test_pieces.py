@@ -4,8 +4,8 @@ import pytest
 from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc import SpecError, parallel
-from lib_dlhpc.costs.compute import streaming_rate
 from lib_dlhpc.costs.pieces import cut_of
+from lib_dlhpc.costs.roofline import streaming_rate
 from lib_dlhpc.layout import parts
 from lib_dlhpc.parallel import step
 from lib_dlhpc.prediction import predict

@@ -4,8 +4,8 @@ import pytest
 
 from lib_dlhpc import Experiment, SpecError, simulate, sweep
 from lib_dlhpc.costs.checkpoints import checkpoint_bytes, saving
-from lib_dlhpc.costs.compute import layer_times, update_time
 from lib_dlhpc.costs.exchanges import weights_read
+from lib_dlhpc.costs.roofline import layer_times, update_time
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.sweeps.points import predict_points

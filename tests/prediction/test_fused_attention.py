@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import Experiment, loads, simulate
-from lib_dlhpc.costs.compute import layer_times
+from lib_dlhpc.costs.roofline import layer_times
 from lib_dlhpc.layout.parts import parts
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.device import ledger
-from lib_dlhpc.prediction.memory.ledger import peak_of
+from lib_dlhpc.prediction.memory.device_ledger import ledger
+from lib_dlhpc.prediction.memory.rank_memory import peak_of
 from lib_dlhpc.prediction.validation.published import family
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.spec.experiment import dumps, read_experiment

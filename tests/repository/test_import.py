@@ -38,7 +38,7 @@ NEEDLESS = {  # of a run that is not split, without --explain, --set, a target o
         "lib_dlhpc.prediction.storage.io",
     ),
     *(
-        "lib_dlhpc.prediction.memory.ledger",
+        "lib_dlhpc.prediction.memory.rank_memory",
         "lib_dlhpc.prediction.memory.offload",
         "lib_dlhpc.prediction.price",
     ),

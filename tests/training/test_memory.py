@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.layers.base import arena
-from lib_dlhpc.prediction.memory.device import ledger
+from lib_dlhpc.prediction.memory.device_ledger import ledger
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.networks import build
 from lib_dlhpc.spec.training import Training

@@ -7,7 +7,7 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.explorer.controls import DATASETS
 from lib_dlhpc.explore.memory_wall.charts import course_state, memory_state
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.ledger import Moment, peak
+from lib_dlhpc.prediction.memory.rank_memory import Moment, peak
 from lib_dlhpc.prediction.memory.timeline import MemoryTimeline, memory_timeline
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment

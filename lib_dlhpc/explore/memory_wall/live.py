@@ -19,7 +19,7 @@ from lib_dlhpc.explore.blocks.workbench import verdict_html
 from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available, capped
 from lib_dlhpc.lifetime.owned import temporary_folder
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.ledger import peak
+from lib_dlhpc.prediction.memory.rank_memory import peak
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show

@@ -2,7 +2,7 @@
 
 from lib_dlhpc.explore.memory_wall import adapters, ledger, outside
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.device import attention_activation_saved
+from lib_dlhpc.prediction.memory.device_ledger import attention_activation_saved
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
 

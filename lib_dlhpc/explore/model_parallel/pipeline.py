@@ -12,7 +12,7 @@ from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.explore.model_parallel.a100 import on_a100
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.memory.ledger import moments
+from lib_dlhpc.prediction.memory.rank_memory import moments
 from lib_dlhpc.prediction.pipelines.pipelined import in_flight
 from lib_dlhpc.program import pass_seconds
 from lib_dlhpc.program.calls import PASSES as PHASES

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import layer_times, update_time
 from lib_dlhpc.costs.network import network_of
+from lib_dlhpc.costs.roofline import layer_times, update_time
 from lib_dlhpc.labs.emulated.data_parallel_step import Step
 from lib_dlhpc.labs.emulated.ranks import Post, emulate
 from lib_dlhpc.labs.emulated.recording import Noted, WatchedNetwork, seen, step_rows

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import layer_times
+from lib_dlhpc.costs.roofline import layer_times
 from lib_dlhpc.labs.findings import seed_of
 from lib_dlhpc.schedules import PIPELINES
 from lib_dlhpc.schedules.pipeline import Pipeline

@@ -20,7 +20,7 @@ from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.mistakes import LabError, explained
 from lib_dlhpc.labs.step_costs import most_above, step_costs
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.memory.ledger import peak
+from lib_dlhpc.prediction.memory.rank_memory import peak
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show

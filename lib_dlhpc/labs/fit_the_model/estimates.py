@@ -15,7 +15,7 @@ from lib_dlhpc.labs.fit_the_model.formulas import block_bytes
 from lib_dlhpc.labs.formula_cases import Case, compared, one_term
 from lib_dlhpc.labs.step_costs import step_costs
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.ledger import peak
+from lib_dlhpc.prediction.memory.rank_memory import peak
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.experiment import Experiment
 

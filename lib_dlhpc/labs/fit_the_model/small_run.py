@@ -16,7 +16,7 @@ from lib_dlhpc.labs.fit_the_model.capped_run import CappedRun, available, capped
 from lib_dlhpc.labs.fit_the_model.formulas import PLAIN
 from lib_dlhpc.labs.formula_cases import Case, compared
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.prediction.memory.ledger import peak
+from lib_dlhpc.prediction.memory.rank_memory import peak
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.experiment import Experiment
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from lib_dlhpc.layout import stage_cut
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.memory.ledger import moments, peak
+from lib_dlhpc.prediction.memory.rank_memory import moments, peak
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import parse_quantity
 

@@ -18,7 +18,7 @@ from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.planner.space import SAME, space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.breakdown import Breakdown
-from lib_dlhpc.prediction.memory.ledger import peak
+from lib_dlhpc.prediction.memory.rank_memory import peak
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs.roofline import peak_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.step import predict

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.network import node_links
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.prediction.communication.collectives import Cost
 from lib_dlhpc.prediction.explanation import Explanation, link_inputs, source_of
 from lib_dlhpc.spec.experiment import Experiment

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.reading import stored_bytes
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.limits.fit import ways_to_fit
-from lib_dlhpc.prediction.memory.device import ledger
-from lib_dlhpc.prediction.memory.ledger import peak_of
+from lib_dlhpc.prediction.memory.device_ledger import ledger
+from lib_dlhpc.prediction.memory.rank_memory import peak_of
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.spec import run_only
 from lib_dlhpc.spec.experiment import Experiment

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lib_dlhpc.costs.checkpoints import saving
 from lib_dlhpc.costs.reading import data_set_bytes
-from lib_dlhpc.prediction.memory.device import server_bytes
+from lib_dlhpc.prediction.memory.device_ledger import server_bytes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier, storage_tier
 from lib_dlhpc.spec.units import count, format_plain, format_quantity

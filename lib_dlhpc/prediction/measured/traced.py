@@ -7,7 +7,7 @@ what remains of the error is communication and input.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.breakdown import Breakdown

@@ -1,7 +1,7 @@
 """What a device holds while it trains: the ledger of its memory, and what is offloaded.
 
-device.py            ledger of one device of a network that is not split; checkpoint sizes
-ledger.py            ledger of each rank of a split network, over a step
+device_ledger.py     ledger of one device of a network that is not split; checkpoint sizes
+rank_memory.py       ledger of each rank of a split network, over a step
 hybrid.py            which rank holds what, and its offload traffic
 peaks.py             peaks of ranks of a pipeline, as columns: of one layout, or of many at once
 pytorch_pipelines.py what a stage of PyTorch's pipelines holds beside Megatron-LM's

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.offload import OffloadTraffic, offload_traffic
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.keyed import Keyed
@@ -58,6 +58,6 @@ def offloading(experiment: Experiment, scale: Any = 1.0) -> offload.Need:
 
 def _away(experiment: Experiment, held: tuple[Part, ...], batch: float) -> OffloadTraffic:
     strategy = experiment.strategy
-    size = compute.BYTES[strategy.precision]
+    size = roofline.BYTES[strategy.precision]
     kept = batch * sum(stored_bytes(part, size, strategy.recompute, True) for part in held)
     return offload_traffic(experiment, rank_model(held).parameters, kept)

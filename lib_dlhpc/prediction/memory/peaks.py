@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs.compute import BYTES
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import sizes
 from lib_dlhpc.prediction.memory.pytorch_pipelines import Kept, kept_elements

@@ -1,6 +1,6 @@
 """Memory of a device over a step, layer by layer: it grows in forward and shrinks in backward.
 
-The moments of ledger.py are points of this timeline: its peak is the ledger's peak.
+The moments of rank_memory.py are points of this timeline: its peak is the ledger's peak.
 Each microbatch begins without activations. Only without a pipeline and without offloading.
 """
 
@@ -10,16 +10,16 @@ from math import ceil
 import numpy as np
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs.compute import BYTES, layer_times
 from lib_dlhpc.costs.narrow import casts_each_pass
 from lib_dlhpc.costs.power_limit import clocked
+from lib_dlhpc.costs.roofline import BYTES, layer_times
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stored_activations import backward_bytes, backward_extra, forward_bytes
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import folded
 from lib_dlhpc.parallel import update_time
 from lib_dlhpc.prediction.memory.hybrid import rank_model, rank_parts
-from lib_dlhpc.prediction.memory.ledger import moments
+from lib_dlhpc.prediction.memory.rank_memory import moments
 from lib_dlhpc.spec.experiment import Experiment
 
 FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"

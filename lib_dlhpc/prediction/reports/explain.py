@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from lib_dlhpc.costs import narrow
-from lib_dlhpc.costs.compute import orthogonal_rate, peak_rate
 from lib_dlhpc.costs.groups import allreduces
 from lib_dlhpc.costs.muon import MUON, matrices_of, orthogonalization_time
 from lib_dlhpc.costs.outer import has_outer, outer_time
+from lib_dlhpc.costs.roofline import orthogonal_rate, peak_rate
 from lib_dlhpc.prediction.accuracy import explain_accuracy
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.communication import asynchronous, compressed
@@ -15,7 +15,7 @@ from lib_dlhpc.prediction.communication.overlap import explain_exposed
 from lib_dlhpc.prediction.energy.energy import explain_carbon, explain_energy
 from lib_dlhpc.prediction.explanation import Explanation, links_inputs, source_of, wire_inputs
 from lib_dlhpc.prediction.failures.resilience import explain_resilience
-from lib_dlhpc.prediction.memory.device import explain_memory
+from lib_dlhpc.prediction.memory.device_ledger import explain_memory
 from lib_dlhpc.prediction.reports.explain_split import explain_split
 from lib_dlhpc.prediction.storage.io import explain_input
 from lib_dlhpc.spec.experiment import Experiment

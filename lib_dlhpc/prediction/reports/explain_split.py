@@ -7,7 +7,7 @@ from lib_dlhpc.layers.base.copies import copies
 from lib_dlhpc.layout import expert_nodes, parts, shards, sizes
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.explanation import Explanation, links_inputs, source_of, wire_inputs
-from lib_dlhpc.prediction.memory.ledger import explain_split_memory
+from lib_dlhpc.prediction.memory.rank_memory import explain_split_memory
 from lib_dlhpc.prediction.pipelines.pipelined import explain_bubble
 from lib_dlhpc.schedules.choice import chosen
 from lib_dlhpc.spec.experiment import Experiment

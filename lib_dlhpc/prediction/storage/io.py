@@ -13,8 +13,8 @@ import numpy as np
 
 from lib_dlhpc.costs import compression, low_rank
 from lib_dlhpc.costs import reading as costs
-from lib_dlhpc.costs.compute import BYTES
 from lib_dlhpc.costs.input import listing_time, loading_time
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.explanation import Explanation, source_of

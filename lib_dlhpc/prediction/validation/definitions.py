@@ -11,7 +11,7 @@ from lib_dlhpc.layout import parts
 from lib_dlhpc.prediction.communication.collectives import bus_bandwidth
 from lib_dlhpc.prediction.energy.energy import facility_energy
 from lib_dlhpc.prediction.failures.intervals import best_interval, daly, goodput, young
-from lib_dlhpc.prediction.memory.device import attention_activation_saved
+from lib_dlhpc.prediction.memory.device_ledger import attention_activation_saved
 from lib_dlhpc.prediction.storage.io import reading
 from lib_dlhpc.prediction.storage.profile import holders
 from lib_dlhpc.spec.experiment import Experiment

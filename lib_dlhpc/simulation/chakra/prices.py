@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from math import isnan
 
-from lib_dlhpc.costs import compute, groups
+from lib_dlhpc.costs import groups, roofline
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules import COLLECTIVES
@@ -92,5 +92,5 @@ class Prices:
     @cached_property
     def _rate(self) -> float:
         device = self.machine.device
-        rate = float(compute.peak_rate(device, PRECISION) * device.efficiency)
+        rate = float(roofline.peak_rate(device, PRECISION) * device.efficiency)
         return rate if not isnan(rate) else float(max(device.peak.values()))

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from lib_dlhpc.costs.compute import peak_rate
+from lib_dlhpc.costs.roofline import peak_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.address import decode, encode
 from lib_dlhpc.explore.explorer import plan

@@ -21,7 +21,7 @@ from experiment_page import (
 from planted import Planted
 
 from lib_dlhpc.calibration.machine import fit_machine
-from lib_dlhpc.costs.compute import layer_times, update_time
+from lib_dlhpc.costs.roofline import layer_times, update_time
 from lib_dlhpc.explore.blocks.drawing import drawings_of
 from lib_dlhpc.explore.blocks.ranks import stoppable
 from lib_dlhpc.explore.one_step import drawings as one_step_drawings

@@ -5,7 +5,7 @@ import pytest
 from lib_dlhpc.labs.fit_the_model import capped_run as module
 from lib_dlhpc.labs.fit_the_model.capped_run import available, capped
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.prediction.memory.ledger import peak
+from lib_dlhpc.prediction.memory.rank_memory import peak
 from lib_dlhpc.spec.experiment import Experiment
 
 pytestmark = pytest.mark.skipif(not available(), reason="this system does not report peak memory")

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc.prediction.memory.ledger import peak, rank_columns
 from lib_dlhpc.prediction.memory.peaks import TERMS, peaks
+from lib_dlhpc.prediction.memory.rank_memory import peak, rank_columns
 from lib_dlhpc.spec.experiment import Experiment
 
 GPT = {"family": "gpt", "layers": 8, "hidden": 512, "heads": 8, "sequence": 128, "vocabulary": 512}

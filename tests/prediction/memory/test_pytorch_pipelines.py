@@ -3,7 +3,7 @@
 import pytest
 
 from lib_dlhpc import SpecError
-from lib_dlhpc.prediction.memory.ledger import moments
+from lib_dlhpc.prediction.memory.rank_memory import moments
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.check import check
 

@@ -5,7 +5,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.ledger import peak, rank_columns
+from lib_dlhpc.prediction.memory.rank_memory import peak, rank_columns
 from lib_dlhpc.prediction.memory.timeline import BACKWARD, FORWARD, UPDATE, memory_timeline
 from lib_dlhpc.spec.experiment import Experiment
 

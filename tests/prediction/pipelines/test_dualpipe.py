@@ -6,7 +6,7 @@ from split_runs import EQUAL, GPT, split
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.parallel import pipeline, program, step
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.ledger import moments
+from lib_dlhpc.prediction.memory.rank_memory import moments
 from lib_dlhpc.prediction.pipelines.bubbles import Passes, bubbles
 from lib_dlhpc.prediction.pipelines.pipelined import explain_bubble
 from lib_dlhpc.prediction.reports.explain_split import explain_split

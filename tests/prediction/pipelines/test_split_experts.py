@@ -8,7 +8,7 @@ from lib_dlhpc.layers.experts import Experts
 from lib_dlhpc.layout import parts
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.ledger import peak_of
+from lib_dlhpc.prediction.memory.rank_memory import peak_of
 from lib_dlhpc.prediction.pipelines.bubbles import Passes, bubbles
 from lib_dlhpc.program import Compute
 from lib_dlhpc.simulation import simulate

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from published_rows import scored
 
-from lib_dlhpc.costs import compute
+from lib_dlhpc.costs import roofline
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.validation.validate import validate
 from lib_dlhpc.spec.machine import read_device
@@ -78,7 +78,7 @@ def test_waits_for_token_counts_cost_nothing_where_the_device_is_the_slower_one(
 
 def test_kernels_of_one_call_take_less_than_an_operator_each(monkeypatch):
     """A cast with current scaling is four kernels: as operators they would make Llama 3 70B 62 to 65% too slow."""
-    issued = compute.host.kernels
+    issued = roofline.host.kernels
 
     def with_four_a_cast(model):
         products = [bool(layer.narrow) * layer.traits.issues(layer)[1] for layer in model.layers]
@@ -86,7 +86,7 @@ def test_kernels_of_one_call_take_less_than_an_operator_each(monkeypatch):
 
     rows = validate(["dgxc"], [f"dgxc-llama3-70b-fp8-{many}" for many in (64, 128, 2048)])
     assert len(rows) == 3 and all(abs(row.error) < 0.05 for row in rows)
-    monkeypatch.setattr(compute.host, "kernels", with_four_a_cast)
+    monkeypatch.setattr(roofline.host, "kernels", with_four_a_cast)
     for row in rows:
         run = row.experiment
         kept = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc.convergence.law import Law, Runs, fit
+from lib_dlhpc.convergence.critical_batch import Law, Runs, fit
 
 BATCHES = np.array([16, 64, 256, 1024, 4096, 16384])
 

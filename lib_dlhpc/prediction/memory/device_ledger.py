@@ -1,6 +1,6 @@
 """Memory of a device that holds the whole network: every term at the peak of training, against the capacity.
 
-Networks that are partitioned, or whose state is sharded: ledger.py.
+Networks that are partitioned, or whose state is sharded: rank_memory.py.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.costs.compression import ARRAYS, density, pair_bytes, sent
-from lib_dlhpc.costs.compute import BYTES, MIXED
 from lib_dlhpc.costs.outer import outer_arrays
+from lib_dlhpc.costs.roofline import BYTES, MIXED
 from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes, state_each
 from lib_dlhpc.costs.stored_activations import backward_extra, stored_bytes
 from lib_dlhpc.costs.wire_format import on_wire

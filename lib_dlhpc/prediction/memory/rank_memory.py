@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.costs.compute import BYTES, MIXED
+from lib_dlhpc.costs.roofline import BYTES, MIXED
 from lib_dlhpc.costs.state import MASTER_BYTES, state_each
 from lib_dlhpc.costs.stored_activations import (
     AFTER,

@@ -12,7 +12,11 @@ from lib_dlhpc.costs.checkpoints import checkpoint_bytes
 from lib_dlhpc.costs.state import state_each
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.limits.walls import largest_batch
-from lib_dlhpc.prediction.memory.device import attention_activation_saved, ledger, model_state_bytes
+from lib_dlhpc.prediction.memory.device_ledger import (
+    attention_activation_saved,
+    ledger,
+    model_state_bytes,
+)
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.strategy import OPTIMIZERS, TRAINING_PRECISIONS
 from lib_dlhpc.spec.units import format_plain

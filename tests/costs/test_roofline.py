@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc import Experiment, SpecError
-from lib_dlhpc.costs.compute import (
+from lib_dlhpc.costs.roofline import (
     BYTES,
     STATE,
     UPDATE_TRAFFIC,
