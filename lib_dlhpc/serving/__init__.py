@@ -1,7 +1,8 @@
 """Serving a language model: what an answer costs, predicted, simulated and decoded for real.
 
 service.py      Service: a model, a machine, how it is served, which requests come; read_service
-shard.py        what one device of a replica holds and computes for a token; the cache of keys and values
+shard.py        what one device of a replica holds and computes for a token
+kv_cache.py     bytes of a sequence in the KV cache, and what attention reads of it, by kind of attention
 wide_experts.py experts spread over replicas: what each holds, and exchanges of tokens
 speculate.py    speculative decoding: the tokens of a step, expected and drawn
 price.py        the price of a step: some tokens of prompts, and one token of each sequence

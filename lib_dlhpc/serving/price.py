@@ -24,8 +24,9 @@ from lib_dlhpc.costs.groups import collective, network_on
 from lib_dlhpc.costs.layer_rates import LOSS, SAMPLES
 from lib_dlhpc.costs.roofline import BYTES, Activities, layer_activities, peak_rate, streaming_rate
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.serving.kv_cache import AttentionKind
 from lib_dlhpc.serving.service import INDEXER, Service, is_attention
-from lib_dlhpc.serving.shard import Attended, shard_of
+from lib_dlhpc.serving.shard import shard_of
 from lib_dlhpc.serving.speculate import expected_steps
 from lib_dlhpc.serving.wide_experts import OCCUPIED, Exchanges, routed
 from lib_dlhpc.spec.machine import Device
@@ -155,7 +156,7 @@ class Prices:
         if not tokens:
             return StepTime()
         found = self._tokens(tokens, len(chunks) + new, len(chunks) + len(contexts))
-        for kind in self.shard.attended:
+        for kind in self.shard.attention:
             for work in (_prompts(kind, chunks), _decoded(kind, contexts, self.drafts)):
                 found += self._attention(kind, *work)
         return found
@@ -188,7 +189,7 @@ class Prices:
         if self.draft or self.serving.microbatches > 1:
             return self.decode(batch, prompt + answer / 2).times(self.steps(answer))
         found = self._tokens(batch, batch, batch).times(answer - 1)
-        for kind in self.shard.attended:
+        for kind in self.shard.attention:
             seen = prompt + np.arange(1.0, answer)
             seen = batch * (np.minimum(seen, kind.window) if kind.window else seen)
             steps = self._attention(kind, kind.flop * seen, kind.moved * seen)
@@ -208,7 +209,7 @@ class Prices:
         last = first + batch * (steps - 1)
         each = np.array([self._tokens(many, many, many).total for many in batch.tolist()])
         found = each * steps
-        for kind in self.shard.attended:
+        for kind in self.shard.attention:
             begin, middle, end = (
                 self._attended(kind, seen) for seen in (first, (first + last) / 2, last)
             )
@@ -221,7 +222,7 @@ class Prices:
                 found[at] += self._attended(kind, _seen(contexts, many, kind.window)).sum()
         return found
 
-    def _attended(self, kind: Attended, seen: NDArray[Any]) -> NDArray[np.float64]:
+    def _attended(self, kind: AttentionKind, seen: NDArray[Any]) -> NDArray[np.float64]:
         """Return the seconds of attention of steps whose new tokens see these tokens, of all sequences."""
         return np.asarray(sum(self._attention(kind, kind.flop * seen, kind.moved * seen)))
 
@@ -235,11 +236,13 @@ class Prices:
         """Return the FLOP of a whole prompt on one device, those of the draft model included."""
         products = self.shard.model.layer_forward_flop
         body, head = products[: self.shard.head].sum(), products[self.shard.head :].sum()
-        seen = sum(kind.layers * _prompts(kind, [Chunk(prompt)])[0] for kind in self.shard.attended)
+        seen = sum(
+            kind.layers * _prompts(kind, [Chunk(prompt)])[0] for kind in self.shard.attention
+        )
         own = float(prompt * body + head + seen)
         return own + (self.draft.flop(prompt) if self.draft else 0.0)
 
-    def _attention(self, kind: Attended, flop: Any, read: Any) -> StepTime:
+    def _attention(self, kind: AttentionKind, flop: Any, read: Any) -> StepTime:
         """Return the seconds of all layers of a kind, one for each element of flop and read, which are of one layer.
 
         The lesser of arithmetic and memory is hidden, unless the rates of the kind were measured: those add up.
@@ -341,7 +344,7 @@ def _attention_launch(model: Model, device: Device) -> float:
     )
 
 
-def _prompts(kind: Attended, chunks: Sequence[Chunk]) -> tuple[float, float]:
+def _prompts(kind: AttentionKind, chunks: Sequence[Chunk]) -> tuple[float, float]:
     """Return FLOP and bytes of attention of one layer for chunks of prompts."""
     flop = sum(
         kind.prompt_flop * pairs(each, kind.window) + kind.expand * each.before for each in chunks
@@ -356,7 +359,9 @@ def _prompts(kind: Attended, chunks: Sequence[Chunk]) -> tuple[float, float]:
     return flop, kind.stored * sum(seen)
 
 
-def _decoded(kind: Attended, contexts: Sequence[float], drafts: int = 0) -> tuple[float, float]:
+def _decoded(
+    kind: AttentionKind, contexts: Sequence[float], drafts: int = 0
+) -> tuple[float, float]:
     """Return FLOP and bytes of attention of one layer for new tokens that see `contexts` tokens each.
 
     Drafts of a sequence see one token more each; its cache is read once for them all.

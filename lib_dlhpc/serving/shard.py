@@ -15,45 +15,15 @@ from lib_dlhpc.costs.groups import GOALS
 from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layers.state_space import flop, state_elements
 from lib_dlhpc.layout.graph import made
 from lib_dlhpc.layout.tensor import split_tensors
-from lib_dlhpc.serving.service import INDEXER, STATE_SPACE, WIDTH, Service, is_attention
+from lib_dlhpc.serving.kv_cache import AttentionKind, attention_kinds, reads_context
+from lib_dlhpc.serving.service import STATE_SPACE, WIDTH, Service, is_attention
 from lib_dlhpc.serving.wide_experts import sharded
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.spec.networks import build
 
 MODULE = "mtp"  # of the names of a module's layers, the first ones among them
-
-
-class Attended(NamedTuple):
-    """Identical attention layers: how many, and what one of them needs on a device.
-
-    window: tokens that a token sees; 0: all.
-    stored: bytes a token in the KV cache; of a state-space layer, the bytes of its state.
-    flop: of a token, per token that it sees in the cache.
-    prompt_flop: the same within a prompt, where latent vectors are expanded first.
-    key: of a measured rate.
-    expand: FLOP to expand the latent vector of a token of an earlier chunk; those of its own chunk are a layer's.
-    chunk: of a state-space layer, the tokens of a prompt between which it reads and writes its state; it sees a
-        window of one token. 0: attention.
-    kept: tokens outside the window stay in the cache, as each token selects others and reads them itself.
-    """
-
-    layers: int
-    window: int
-    stored: float
-    flop: float
-    prompt_flop: float
-    key: str
-    expand: float = 0.0
-    chunk: int = 0
-    kept: bool = False
-
-    @property
-    def moved(self) -> float:
-        """Bytes that are read, or read and written, of each token that a token sees."""
-        return self.stored * (2 if self.chunk else 1)
 
 
 class Exchange(NamedTuple):
@@ -75,18 +45,13 @@ class Shard:
     model: Model
     head: int
     weights: float
-    attended: tuple[Attended, ...]
+    attention: tuple[AttentionKind, ...]
     exchanges: tuple[Exchange, ...]
     precision: str
 
     def kv_cache_bytes(self, tokens: int) -> float:
         """Return the bytes of the cache of a sequence with this number of tokens."""
-        return sum(
-            each.layers
-            * each.stored
-            * (min(tokens, each.window) if each.window and not each.kept else tokens)
-            for each in self.attended
-        )
+        return sum(kind.cache_bytes(tokens) for kind in self.attention)
 
     @property
     def widest(self) -> int:
@@ -126,9 +91,9 @@ def _shard(
     head = max(at for at, layer in enumerate(layers) if layer.kind == "dense")
     exchanges = tuple(_exchanges(layers, head))
     weights = width * sum(layer.parameters for layer in layers)
-    attended = _attended(model, WIDTH[cache], layers)
+    attention = attention_kinds(model, WIDTH[cache], layers)
     one = replace(one, layers=local)
-    return Shard(one, head, weights, attended, exchanges, precision)
+    return Shard(one, head, weights, attention, exchanges, precision)
 
 
 def _without_modules(layers: tuple[Layer, ...], module: bool) -> tuple[Layer, ...]:
@@ -187,7 +152,7 @@ def _inference(model: Model, width: float) -> tuple[Layer, ...]:
         replace(
             layer,
             parameters=0 if layer.traits.lookup else round(read * width),
-            forward_flop=0.0 if _remembers(layer) else layer.forward_flop,
+            forward_flop=0.0 if reads_context(layer) else layer.forward_flop,
             stored=0,
             mask_bytes=0,
             attributes=_stateless(layer),
@@ -207,46 +172,8 @@ def _exchanges(layers: tuple[Layer, ...], head: int) -> Iterator[Exchange]:
             yield Exchange("allgather", ranks * prod(layer.input_shape), True)
 
 
-def _remembers(layer: Layer) -> bool:
-    """Return whether what a layer does depends on the tokens before."""
-    return is_attention(layer.kind) or layer.kind in (STATE_SPACE, INDEXER)
-
-
 def _stateless(layer: Layer) -> Mapping[str, Any]:
-    """Return the attributes of a layer; a state is moved as often as `Attended` says, not with each token."""
+    """Return the attributes of a layer; a state is moved as often as `AttentionKind` says, not with each token."""
     if layer.kind != STATE_SPACE:
         return layer.attributes
     return {**layer.attributes, "state": 0}
-
-
-def _attended(model: Model, width: float, layers: tuple[Layer, ...]) -> tuple[Attended, ...]:
-    """Return the kinds of attention with the layers of each; width: bytes of an element of the cache."""
-    found: dict[Attended, int] = {}
-    options = model.options.get("attention", {})
-    for layer in layers:
-        if _remembers(layer):
-            one = _one_attended(layer, options, width)
-            found[one] = found.get(one, 0) + 1
-    return tuple(each._replace(layers=many) for each, many in found.items())
-
-
-def _one_attended(layer: Layer, options: Mapping[str, Any], width: float) -> Attended:
-    of, key = layer.attributes, layer.traits.rate_key(layer)
-    if layer.kind == STATE_SPACE:
-        stored, one, prompt = width * state_elements(of), flop(0, of), flop(of["chunk"], of)
-        return Attended(1, 1, stored, one, prompt, key, chunk=of["chunk"])
-    if layer.kind == INDEXER:  # a key, and no value
-        each = 2.0 * of["heads"] * of["size"]
-        return Attended(1, 0, width * of["size"], each, each, key)
-    if "values" in of:  # latent: keys and values are read as one vector, which all heads share
-        latent, rotary, heads = options["latent"], of["rotated"], of["heads"]
-        each = 2.0 * heads * (2 * latent + rotary)
-        if "chosen" in of:
-            few = options["chosen"]
-            return Attended(1, few, width * (latent + rotary), each, each, key, kept=True)
-        prompt = 2.0 * heads * (of["size"] + of["values"])
-        expand = 2.0 * latent * heads * (of["size"] - rotary + of["values"])
-        return Attended(1, 0, width * (latent + rotary), each, prompt, key, expand)
-    features = layer.output_shape[-1]
-    stored = 2 * features // of["heads"] * of["kv_heads"]
-    return Attended(1, of["window"], width * stored, 4.0 * features, 4.0 * features, key)

@@ -356,7 +356,7 @@ def test_a_step_reads_and_writes_each_state_once():
 
 def test_a_prompt_takes_the_flop_of_its_chunks():
     prices = Prices(service())
-    (kind,) = (each for each in prices.shard.attended if each.chunk)
+    (kind,) = (each for each in prices.shard.attention if each.chunk)
     assert kind.layers == 24 and kind.prompt_flop == flop(128, SCAN.attributes)
     whole, halves = (
         prices.prefill(8192),

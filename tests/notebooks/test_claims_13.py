@@ -269,7 +269,7 @@ def test_a_latent_vector_is_smaller_than_grouped_heads_and_each_rank_has_it():
     numbers = own["heads"] * (own["size"] + own["values"])
     assert (len(layers), numbers) == (61, 128 * 320)
     assert 2 * len(layers) * numbers == pytest.approx(5.0e6, rel=1e-3)
-    (kind,) = Prices(service("deepseek-v3", "h200-pod", {})).shard.attended
+    (kind,) = Prices(service("deepseek-v3", "h200-pod", {})).shard.attention
     assert kind.flop == 2 * 128 * 1088  # of a token with one in the cache
 
 

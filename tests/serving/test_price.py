@@ -85,7 +85,7 @@ def test_sparse_attention_by_hand(cache):
     width, context = {"bf16": 2, "fp8": 1}[cache], 100_000
     service = large("deepseek-v3.2", machine="h200-pod", devices=8, cache_precision=cache)
     prices = Prices(service)
-    index, sparse = sorted(prices.shard.attended, key=lambda each: each.window)
+    index, sparse = sorted(prices.shard.attention, key=lambda each: each.window)
     assert (index.stored, sparse.stored) == (128 * width, 576 * width)
     assert (index.flop, sparse.flop) == (2 * 64 * 128, 2 * 128 / 8 * (2 * 512 + 64))
     read = 128 * width * context + 576 * width * 2048

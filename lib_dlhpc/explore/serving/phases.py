@@ -139,7 +139,7 @@ def prompt_point(prices: Prices, tokens: int) -> Point:
 def decode_point(prices: Prices, batch: int, context: int) -> Point:
     """Return a step that decodes a batch: weights are read once, the cache of each sequence is read."""
     shard = prices.shard
-    attended = sum(kind.layers * kind.flop * context for kind in shard.attended)
+    attended = sum(kind.layers * kind.flop * context for kind in shard.attention)
     work = batch * (float(shard.model.layer_forward_flop.sum()) + attended)
     moved = bytes_read(shard) + batch * shard.kv_cache_bytes(context)
     return Point(work, moved, prices.decode(batch, context).total)

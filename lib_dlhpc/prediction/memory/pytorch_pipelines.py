@@ -15,6 +15,7 @@ import numpy as np
 
 from lib_dlhpc.layout import Part
 from lib_dlhpc.prediction.pipelines.pipelined import in_flight
+from lib_dlhpc.spec.strategy import PYTORCH, Strategy
 
 WAYS = "receives", "sends"
 
@@ -29,6 +30,11 @@ class Kept(NamedTuple):
     sends: float = 0.0
     output: float = 0.0
     none: float = 1.0
+
+
+def holds_messages(strategy: Strategy) -> bool:
+    """Return whether a stage holds messages as PyTorch does."""
+    return strategy.pipeline_runtime == PYTORCH and int(strategy.pipeline) > 1
 
 
 def kept_by(held: tuple[Part, ...]) -> Kept:

@@ -1,12 +1,12 @@
 """Memory of each rank of a split network, at each moment of a step that may be its peak.
 
-A rank holds its shard of weights, gradients and optimizer state, sharded further by ZeRO; the stored activations of
-the microbatches in flight (pipelined.in_flight, costs/stored_activations.py); the working set of one pass; and
-communication buffers. With offloading only the current layer and the one in flight to or from the offload target
-are on the device. Fragmentation is not modeled.
+A rank holds its shard of weights, gradients and optimizer state, sharded further by ZeRO (zero.py); the stored
+activations of the microbatches in flight (pipelined.in_flight, costs/stored_activations.py); the working set of one
+pass; and communication buffers. With offloading only the current layer and the one in flight to or from the offload
+target are on the device. Fragmentation is not modeled.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -14,30 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.costs.roofline import BYTES, MIXED
-from lib_dlhpc.costs.state import MASTER_BYTES, state_each
+from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.costs.stored_activations import (
     AFTER,
-    AT_ONCE,
     BETWEEN,
     backward_extra,
     resident_bytes,
     stored_bytes,
     waiting_bytes,
 )
-from lib_dlhpc.costs.units import buckets_of, unit_weights
-from lib_dlhpc.costs.wire_format import adds_wide, is_cast, on_wire
+from lib_dlhpc.costs.units import unit_weights
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.layout import Part, folded, mean_shards, parts, place, representative, shards, sizes
+from lib_dlhpc.layout import Part, folded, parts, place, representative, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_narrow
 from lib_dlhpc.prediction.memory.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.memory.peaks import TERMS, Needs, Ranks, in_passes, ranks_of
-from lib_dlhpc.prediction.memory.pytorch_pipelines import Kept, kept_by
+from lib_dlhpc.prediction.memory.pytorch_pipelines import Kept, holds_messages, kept_by
+from lib_dlhpc.prediction.memory.zero import exchange_buffers, gradient_bytes, model_states
 from lib_dlhpc.prediction.pipelines.pipelined import in_flight
-from lib_dlhpc.schedules.ring_collectives import PIECE
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import FORWARD, PYTORCH, SPLIT_BACKWARD, Strategy
+from lib_dlhpc.spec.strategy import PYTORCH, SPLIT_BACKWARD
 from lib_dlhpc.spec.units import count
 from lib_dlhpc.spec.units import format_quantity as show
 
@@ -141,15 +137,15 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
     apart = AFTER if in_two else "", BETWEEN if in_two and overlaps_passes(experiment) else ""
     how = (size, strategy.recompute, out, *apart)
     model = rank_model(held)
-    fixed, away = _state(experiment, model)
+    fixed, away = model_states(experiment, model)
     fixed["input batch"] = _samples(experiment, held) * size
-    fixed["communication buffer"] = _buffers(experiment, model)
+    fixed["communication buffer"] = exchange_buffers(experiment, model)
     fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
     whole = strategy.zero < 2 or shards(experiment) == 1
     if in_two and not whole:  # what backward computes waits for the buckets of weight gradients
         early = (one for one in model.layers if not one.traits.splits_backward)
         fixed["gradients"] += size * sum(one.trained for one in early if not one.traits.stand_in)
-    accumulates, kept = whole and strategy.offload != "all", _keeps(strategy)
+    accumulates, kept = whole and strategy.offload != "all", holds_messages(strategy)
     largest = float(model.layer_trained.max(initial=0.0))
     if kept and strategy.zero:
         largest = max(largest, float(max(unit_weights(model, "block"), default=0)))
@@ -166,12 +162,7 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
 
 def _of_parts(held: tuple[Part, ...], experiment: Experiment) -> tuple[float, ...]:
     """Return the bytes of the gradients of each stage of a rank."""
-    return tuple(float(_gradient(experiment) * part.model.trained) for part in held)
-
-
-def _keeps(strategy: Strategy) -> bool:
-    """Return whether a stage holds messages as PyTorch does."""
-    return strategy.pipeline_runtime == PYTORCH and int(strategy.pipeline) > 1
+    return tuple(float(gradient_bytes(experiment) * part.model.trained) for part in held)
 
 
 @lru_cache(maxsize=4096)
@@ -219,41 +210,6 @@ def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tu
     )
 
 
-def _state(experiment: Experiment, model: Model) -> tuple[dict[str, float], float]:
-    """Return weights, gradients and optimizer state of a rank, and their offloaded bytes."""
-    strategy, replicas = experiment.strategy, mean_shards(experiment, model)
-    size = BYTES[strategy.precision]
-    master = MASTER_BYTES * (strategy.precision in MIXED)
-    each = {
-        "weights": (size, 3),
-        "gradients": (_gradient(experiment), 2),
-        "master weights": (master, 1),
-        "optimizer state": (state_each(model, strategy.optimizer) * max(size, MASTER_BYTES), 1),
-    }
-    split = {
-        name: (float(count) * b / (replicas if strategy.zero >= level else 1))
-        for name, (b, level) in each.items()
-        for count in (model.parameters if name == "weights" else model.trained,)
-    }
-    if strategy.offload != "all":
-        return split, 0.0
-    largest = float(model.layer_parameters.max(initial=0.0))
-    near = {name: min(split[name], AT_ONCE * largest * b) for name, (b, _) in each.items()}
-    return near, sum(split.values()) - sum(near.values())
-
-
-def _gradient(experiment: Experiment) -> int:
-    """Return the bytes of a gradient that is kept: where replicas share the state, in the format in which it is added.
-
-    PyTorch's FSDP2 keeps gradients in reduce_dtype between microbatches (to_accumulated_grad_if_needed), Megatron-LM
-    in fp32 with accumulate_allreduce_grads_in_fp32.
-    """
-    strategy = experiment.strategy
-    size = BYTES[strategy.precision]
-    added = sizes(experiment).data > 1 and (strategy.zero >= 2 or adds_wide(strategy))
-    return int(on_wire(strategy, size)) if added else size
-
-
 def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
     """Return the elements of the samples that a rank reads in a step."""
     reads = [part for part in held if part.model.reads_samples]
@@ -265,43 +221,6 @@ def _samples(experiment: Experiment, held: tuple[Part, ...]) -> float:
     strategy = experiment.strategy
     share = strategy.context * (1 + strategy.mirrored)  # the other copy reads half of the batch
     return float(strategy.batch) * float(np.prod(shape)) / float(share)
-
-
-def _buffers(experiment: Experiment, model: Model) -> float:
-    """Return the bytes of the buffers in which weights and gradients are exchanged."""
-    strategy = experiment.strategy
-    if sizes(experiment).data == 1:
-        return 0.0
-    if strategy.zero >= 2:  # of whole layers; one is in flight while the next is filled
-        cut = buckets_of(model, strategy).sizes.tolist()
-        return _two([on_wire(strategy, size) for size in cut], cut) + _gathered(strategy, model)
-    size = BYTES[strategy.precision]
-    bucket = float(min(strategy.bucket, model.trained * size))
-    if strategy.zero == 1 and _keeps(strategy):  # in streams of their own (pytorch_pipelines.py)
-        shards_of = on_wire(strategy, model.trained * size) / mean_shards(experiment, model)
-        units = unit_weights(model, "block")
-        return float(shards_of) + size * _two(units, units)
-    if strategy.zero == 1 and (adds_wide(strategy) or not is_cast(strategy)):
-        # Reduced in place, a message at a time.
-        return min(bucket / size * _gradient(experiment), float(PIECE))
-    copies = 2 if strategy.experts > 1 and not strategy.zero else 1  # of a bucket: packed
-    return float(copies * on_wire(strategy, bucket))
-
-
-def _gathered(strategy: Strategy, model: Model) -> float:
-    """Return the bytes of gathered weights: of the unit in use and the next, or of all."""
-    if strategy.zero < 3:
-        return 0.0
-    units = unit_weights(model, strategy.zero_unit)
-    kept = strategy.gather == FORWARD
-    return BYTES[strategy.precision] * float(model.parameters if kept else _two(units, units))
-
-
-def _two(current: Sequence[float], following: Sequence[float]) -> float:
-    """Return the most that an entry and the one after it take."""
-    return max(
-        (one + more for one, more in zip(current, [*following, 0][1:], strict=True)), default=0.0
-    )
 
 
 def explain_split_memory(p: "Breakdown") -> Explanation:
