@@ -7,7 +7,7 @@ Bytes are counted at the update: the storages of all tensors of a process, on ea
 
 import numpy as np
 
-from lib_dlhpc.costs.state import model_state_bytes
+from lib_dlhpc.costs.model_state import model_state_bytes
 from lib_dlhpc.labs.emulated.data_parallel_step import NEAR, off, task_of
 from lib_dlhpc.labs.findings import broken, kept, later, seed_of
 from lib_dlhpc.labs.mistakes import Endless, LabError

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from lib_dlhpc.costs.reading import limits
+from lib_dlhpc.costs.storage_reads import limits
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier
 from lib_dlhpc.spec.schema import to_table

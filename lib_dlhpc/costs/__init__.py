@@ -6,35 +6,35 @@ layer_rates.py        layer times by measured rates
 operators.py          a step by class of operator, and what fused kernels remove
 host.py               a host that issues kernels one by one, and waits for token counts
 buckets.py            gradient buckets, and when backward has filled them
-units.py              what ZeRO 3 gathers at a time: a block, as FSDP
+fsdp_units.py         what ZeRO 3 gathers at a time: a block, as FSDP
 wire_format.py        gradients in the format of their exchange: bytes, casts
 compression.py        deep gradient compression: elements sent, selection
 low_rank.py           low-rank compression: elements sent, products
 muon.py               Muon: matrices, orthogonalization
-outer.py              the outer optimizer of local updates
+outer_optimizer.py    the outer optimizer of local updates
 segments.py           segments of activation recomputation
 power_limit.py        what a power limit does to power and time
 energy.py             joules of a step by cause; emissions
-work.py               one device's compute in a data-parallel step
+device_work.py        one device's compute in a data-parallel step
 exchanges.py          what the layers of a part exchange
 instruction_prices.py what the instructions of a program cost
 network.py            the network model of a machine, congestion included
-crowding.py           how far messages between nodes share links of the topology
+switch_contention.py  how far messages between nodes share links of the topology
 platform.py           the links of a machine and the routes between ranks
 groups.py             the network of a process group, and its collectives
-placement.py          which groups of one kind lie alike on nodes and switches
-uneven.py             groups that cross the edge of a node, on the links that they use
+group_placement.py    which groups of one kind lie alike on nodes and switches
+uneven_groups.py      groups that cross the edge of a node, on the links that they use
 nccl.py               an allreduce by NCCL's protocols
 stragglers.py         the slowest of p ranks
-length.py             number of steps of a run
-reading.py            read time of a sample from storage, by limit
+step_count.py         number of steps of a run
+storage_reads.py      read time of a sample from storage, by limit
 sample_path.py        a sample's turn at each server, which simulation and runs queue by
 input.py              input time of a batch; listing and staging before the first step
 calibration.py        compute_scale: from a measured rate
 split_calibration.py  the same for a partitioned network
 stored_activations.py activations stored for the backward pass
 coupled.py            a batch of a coupled workflow: producer and consumer
-state.py              bytes a parameter: weights, gradients, optimizer state
+model_state.py        bytes a parameter: weights, gradients, optimizer state
 checkpoints.py        bytes written, stall of training, and restart time
 spares.py             nodes of a run, spares and replicas: who trains when some are in repair
 offload.py            offloaded bytes, and the link they use

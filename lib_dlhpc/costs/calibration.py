@@ -8,8 +8,8 @@ import numpy as np
 
 from lib_dlhpc.costs import roofline, stragglers
 from lib_dlhpc.costs.compression import applied_rule
+from lib_dlhpc.costs.device_work import Work, device_work
 from lib_dlhpc.costs.network import last_axis
-from lib_dlhpc.costs.work import Work, device_work
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.input import listing_time, loading_time, reached
+from lib_dlhpc.costs.model_state import model_state_bytes, state_each
 from lib_dlhpc.costs.roofline import BYTES
-from lib_dlhpc.costs.state import model_state_bytes, state_each
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.experiment import Experiment

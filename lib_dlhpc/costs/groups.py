@@ -16,7 +16,7 @@ import numpy as np
 from lib_dlhpc.arrays import Floats, Ints
 from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.crowding import ALL, Own
+from lib_dlhpc.costs.group_placement import Where, each_alone, representative
 from lib_dlhpc.costs.network import (
     BYTES_MOVED_TO_REDUCE,
     Cost,
@@ -34,8 +34,8 @@ from lib_dlhpc.costs.network import (
     slowest,
     tree_congestion,
 )
-from lib_dlhpc.costs.placement import Where, each_alone, representative
-from lib_dlhpc.costs.uneven import Uneven, is_placed
+from lib_dlhpc.costs.switch_contention import ALL, Own
+from lib_dlhpc.costs.uneven_groups import Uneven, is_placed
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import shards, sizes, stride

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.reading import data_set_bytes, limits, read_tier, serving
+from lib_dlhpc.costs.storage_reads import data_set_bytes, limits, read_tier, serving
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier, storage_tier
 
@@ -12,7 +12,7 @@ from lib_dlhpc.spec.machine import StorageTier, storage_tier
 def input_time(experiment: Experiment) -> Any:
     """Return the seconds in which one global batch comes, all that can be hidden being hidden: the slowest limit's.
 
-    What each limit allows: reading.py.
+    What each limit allows: storage_reads.py.
     """
     slowest: Any = 0.0
     for seconds in limits(experiment).values():

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.crowding import (
+from lib_dlhpc.costs.switch_contention import (
     TREES,
     all_to_all_steps,
     columns_of,

@@ -10,8 +10,8 @@ is full duplex.
 
 from typing import NamedTuple
 
+from lib_dlhpc.costs.model_state import model_state_bytes
 from lib_dlhpc.costs.roofline import BYTES
-from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.layout import shards
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import storage_tier

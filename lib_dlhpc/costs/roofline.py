@@ -7,7 +7,7 @@ reaches half the rate of a large one. Roofline: Williams, Waterman & Patterson 2
 efficiency: Hockney's n_1/2 (1985). A measured rate of a kind of layer (costs/layer_rates.py)
 replaces the roofline. Where a device states its multiprocessors, w counts the slots of whole waves of
 tiles (costs/gemm_tiles.py); where it states the host's time for a kernel, no layer starts before it is issued.
-Layers in a narrow format have its peak, with the same efficiency, and casts beside (costs/narrow.py).
+Layers in a narrow format have its peak, with the same efficiency, and casts beside (costs/low_precision.py).
 """
 
 from functools import lru_cache
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs import gemm_tiles, host, layer_rates, narrow, streams
+from lib_dlhpc.costs import cross_entropy, gemm_tiles, host, layer_rates, low_precision
+from lib_dlhpc.costs.async_tp import Cut
 from lib_dlhpc.costs.distinct_layers import distinct_layers
 from lib_dlhpc.costs.muon import MUON, REST_TRAFFIC, orthogonalization_time, rest
 from lib_dlhpc.costs.network import last_axis
-from lib_dlhpc.costs.pieces import Cut
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
@@ -76,9 +76,9 @@ class Counts(NamedTuple):
     kernels: NDArray[np.float64]
 
     @property
-    def operands(self) -> narrow.Operands:
+    def operands(self) -> low_precision.Operands:
         """What products in a narrow format read."""
-        return narrow.Operands(
+        return low_precision.Operands(
             self.cast, self.cast_back, self.cast_once, self.cast_size, self.cast_moved
         )
 
@@ -235,7 +235,7 @@ def _roofline(
     )
 
 
-def _rates(operands: narrow.Operands, device: Device, precision: str) -> Any:
+def _rates(operands: low_precision.Operands, device: Device, precision: str) -> Any:
     """Return the FLOP/s of large products of each layer, or with a last axis of one."""
     wide = "bf16" if precision in NARROW else precision
     rate = last_axis(peak_rate(device, wide) * device.efficiency)
@@ -252,14 +252,16 @@ def product_bytes(model: Model, batch: Any, size: int) -> Any:
 
 
 def _product_bytes(counts: Counts, batch: Any, size: int) -> Any:
-    return (batch * counts.moved + counts.read) * size - narrow.saved(counts.operands, batch, size)
+    return (batch * counts.moved + counts.read) * size - low_precision.saved(
+        counts.operands, batch, size
+    )
 
 
 def _beside(
     counts: Counts, device: Device, batch: Any, size: int, each_pass: bool
 ) -> tuple[Any, Any]:
     """Return the bytes, forward and backward, of kernels beside a layer's own: casts, copies, an unfused loss."""
-    ahead, back = narrow.cast_bytes(counts.operands, batch, each_pass)
+    ahead, back = low_precision.cast_bytes(counts.operands, batch, each_pass)
     ahead, back = ahead + batch * counts.beside, back + batch * counts.beside_back
     if device.unfused_loss:
         ahead, back = ahead + batch * counts.loss, back + batch * counts.loss_back
@@ -285,8 +287,8 @@ def _counts(model: Model, size: int) -> Counts:
         _repeated_flop(model),
         _blocks(model),
         *gemm_tiles.shapes(model),
-        *streams.loss_bytes(model),
-        *narrow.operands(model),
+        *cross_entropy.loss_bytes(model),
+        *low_precision.operands(model),
         *_beside_products(model, size),
     )
 
@@ -386,5 +388,5 @@ def streamed_update_time(model: Model, device: Device, optimizer: str, casts: bo
     launch, bandwidth = (rate.launch, rate.bandwidth) if rate else (0.0, streaming_rate(device))
     seconds = launch + moved / bandwidth
     if casts:
-        seconds = seconds + narrow.held_bytes(model) / streaming_rate(device)
+        seconds = seconds + low_precision.held_bytes(model) / streaming_rate(device)
     return device.slowdown * seconds

@@ -1,14 +1,14 @@
 """A sample on its way from storage to a device: how long it occupies each server, and holds its reader.
 
 The simulator queues samples by these numbers (lib_dlhpc/simulation/storage.py), and a run throttles its readers by them
-(lib_dlhpc/training/input/throttle.py). What they allow together, in closed form: reading.py.
+(lib_dlhpc/training/input/throttle.py). What they allow together, in closed form: storage_reads.py.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from lib_dlhpc.costs import reading
+from lib_dlhpc.costs import storage_reads
 from lib_dlhpc.spec.experiment import Experiment
 
 
@@ -27,11 +27,14 @@ class SamplePath:
 
 def sample_path(experiment: Experiment) -> SamplePath:
     """Return the way of a sample of an experiment with a storage tier. Raises SpecError for an unknown tier."""
-    tier, link = reading.read_tier(experiment), experiment.machine.inter_node
-    size, rate = float(reading.stored_bytes(experiment)), link.bandwidth * link.efficiency
-    asked, calls = float(reading.operations(experiment)), float(reading.reads(experiment))
-    crowd = float(np.max(reading.congestion(experiment)))
-    each = reading.reader_time(experiment)
+    tier, link = storage_reads.read_tier(experiment), experiment.machine.inter_node
+    size, rate = float(storage_reads.stored_bytes(experiment)), link.bandwidth * link.efficiency
+    asked, calls = (
+        float(storage_reads.operations(experiment)),
+        float(storage_reads.reads(experiment)),
+    )
+    crowd = float(np.max(storage_reads.congestion(experiment)))
+    each = storage_reads.reader_time(experiment)
     return SamplePath(
         lookup=(asked / tier.metadata_rate, asked * tier.operation_latency),
         read=(

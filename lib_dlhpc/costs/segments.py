@@ -7,8 +7,8 @@ from math import sqrt
 
 import numpy as np
 
-from lib_dlhpc.costs.light import light_runs
-from lib_dlhpc.costs.per_op import per_op_runs, repeated
+from lib_dlhpc.costs.light_recomputation import light_runs
+from lib_dlhpc.costs.per_op_recomputation import per_op_runs, repeated
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.model import BLOCK, Layer, Model
 from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP
@@ -32,9 +32,9 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
 
     recompute: "none"; "selective": each attention, whose input is stored and whose scores are not
     (Korthikanti et al. 2022, section 5); "light": norms, activations and expanded latent vectors, up to the last layer
-    that reads them (costs/light.py); "per-op": each block but fused attention and every second matmul
-    (costs/per_op.py); "full": each block of a transformer (section 4.1), on stages without one nothing, and of other
-    networks all layers, in about sqrt(n) segments of about equal stored bytes, n being the places where a
+    that reads them (costs/light_recomputation.py); "per-op": each block but fused attention and every second matmul
+    (costs/per_op_recomputation.py); "full": each block of a transformer (section 4.1), on stages without one nothing,
+    and of other networks all layers, in about sqrt(n) segments of about equal stored bytes, n being the places where a
     single array is live (Chen et al. 2016, "Training deep nets with sublinear memory cost", section 4.1); "early-stop":
     the same, up to the last layer whose output or mask backward reads (PyTorch, torch.utils.checkpoint,
     set_checkpoint_early_stop): not a block's last matmul and sum.

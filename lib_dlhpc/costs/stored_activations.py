@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
+from lib_dlhpc.costs.cross_entropy import held_by_loss, kept_for_loss
 from lib_dlhpc.costs.distinct_layers import distinct_layers
 from lib_dlhpc.costs.exchanges import halo_elements
-from lib_dlhpc.costs.light import reads_input
-from lib_dlhpc.costs.narrow import width
+from lib_dlhpc.costs.light_recomputation import reads_input
+from lib_dlhpc.costs.low_precision import width
 from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.costs.streams import held_by_loss, kept_for_loss
 from lib_dlhpc.layout import Part, gathers_keys, key_elements, ring_blocks
 from lib_dlhpc.spec.loss import is_logits
 from lib_dlhpc.spec.model import Layer, Model

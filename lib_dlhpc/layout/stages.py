@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
+from lib_dlhpc.spec.low_precision import with_narrow
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.narrow import with_narrow
 from lib_dlhpc.spec.strategy import EARLY_STOP, LIGHT, PER_OP, TRAINING_PRECISIONS
 
 # Cost of an element-wise layer, which is memory-bound, in FLOP per element that it reads or writes.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.exchanges import extra_reductions
-from lib_dlhpc.costs.units import buckets_of
+from lib_dlhpc.costs.fsdp_units import buckets_of
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, shards, sizes

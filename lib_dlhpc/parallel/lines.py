@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import groups
-from lib_dlhpc.costs.busy_links import SHARED
-from lib_dlhpc.costs.crowding import shares_links
+from lib_dlhpc.costs.link_occupancy import SHARED
 from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.platform import NO_LINK, Platform, platform
+from lib_dlhpc.costs.switch_contention import shares_links
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import sizes, stride
 from lib_dlhpc.program.meeting import Above

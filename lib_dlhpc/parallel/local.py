@@ -8,7 +8,7 @@ et al. 2023, "DiLoCo".
 from collections.abc import Sequence
 from dataclasses import replace
 
-from lib_dlhpc.costs.outer import has_outer, outer_time
+from lib_dlhpc.costs.outer_optimizer import has_outer, outer_time
 from lib_dlhpc.parallel import offload
 from lib_dlhpc.parallel.data import STREAM
 from lib_dlhpc.program import Instruction, Program, Transfer, Update, Wait

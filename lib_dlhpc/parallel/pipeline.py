@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.costs import groups, roofline
-from lib_dlhpc.costs.busy_links import SHARED
+from lib_dlhpc.costs.link_occupancy import SHARED
 from lib_dlhpc.costs.network import Cost, joined
 from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.keyed import Keyed

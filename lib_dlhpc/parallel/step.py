@@ -17,7 +17,7 @@ from lib_dlhpc.costs.instruction_prices import (
     collective_prices,
     part_prices,
 )
-from lib_dlhpc.costs.narrow import casts_each_pass
+from lib_dlhpc.costs.low_precision import casts_each_pass
 from lib_dlhpc.costs.overlapped_prices import LEFT, overlapped_prices
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, folded, mean_shards, representative, represented, sizes
@@ -33,6 +33,7 @@ from lib_dlhpc.parallel import (
     pipeline,
     zero,
 )
+from lib_dlhpc.parallel.async_tp import cut_into_pieces
 from lib_dlhpc.parallel.data import exchange_gradients, exchange_key
 from lib_dlhpc.parallel.groups import groups_of, groups_of_stages, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer, sharing
@@ -40,7 +41,6 @@ from lib_dlhpc.parallel.lines import above, lines
 from lib_dlhpc.parallel.lists import copied, copied_after_update, copies
 from lib_dlhpc.parallel.overlapped import hides_exchanges, overlapped, overlaps_passes
 from lib_dlhpc.parallel.passes import Passes
-from lib_dlhpc.parallel.pieces import cut_into_pieces
 from lib_dlhpc.parallel.recomputation import recompute
 from lib_dlhpc.parallel.zero import shard
 from lib_dlhpc.parallel.zero_bubble import split_backward

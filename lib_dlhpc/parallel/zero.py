@@ -1,6 +1,6 @@
 """ZeRO: weights are gathered ahead of their layers (stage 3), after the update (1 and 2), or behind the first pass.
 
-Stage 3 gathers a unit at a time, a block of the network or a layer (costs/units.py). At most two units are on the
+Stage 3 gathers a unit at a time, a block of the network or a layer (costs/fsdp_units.py). At most two units are on the
 device: the current one, and the next, whose all-gather overlaps it (AT_ONCE, as in the memory model and the trainer).
 With hybrid sharding neighbors shard, and what they hold is replicated (data.py). Sources: Rajbhandari et al. 2020,
 section 7; Zhao et al. 2023, section 3.2.
@@ -21,8 +21,8 @@ from functools import lru_cache
 from itertools import islice
 
 from lib_dlhpc.costs.exchanges import weights_read
+from lib_dlhpc.costs.fsdp_units import unit_weights, units
 from lib_dlhpc.costs.stored_activations import AT_ONCE
-from lib_dlhpc.costs.units import unit_weights, units
 from lib_dlhpc.layout import Part, shards
 from lib_dlhpc.parallel.data import STREAM, cut, holders, sharded_over
 from lib_dlhpc.parallel.passes import Passes

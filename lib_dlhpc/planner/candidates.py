@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs import length
+from lib_dlhpc.costs import step_count
 from lib_dlhpc.planner.bound import bound
 from lib_dlhpc.planner.space import (
     Columns,
@@ -64,7 +64,7 @@ class Candidates:
 
     def least(self, objective: str) -> NDArray[np.float64]:
         """Return a lower bound of an objective for each candidate."""
-        experiment, steps = self.experiment, float(length.steps(alone(self.experiment)))
+        experiment, steps = self.experiment, float(step_count.steps(alone(self.experiment)))
         nodes: Any = experiment.strategy.nodes
         if "nodes" in self.axes:
             nodes = self.columns("nodes")["nodes"]

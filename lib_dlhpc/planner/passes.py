@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import roofline
+from lib_dlhpc.costs.async_tp import cut_of
 from lib_dlhpc.costs.groups import placements
 from lib_dlhpc.costs.instruction_prices import collective_cost
-from lib_dlhpc.costs.narrow import SENT
-from lib_dlhpc.costs.pieces import cut_of
+from lib_dlhpc.costs.low_precision import SENT
 from lib_dlhpc.costs.power_limit import clocked, drawn
 from lib_dlhpc.costs.roofline import Activities
 from lib_dlhpc.costs.segments import surely_repeated

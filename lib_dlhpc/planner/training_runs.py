@@ -14,8 +14,8 @@ from typing import Any
 
 from lib_dlhpc.convergence import epochs_of, verdict
 from lib_dlhpc.convergence.assessment import measured_warm_up
+from lib_dlhpc.costs.device_work import check_precision
 from lib_dlhpc.costs.wire_format import is_cast
-from lib_dlhpc.costs.work import check_precision
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.exchanged import widens
 from lib_dlhpc.spec.experiment import Experiment

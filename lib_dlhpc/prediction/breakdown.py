@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.costs import energy, length
+from lib_dlhpc.costs import energy, step_count
+from lib_dlhpc.costs.device_work import device_work
 from lib_dlhpc.costs.network import Cost
 from lib_dlhpc.costs.roofline import peak_rate, update_time
-from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.prediction.elementwise import elementwise
 from lib_dlhpc.prediction.memory.device_ledger import server_bytes
 from lib_dlhpc.records import dataclass
@@ -215,7 +215,7 @@ class Breakdown(Result):
     @property
     def steps(self) -> Any:
         """Optimizer steps of the run; the last one of an epoch may have a smaller batch."""
-        return length.steps(self.experiment)
+        return step_count.steps(self.experiment)
 
     @property
     def time_to_train(self) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lib_dlhpc.costs import narrow
+from lib_dlhpc.costs import low_precision
 from lib_dlhpc.costs.wire_format import (
     BYTES,
     adds_wide,
@@ -119,7 +119,7 @@ def wire_inputs(p: "Breakdown") -> list[tuple[str, str, str]]:
 
 def stored_narrow(p: "Breakdown") -> str:
     """Return a sentence on what is stored in a narrow format; "" where nothing is."""
-    if not narrow.is_used(p.experiment.model):
+    if not low_precision.is_used(p.experiment.model):
         return ""
     asked = FORMATS[p.experiment.strategy.precision]
     return (

@@ -15,11 +15,11 @@ from lib_dlhpc.costs import (
     stragglers,
 )
 from lib_dlhpc.costs.compression import applied_rule, density
+from lib_dlhpc.costs.device_work import Work, check_precision, device_work
 from lib_dlhpc.costs.input import input_stall, input_time, start_time
 from lib_dlhpc.costs.network import Cost, last_axis, network_of
-from lib_dlhpc.costs.outer import outer_time
+from lib_dlhpc.costs.outer_optimizer import outer_time
 from lib_dlhpc.costs.wire_format import SCALE_BYTES, cast_time, is_scaled, on_wire, search_time
-from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.gc_pause import gc_paused
 from lib_dlhpc.prediction.breakdown import TERMS, Breakdown
 from lib_dlhpc.prediction.communication import overlap

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.compression import applied_rule
+from lib_dlhpc.costs.device_work import device_work
 from lib_dlhpc.costs.roofline import update_time
 from lib_dlhpc.costs.split_calibration import measured_with
-from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.prediction.split import split_step
 from lib_dlhpc.prediction.step import compute_scale

@@ -68,9 +68,9 @@ class Network(NamedTuple):
     distance; 0: of double binary trees. combines: where switches add what passes them: "nvls" inside a node, "sharp"
     between nodes. The beta of `outer` is of a node's ranks that all send; lanes: how many times that rate one of them
     has that sends alone. crossing: slowdown factor where every node sends all of one rail to another. relay, nics,
-    beside: see Rails. uneven: prices groups that do not fill nodes evenly (costs/uneven.py); `inner` is then of ranks
-    that are in one node in each group. every: the Network of all groups, if this one is of some:
-    all run the algorithm that is chosen for it.
+    beside: see Rails. uneven: prices groups that do not fill nodes evenly (costs/uneven_groups.py); `inner` is then of
+    ranks that are in one node in each group. every: the Network of all groups, if this one is of some: all run the
+    algorithm that is chosen for it.
     """
 
     inner: Level

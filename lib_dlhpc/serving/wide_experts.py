@@ -29,7 +29,7 @@ from dataclasses import replace
 from math import ceil
 
 from lib_dlhpc.costs.groups import Wire, wire_on
-from lib_dlhpc.costs.narrow import SENT
+from lib_dlhpc.costs.low_precision import SENT
 from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.overlapped_prices import MULTIPROCESSORS, SERVING
 from lib_dlhpc.costs.roofline import BYTES

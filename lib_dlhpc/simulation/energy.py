@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc import parallel
+from lib_dlhpc.costs.device_work import device_work
 from lib_dlhpc.costs.energy import POLLED, device_watts, standing_watts, step_energy
-from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.program import Mix, mixes_of
 from lib_dlhpc.results import Columns
 from lib_dlhpc.spec.experiment import Experiment

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs import length
+from lib_dlhpc.costs import step_count
 from lib_dlhpc.costs.checkpoints import Checks, Saving, saving
 from lib_dlhpc.costs.input import start_time
 from lib_dlhpc.errors import SpecError, check_counts
@@ -80,7 +80,7 @@ def simulate_failures(
     if step is None:
         step = breakdown(simulate(experiment)).step_time
     run, nodes = experiment.run, int(experiment.strategy.nodes + experiment.servers)
-    steps = length.steps(experiment)
+    steps = step_count.steps(experiment)
     work, interval = float(steps * step), float(run.checkpoint_interval)
     price, start = saving(experiment), float(start_time(experiment))
     if not interval:  # nothing is ever written, nor read

@@ -60,7 +60,7 @@ def ranked_exchange(step: Program, speed: ArrayLike = 1.0) -> RankedExchange:
         group = prices.groups[what.group]
         if group.size == 1:
             return joined
-        if group.network.uneven is not None:  # all leave together: see costs/uneven.py
+        if group.network.uneven is not None:  # all leave together: see costs/uneven_groups.py
             seconds = prices.priced(what).seconds
             return np.asarray(np.broadcast_to(group.latest(joined), joined.shape) + seconds)
         schedule, element = plans.of(what)

@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike
 from lib_dlhpc import parallel
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import calibration, roofline, split_calibration
+from lib_dlhpc.costs.device_work import Work, check_precision, device_work
 from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.wire_format import cast_time, search_time
-from lib_dlhpc.costs.work import Work, check_precision, device_work
 from lib_dlhpc.errors import SpecError, check_counts, listed
 from lib_dlhpc.program import Collective, Program, Transfer
 from lib_dlhpc.simulation.conditions import Conditions, StepProgress

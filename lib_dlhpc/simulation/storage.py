@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs import reading
+from lib_dlhpc.costs import storage_reads
 from lib_dlhpc.costs.sample_path import sample_path
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
@@ -78,7 +78,7 @@ def clients(
 
     readers: in all, spread evenly over the nodes; by default [storage] workers of every device. A sample is
     looked up, read and decoded; one in the cache is only decoded; of a cooperative store, some lie on
-    other nodes. Which: at random, by the shares of lib_dlhpc/costs/reading.py. Where one server does metadata
+    other nodes. Which: at random, by the shares of lib_dlhpc/costs/storage_reads.py. Where one server does metadata
     and data, short requests stand behind long ones: readers move in convoys, and few of them do not fill it.
     Raises SpecError without a tier or without readers.
     """
@@ -121,8 +121,8 @@ class Way:
             )
         self.nodes = int(experiment.strategy.nodes)
         self._path = path = sample_path(experiment)
-        self._missed = float(reading.miss_share(experiment))
-        self._remote = float(reading.remote_share(experiment))
+        self._missed = float(storage_reads.miss_share(experiment))
+        self._remote = float(storage_reads.remote_share(experiment))
         self._random = np.random.default_rng(seed)
         copies = 1 if path.shared else self.nodes
         self._data = [Station() for _ in range(copies)]
@@ -141,7 +141,7 @@ class Way:
     def stages(self, node: int, now: float) -> Iterator[float]:
         """Yield the time until which a reader of `node` is held, stage by stage; resume at that time.
 
-        An uncontended stage takes the time that lib_dlhpc/costs/reading.py predicts.
+        An uncontended stage takes the time that lib_dlhpc/costs/storage_reads.py predicts.
         """
         path = self._path
         missed = self._missed >= 1 or self._random.random() < self._missed

@@ -18,8 +18,8 @@ from lib_dlhpc.layers import KINDS, Counts, Layer, Site
 from lib_dlhpc.layers.base.kind import Shape
 from lib_dlhpc.spec.fusion import with_attention
 from lib_dlhpc.spec.loss import with_loss
+from lib_dlhpc.spec.low_precision import with_narrow
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.narrow import with_narrow
 from lib_dlhpc.spec.strategy import ALL, Strategy
 
 ATTENTION = ("attention", "fused_attention")

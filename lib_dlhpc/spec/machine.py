@@ -65,7 +65,7 @@ class Device:
     fused_attention: whether attention is fused here by default; in the catalog from the H100 on, as the published
     rows of earlier devices are from before it.
     unfused_loss: whether frameworks compute the loss of a language model in kernels of its own here, whose traffic is
-    then priced (costs/streams.py); elsewhere it adds no time.
+    then priced (costs/cross_entropy.py); elsewhere it adds no time.
     """
 
     peak: Mapping[str, float]  # FLOP/s by precision; fp16 and bf16 are the matrix-unit rates

@@ -72,7 +72,7 @@ class Strategy:
     A replica of the network is partitioned over tensor x pipeline x spatial x context devices; there are `data`
     replicas. `batch` is the samples of one replica in a step, processed in `microbatches` equal parts. precision: of
     arithmetic, weights and activations; fp16 and bf16 have fp32 master weights; fp8, nvfp4 and nvfp4-all are bf16 whose
-    linear layers read operands in that format, with nvfp4 but those of the last blocks (spec/narrow.py).
+    linear layers read operands in that format, with nvfp4 but those of the last blocks (spec/low_precision.py).
     pipeline_runtime: whose memory a stage takes: Megatron-LM's, which frees messages once they are used, or PyTorch's
     (torch.distributed.pipelining with FSDP; prediction/memory/pytorch_pipelines.py). schedule: of the pipeline;
     interleaved ranks hold `chunks` stages each; zb-h1: a zero-bubble pipeline, whose weight gradients fill idle time
@@ -82,7 +82,7 @@ class Strategy:
     embedding and logits, as in Llama 3 (Grattafiori et al. 2024, section 3.3.2; layout/stages.py).
     split: how tensor parallelism partitions layers: by outputs (column, or filter), by inputs (row, or channel), or
     alternating, which needs the fewest messages (Shoeybi et al. 2019, "Megatron-LM"). tensor_pieces: into which a
-    tensor-parallel collective and the product beside it are cut to overlap (Wang et al. 2023; costs/pieces.py).
+    tensor-parallel collective and the product beside it are cut to overlap (Wang et al. 2023; costs/async_tp.py).
     tensor_overlap: of which collectives: all beside a product (all), or those that PyTorch's AsyncTP cuts (async-tp).
     sequence_parallel: partition activations between such layers by position (Korthikanti et al. 2022). context: ranks
     that divide the tokens of each sequence between them, and hold the same weights. For attention they exchange
@@ -95,14 +95,14 @@ class Strategy:
     gathered: "usual": after the update with zero = 1 and 2, before each pass with 3; "forward": once a step, behind the
     first forward pass (Megatron-LM's overlap-param-gather; FSDP's reshard_after_forward = False). zero_unit: what ZeRO
     3 gathers at a time: a block of the network, whose gradients are reduce-scattered together as well (FSDP), or a
-    layer, with gradients in buckets (DeepSpeed in 2021; costs/units.py). allreduce: the algorithm of gradient
+    layer, with gradients in buckets (DeepSpeed in 2021; costs/fsdp_units.py). allreduce: the algorithm of gradient
     synchronization; its reduce-scatter and allgather, if it is composed of them, also serve ZeRO. "auto": the cheapest
     for each size and network (schedules/choice.py), as for all other collectives. recompute: activations recomputed in
     backward: all within a block (full), or up to the last that backward reads (early-stop, as PyTorch's checkpoint),
-    attention only (selective), norms, activations and the up-projections of latent attention (light; costs/light.py),
+    attention only (selective), norms, activations and the up-projections of latent attention (light),
     or all of a block but fused attention and every second matmul (per-op, as torchtitan's selective checkpointing;
-    costs/segments.py). loss: whether the 32-bit logits of a language model become their gradients in one array
-    (in-place), in one for each kernel (separate), or never exist (fused; costs/streams.py). offload: what is offloaded
+    costs/segments.py). loss: whether the 32-bit logits of a language model become their gradients in one array (in-place),
+    in one for each kernel (separate), or never exist (fused; costs/cross_entropy.py). offload: what is offloaded
     to host memory, or to the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts:
     the degree of expert parallelism: replicas that hold the experts of each layer together. expert_imbalance: positions
     of the busiest of the ranks that share out experts, over their mean; a run measures it. expert_exchange: each expert

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.outer import has_outer
+from lib_dlhpc.costs.outer_optimizer import has_outer
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.compress import Compressed, plain
@@ -21,7 +21,7 @@ from lib_dlhpc.training.data import Data, global_batches, precision_of, share
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
-from lib_dlhpc.training.outer import Outer
+from lib_dlhpc.training.outer_optimizer import Outer
 from lib_dlhpc.training.rank import Diverged
 from lib_dlhpc.training.rates import rate_at
 from lib_dlhpc.training.record import Recorder

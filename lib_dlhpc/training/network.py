@@ -21,7 +21,7 @@ from lib_dlhpc.training.activation_offload import ActivationOffload, NoOffload
 from lib_dlhpc.training.graph import BACK, FORWARD, RECOMPUTE
 from lib_dlhpc.training.initialization import initial_weights, statistics
 from lib_dlhpc.training.messages import built
-from lib_dlhpc.training.messages.pieces import in_pieces
+from lib_dlhpc.training.messages.async_tp import in_pieces
 from lib_dlhpc.training.passes import Order, Pass, layer_by_layer
 from lib_dlhpc.training.trainable import check_layers
 from lib_dlhpc.training.weights import InMemory, Store, table_of
@@ -50,7 +50,7 @@ class Network:
     store: factory of the weight storage; with InMemory, `weights` and `gradients` are one flat array each.
     offload: factory of the activation storage.
     arena: memory that several stages of one rank share; each has its own by default.
-    pieces: see messages/pieces.py.
+    pieces: see messages/async_tp.py.
     order: the instructions of a pass; layer after layer by default. `post` is called with those of other streams.
     Raises SpecError for layers that can be predicted but not trained.
     """

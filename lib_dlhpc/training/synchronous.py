@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc import layout, parallel
-from lib_dlhpc.costs.outer import has_outer
+from lib_dlhpc.costs.outer_optimizer import has_outer
 from lib_dlhpc.costs.wire_format import wire_format
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array
@@ -45,7 +45,7 @@ from lib_dlhpc.training.bubble import with_bubble
 from lib_dlhpc.training.data import Data, precision_of, samples_of, tokens_of, with_own_tokens
 from lib_dlhpc.training.groups import Groups, groups_of
 from lib_dlhpc.training.microbatches import Step, cut, find_non_finite
-from lib_dlhpc.training.outer import Outer
+from lib_dlhpc.training.outer_optimizer import Outer
 from lib_dlhpc.training.passes import Order, executed
 from lib_dlhpc.training.pipe import Pipe
 from lib_dlhpc.training.rank import Diverged, Rank

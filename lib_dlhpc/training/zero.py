@@ -7,7 +7,7 @@ A network's flat array is cut into units, and each replica updates its part of e
     3   weights too       a block's weights are all-gathered just before use and freed afterwards
 
 A unit is what one collective moves, so that all replicas send the same amount: a bucket, or at level 3 a block
-or a layer (costs/units.py). Where weight gradients have a pass of their own, buckets leave with it; gradients that
+or a layer (costs/fsdp_units.py). Where weight gradients have a pass of their own, buckets leave with it; gradients that
 backward has computed already, those of normalizations and tables, wait for it in full size.
 With hybrid sharding neighbors do so, and those that have the same shard sum its gradients (Zhao et al. 2023).
 """

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.costs import roofline
+from lib_dlhpc.costs.cross_entropy import loss_bytes
 from lib_dlhpc.costs.gemm_tiles import used
 from lib_dlhpc.costs.host import dispatched, kernels, waited, waits
 from lib_dlhpc.costs.roofline import layer_times, update_time
-from lib_dlhpc.costs.streams import loss_bytes
 from lib_dlhpc.layout import parts
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment, read_model

@@ -7,8 +7,8 @@ import pytest
 
 from lib_dlhpc import layout
 from lib_dlhpc.costs import layer_rates
+from lib_dlhpc.costs.device_work import device_work
 from lib_dlhpc.costs.roofline import layer_times, update_time
-from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment, read_model

@@ -3,7 +3,7 @@
 import pytest
 
 from lib_dlhpc.costs.input import input_time, loading_time
-from lib_dlhpc.costs.reading import serving
+from lib_dlhpc.costs.storage_reads import serving
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from lib_dlhpc.costs import roofline
+from lib_dlhpc.costs.device_work import device_work
 from lib_dlhpc.costs.network import network_of
-from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.simulation import rounds
 

@@ -12,8 +12,8 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import parts
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import read_model
+from lib_dlhpc.spec.low_precision import with_narrow
 from lib_dlhpc.spec.machine import load_machine
-from lib_dlhpc.spec.narrow import with_narrow
 from lib_dlhpc.timeline import breakdown
 
 HEADS, LATENT, ROTATED, QUERIES = 4, 64, 16, 48

@@ -26,9 +26,9 @@ from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import pipe as pipes
 from lib_dlhpc.training import rank as rank_file
 from lib_dlhpc.training.check import check
+from lib_dlhpc.training.messages.async_tp import CutExchange
 from lib_dlhpc.training.messages.exchange import Exchange
 from lib_dlhpc.training.messages.halo import Halo
-from lib_dlhpc.training.messages.pieces import CutExchange
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.pipe import Pipe
 from lib_dlhpc.training.rank import Diverged, Rank

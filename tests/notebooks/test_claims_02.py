@@ -5,8 +5,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from lib_dlhpc.costs.device_work import device_work
 from lib_dlhpc.costs.stragglers import largest_of
-from lib_dlhpc.costs.work import device_work
 from lib_dlhpc.explore.data_parallel import sites
 from lib_dlhpc.explore.data_parallel.buckets import PER_NODE, bucket_wall, goyal, step_of
 from lib_dlhpc.explore.data_parallel.live import times_as_fast

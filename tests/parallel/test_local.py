@@ -12,7 +12,7 @@ from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.program import Transfer, prove
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.measure import measure
-from lib_dlhpc.training.outer import Outer
+from lib_dlhpc.training.outer_optimizer import Outer
 
 DILOCO = {"training.outer_rate": 0.7, "training.outer_momentum": 0.9}
 

@@ -27,7 +27,7 @@ NEEDLESS = {  # of a run that is not split, without --explain, --set, a target o
     *("tempfile", "tomli_w", "lib_dlhpc.layers.base.arena"),
     *("lib_dlhpc.convergence", "lib_dlhpc.lifetime.files", "lib_dlhpc.parallel"),
     *("lib_dlhpc.costs.groups", "lib_dlhpc.costs.offload", "lib_dlhpc.costs.platform"),
-    *("lib_dlhpc.costs.low_rank", "lib_dlhpc.costs.spares", "lib_dlhpc.costs.uneven"),
+    *("lib_dlhpc.costs.low_rank", "lib_dlhpc.costs.spares", "lib_dlhpc.costs.uneven_groups"),
     *("lib_dlhpc.layers.adapter", "lib_dlhpc.layers.attention", "lib_dlhpc.layers.base.copies"),
     *("lib_dlhpc.layout.graph", "lib_dlhpc.layout.parts", "lib_dlhpc.layout.tensor"),
     *("lib_dlhpc.prediction.accuracy", "lib_dlhpc.prediction.communication.asynchronous"),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc import SpecError, loads
-from lib_dlhpc.costs.reading import cached_share, miss_share
+from lib_dlhpc.costs.storage_reads import cached_share, miss_share
 from lib_dlhpc.prediction.storage.caching import best, least_recently_used
 from lib_dlhpc.simulation.caching import POLICIES, hit_rates, orders
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc.costs.reading import limits
+from lib_dlhpc.costs.storage_reads import limits
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.storage.profile import slides_run
 from lib_dlhpc.simulation import simulate

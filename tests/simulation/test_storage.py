@@ -5,7 +5,7 @@ import pytest
 from queueing import closed_rate, open_wait, saturation
 
 from lib_dlhpc import SpecError
-from lib_dlhpc.costs.reading import limits, reader_time
+from lib_dlhpc.costs.storage_reads import limits, reader_time
 from lib_dlhpc.prediction.storage.profile import slides_run
 from lib_dlhpc.simulation.storage import Station, Way, arrivals, clients
 

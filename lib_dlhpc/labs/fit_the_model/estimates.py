@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from lib_dlhpc.costs.state import model_state_bytes
+from lib_dlhpc.costs.model_state import model_state_bytes
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.fit_the_model.choice import EXPOSED, Task, experiment_of, known
 from lib_dlhpc.labs.fit_the_model.formulas import block_bytes

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.state import model_state_bytes
+from lib_dlhpc.costs.model_state import model_state_bytes
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import Case, compared

@@ -1,10 +1,10 @@
 """Settings that are legal but have no effect with the rest of the experiment: one sentence each."""
 
 import lib_dlhpc.layout as layout  # its names are imported on first use
-from lib_dlhpc.costs import narrow
-from lib_dlhpc.costs.pieces import cut_of
+from lib_dlhpc.costs import low_precision
+from lib_dlhpc.costs.async_tp import cut_of
+from lib_dlhpc.costs.fsdp_units import by_block
 from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.costs.units import by_block
 from lib_dlhpc.costs.wire_format import is_cast
 from lib_dlhpc.spec.catalog import names
 from lib_dlhpc.spec.dataset import read_dataset
@@ -134,7 +134,7 @@ def _of_layers(experiment: Experiment) -> list[str]:
 
 def _of_precision(experiment: Experiment) -> list[str]:
     """Return a sentence where no layer has the precision that is set."""
-    if experiment.strategy.precision not in NARROW or narrow.is_used(experiment.model):
+    if experiment.strategy.precision not in NARROW or low_precision.is_used(experiment.model):
         return []
     asked = experiment.strategy.precision
     return [

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from lib_dlhpc.costs.reading import stored_bytes
 from lib_dlhpc.costs.roofline import BYTES
+from lib_dlhpc.costs.storage_reads import stored_bytes
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.limits.fit import ways_to_fit
 from lib_dlhpc.prediction.memory.device_ledger import ledger

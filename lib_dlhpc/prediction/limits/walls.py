@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from lib_dlhpc.costs.checkpoints import saving
-from lib_dlhpc.costs.reading import data_set_bytes
+from lib_dlhpc.costs.storage_reads import data_set_bytes
 from lib_dlhpc.prediction.memory.device_ledger import server_bytes
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.machine import StorageTier, storage_tier

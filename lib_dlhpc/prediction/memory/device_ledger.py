@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.costs.compression import ARRAYS, density, pair_bytes, sent
-from lib_dlhpc.costs.outer import outer_arrays
+from lib_dlhpc.costs.model_state import MASTER_BYTES, model_state_bytes, state_each
+from lib_dlhpc.costs.outer_optimizer import outer_arrays
 from lib_dlhpc.costs.roofline import BYTES, MIXED
-from lib_dlhpc.costs.state import MASTER_BYTES, model_state_bytes, state_each
 from lib_dlhpc.costs.stored_activations import backward_extra, stored_bytes
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layout import Part

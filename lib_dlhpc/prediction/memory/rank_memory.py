@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lib_dlhpc.costs.fsdp_units import unit_weights
 from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.costs.stored_activations import (
     AFTER,
@@ -23,7 +24,6 @@ from lib_dlhpc.costs.stored_activations import (
     stored_bytes,
     waiting_bytes,
 )
-from lib_dlhpc.costs.units import unit_weights
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, folded, parts, place, representative, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_narrow

@@ -10,7 +10,7 @@ from math import ceil
 import numpy as np
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.costs.narrow import casts_each_pass
+from lib_dlhpc.costs.low_precision import casts_each_pass
 from lib_dlhpc.costs.power_limit import clocked
 from lib_dlhpc.costs.roofline import BYTES, layer_times
 from lib_dlhpc.costs.segments import segments

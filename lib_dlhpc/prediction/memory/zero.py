@@ -13,10 +13,10 @@ Optimizations Toward Training Trillion Parameter Models", Figure 1 and section 5
 
 from collections.abc import Sequence
 
+from lib_dlhpc.costs.fsdp_units import buckets_of, unit_weights
+from lib_dlhpc.costs.model_state import MASTER_BYTES, state_each
 from lib_dlhpc.costs.roofline import BYTES, MIXED
-from lib_dlhpc.costs.state import MASTER_BYTES, state_each
 from lib_dlhpc.costs.stored_activations import AT_ONCE
-from lib_dlhpc.costs.units import buckets_of, unit_weights
 from lib_dlhpc.costs.wire_format import adds_wide, is_cast, on_wire
 from lib_dlhpc.layout import mean_shards, sizes
 from lib_dlhpc.prediction.memory.pytorch_pipelines import holds_messages

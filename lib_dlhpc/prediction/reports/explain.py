@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from lib_dlhpc.costs import narrow
+from lib_dlhpc.costs import low_precision
 from lib_dlhpc.costs.groups import allreduces
 from lib_dlhpc.costs.muon import MUON, matrices_of, orthogonalization_time
-from lib_dlhpc.costs.outer import has_outer, outer_time
+from lib_dlhpc.costs.outer_optimizer import has_outer, outer_time
 from lib_dlhpc.costs.roofline import orthogonal_rate, peak_rate
 from lib_dlhpc.prediction.accuracy import explain_accuracy
 from lib_dlhpc.prediction.breakdown import Breakdown
@@ -32,7 +32,10 @@ MEASURED = (
 )
 
 # Appended where the device's file says more of its kernels.
-IN_NARROW = "; linear layers at the peak of {}, after casts of what they read, {} B per element (costs/narrow.py)"
+IN_NARROW = (
+    "; linear layers at the peak of {}, after casts of what they read, {} B per element"
+    " (costs/low_precision.py)"
+)
 WIDE = {
     FP8: "linear layers except the last",
     NVFP4_ALL: "linear layers except the last",
@@ -69,7 +72,7 @@ def explain(prediction: Breakdown) -> list[Explanation]:
 def _compute(p: Breakdown) -> Explanation:
     e, device = p.experiment, p.experiment.machine.device
     asked = FORMATS.get(e.strategy.precision, e.strategy.precision)
-    asked = "bf16" if asked in NARROW and not narrow.is_used(e.model) else asked
+    asked = "bf16" if asked in NARROW and not low_precision.is_used(e.model) else asked
     rate = peak_rate(device, asked)
     # Mixed precision without fast 16-bit arithmetic computes in another one.
     used = max(device.peak, key=lambda key: (device.peak[key] == rate, key == asked))
@@ -107,7 +110,11 @@ def _compute(p: Breakdown) -> Explanation:
         "Σ over layers of max((w + w½) / (peak × efficiency), bytes / memory bandwidth), forward once and"
         " backward twice (once where weights are frozen), plus the optimizer's update; scaled to the measured rate if"
         " there is one"
-        + (IN_NARROW.format(used, narrow.FORMS[used].cast) if narrow.is_used(e.model) else "")
+        + (
+            IN_NARROW.format(used, low_precision.FORMS[used].cast)
+            if low_precision.is_used(e.model)
+            else ""
+        )
         + (KERNELS if device.dispatch or device.multiprocessors else "")
         + (MEASURED if device.layers else ""),
         tuple(inputs),
@@ -121,7 +128,7 @@ def _compute(p: Breakdown) -> Explanation:
 def _narrow_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
     """Return what is computed in a narrow format, and at which rate the rest is, if anything is."""
     e, device = p.experiment, p.experiment.machine.device
-    if not narrow.is_used(e.model):
+    if not low_precision.is_used(e.model):
         return []
     asked = e.strategy.precision
     form = FORMATS[asked]

@@ -1,7 +1,7 @@
 """The messages of a split network explained: bytes, formula and source of each kind of parallelism."""
 
+from lib_dlhpc.costs.fsdp_units import buckets_of
 from lib_dlhpc.costs.groups import group_network, shard_network
-from lib_dlhpc.costs.units import buckets_of
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.layers.base.copies import copies
 from lib_dlhpc.layout import expert_nodes, parts, shards, sizes

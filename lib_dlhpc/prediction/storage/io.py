@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lib_dlhpc.costs import compression, low_rank
-from lib_dlhpc.costs import reading as costs
+from lib_dlhpc.costs import storage_reads as costs
 from lib_dlhpc.costs.input import listing_time, loading_time
 from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.costs.wire_format import on_wire
@@ -83,7 +83,7 @@ class Reading:
 def reading(experiment: Experiment) -> Reading:
     """Return the rate that input allows a run, limit by limit; fields of the experiment may be arrays.
 
-    The limits are those of lib_dlhpc/costs/reading.py (bottleneck analysis, Denning & Buzen 1978). Input of
+    The limits are those of lib_dlhpc/costs/storage_reads.py (bottleneck analysis, Denning & Buzen 1978). Input of
     the lowest rate hides behind a step that is no shorter: predict() has what does not as input stall.
     """
     seconds = costs.limits(experiment)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.reading import data_set_bytes, stored_bytes
+from lib_dlhpc.costs.storage_reads import data_set_bytes, stored_bytes
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.prediction.storage.io import reading

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.costs.model_state import model_state_bytes
 from lib_dlhpc.costs.nccl import allreduce_time
-from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.layout import parts
 from lib_dlhpc.prediction.communication.collectives import bus_bandwidth

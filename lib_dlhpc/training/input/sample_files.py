@@ -15,7 +15,7 @@ from struct import Struct
 
 import numpy as np
 
-from lib_dlhpc.costs import reading
+from lib_dlhpc.costs import storage_reads
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.lifetime import owned
@@ -62,7 +62,7 @@ def layout_of(experiment: Experiment, sample_bytes: int = 0) -> Layout:
     """
     dataset, storage = experiment.dataset, experiment.storage
     trained = int(dataset.trained)
-    size = max(round(float(reading.stored_bytes(experiment))), _HEAD.size + sample_bytes)
+    size = max(round(float(storage_reads.stored_bytes(experiment))), _HEAD.size + sample_bytes)
     packed = storage.format == "packed"
     files = min(max(-(-int(dataset.files) * trained // int(dataset.samples)), 1), trained)
     files = trained if packed else files

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs import reading
+from lib_dlhpc.costs import storage_reads
 from lib_dlhpc.costs.sample_path import sample_path
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -83,7 +83,7 @@ class Throttle:
         self._held = np.frombuffer(self._shared.memory, np.int64, self._nodes, 8 * servers)
         cached = np.frombuffer(self._shared.memory, np.bool_, offset=8 * (servers + self._nodes))
         self._cached = cached.reshape(self._nodes, samples)
-        self._room = int(float(reading.cached_share(experiment)) * samples)
+        self._room = int(float(storage_reads.cached_share(experiment)) * samples)
 
     @property
     def decode(self) -> float:

@@ -1,7 +1,7 @@
 """Numpy passes of the layers in which ranks communicate: exchange.py, halo.py; `built` for any layer.
 
 all_to_all.py: how positions travel to experts on other ranks. heads.py, ring.py: attention to the
-tokens of other ranks. pieces.py: products in pieces, each exchanged beside the next.
+tokens of other ranks. async_tp.py: products in pieces, each exchanged beside the next.
 """
 
 from typing import Any

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc import Experiment, SpecError
+from lib_dlhpc.costs.model_state import model_state_bytes
 from lib_dlhpc.costs.roofline import update_time
-from lib_dlhpc.costs.state import model_state_bytes
 from lib_dlhpc.prediction import predict, what_if
 from lib_dlhpc.prediction.memory.device_ledger import server_bytes
 from lib_dlhpc.prediction.reports.report import as_dict, as_text

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc import Experiment, SpecError, loads
 from lib_dlhpc.costs.input import input_time, loading_time
-from lib_dlhpc.costs.reading import LIMITS, limits, reader_time
+from lib_dlhpc.costs.storage_reads import LIMITS, limits, reader_time
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.prediction.storage.io import (

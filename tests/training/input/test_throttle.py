@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc.costs.reading import cached_share, limits, remote_share
+from lib_dlhpc.costs.storage_reads import cached_share, limits, remote_share
 from lib_dlhpc.simulation.storage import Way
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.input.throttle import Throttle

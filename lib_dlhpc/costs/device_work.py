@@ -7,7 +7,7 @@ import numpy as np
 
 from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.buckets import buckets, ready_times
-from lib_dlhpc.costs.narrow import casts_each_pass
+from lib_dlhpc.costs.low_precision import casts_each_pass
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.power_limit import clocked
 from lib_dlhpc.errors import SpecError

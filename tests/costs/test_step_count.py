@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc import Experiment
-from lib_dlhpc.costs.length import steps
+from lib_dlhpc.costs.step_count import steps
 from lib_dlhpc.spec.dataset import read_dataset
 from lib_dlhpc.training.data import MADE, REAL, global_batches
 

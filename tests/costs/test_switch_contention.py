@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.costs import crowding, network
+from lib_dlhpc.costs import network, switch_contention
 from lib_dlhpc.costs.groups import network_on
 from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.schedules import ALGORITHMS, Schedule, beside, schedule, within
@@ -130,10 +130,10 @@ def test_pairs_and_trees_are_as_slow_as_their_busiest_link(drawn, k):
 )
 def test_some_steps_of_a_large_all_to_all_stand_for_all(topology, leaf, nodes, block, monkeypatch):
     where, steps = (topology, leaf, nodes, block), np.arange(1, block)
-    every = crowding._shifts(*where, steps, crowding.ALL)
-    monkeypatch.setattr(crowding, "MESSAGES", 0)
-    some = crowding._shifts(*where, steps, crowding.ALL)
-    assert len(every) == len(steps) and len(some) == crowding.STEPS
+    every = switch_contention._shifts(*where, steps, switch_contention.ALL)
+    monkeypatch.setattr(switch_contention, "MESSAGES", 0)
+    some = switch_contention._shifts(*where, steps, switch_contention.ALL)
+    assert len(every) == len(steps) and len(some) == switch_contention.STEPS
     assert some.mean() == pytest.approx(every.mean(), rel=0.03)
 
 

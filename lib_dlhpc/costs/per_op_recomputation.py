@@ -9,7 +9,7 @@ Source: torchtitan, selective activation checkpointing with option "op" (Liang e
 PyTorch's create_selective_checkpoint_contexts.
 """
 
-from lib_dlhpc.costs.light import Run, reads_input
+from lib_dlhpc.costs.light_recomputation import Run, reads_input
 from lib_dlhpc.spec.fusion import FUSED_KINDS
 from lib_dlhpc.spec.model import Layer
 

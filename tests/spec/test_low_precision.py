@@ -9,7 +9,7 @@ from lib_dlhpc.layout import parts
 from lib_dlhpc.layout.stages import stage_ends
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import read_model
-from lib_dlhpc.spec.narrow import with_narrow
+from lib_dlhpc.spec.low_precision import with_narrow
 from lib_dlhpc.spec.strategy import NARROW
 
 NETWORKS = catalog.names("models")

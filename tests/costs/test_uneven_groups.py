@@ -15,7 +15,7 @@ from same_terms import assert_same_terms
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.costs.groups import collective, halo_cost, network_on, shift_cost
-from lib_dlhpc.costs.uneven import is_even
+from lib_dlhpc.costs.uneven_groups import is_even
 from lib_dlhpc.parallel.groups import groups_of
 from lib_dlhpc.parallel.pipeline import ways
 from lib_dlhpc.prediction import predict
@@ -111,7 +111,7 @@ def test_rows_of_a_group_are_inside_a_node(place):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("place", PLACES, ids=str)
 def test_the_price_of_a_group_is_that_of_all_of_them_on_the_whole_machine(place, name):
-    """Two implementations: costs/uneven.py by links, schedules/price.py by NICs."""
+    """Two implementations: costs/uneven_groups.py by links, schedules/price.py by NICs."""
     nodes, each, ranks, apart = place
     for topology, nics in (("single-switch", 2), ("rails", 2), ("rails-pxn", each)):
         on = machine(nodes, each, topology, nics)

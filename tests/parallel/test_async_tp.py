@@ -4,7 +4,7 @@ import pytest
 from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc import SpecError, parallel
-from lib_dlhpc.costs.pieces import cut_of
+from lib_dlhpc.costs.async_tp import cut_of
 from lib_dlhpc.costs.roofline import streaming_rate
 from lib_dlhpc.layout import parts
 from lib_dlhpc.parallel import step

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lib_dlhpc.costs import narrow as costs
+from lib_dlhpc.costs import low_precision as costs
 from lib_dlhpc.costs.roofline import (
     layer_activities,
     layer_times,
@@ -15,8 +15,8 @@ from lib_dlhpc.costs.roofline import (
 )
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.layer_rate import LayerRate
+from lib_dlhpc.spec.low_precision import with_narrow
 from lib_dlhpc.spec.machine import load_machine
-from lib_dlhpc.spec.narrow import with_narrow
 from lib_dlhpc.spec.strategy import Strategy
 
 H100, B200 = (load_machine(name).device for name in ("h100-pod", "b200-pod"))

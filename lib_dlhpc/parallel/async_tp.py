@@ -1,4 +1,4 @@
-"""Pieces: products and the tensor-parallel collectives beside them, a piece of rows at a time (costs/pieces.py).
+"""Pieces: products and the tensor-parallel collectives beside them, a piece of rows at a time (costs/async_tp.py).
 
 after a product     piece k is exchanged while piece k + 1 is computed; what follows waits for the last
 before a product    all pieces are posted, and each is computed once it has arrived
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from lib_dlhpc.costs.pieces import Cut, cut_of
+from lib_dlhpc.costs.async_tp import Cut, cut_of
 from lib_dlhpc.layout import Part
 from lib_dlhpc.parallel.layers import communication
 from lib_dlhpc.parallel.passes import Passes

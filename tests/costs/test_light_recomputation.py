@@ -4,7 +4,7 @@ import pytest
 from same_terms import assert_same_terms
 from split_runs import MOE, split
 
-from lib_dlhpc.costs.light import light_runs
+from lib_dlhpc.costs.light_recomputation import light_runs
 from lib_dlhpc.costs.segments import segments
 from lib_dlhpc.costs.stored_activations import backward_extra, reads_input, stored_bytes
 from lib_dlhpc.errors import SpecError

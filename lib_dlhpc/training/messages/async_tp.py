@@ -1,4 +1,4 @@
-"""Products in pieces: one piece of rows is exchanged while the next is computed (costs/pieces.py).
+"""Products in pieces: one piece of rows is exchanged while the next is computed (costs/async_tp.py).
 
 A product posts each piece of its output, or of the gradient of its input, and the exchange that follows waits for all;
 an exchange before a product posts all pieces, and the product waits for each. Pieces travel one after another, in a
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.pieces import GATHERED, cut_of
+from lib_dlhpc.costs.async_tp import GATHERED, cut_of
 from lib_dlhpc.layers.base.saved import Array, Saved, Tensors
 from lib_dlhpc.layout.cuts import even
 from lib_dlhpc.schedules.ring_collectives import Rounds, allgather, reduce_scatter

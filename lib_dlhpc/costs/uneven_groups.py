@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.arrays import Floats, Ints
-from lib_dlhpc.costs.crowding import ALL, Own, parts_of, shares_links
 from lib_dlhpc.costs.platform import NO_LINK, platform
+from lib_dlhpc.costs.switch_contention import ALL, Own, parts_of, shares_links
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.algorithms import schedule
 from lib_dlhpc.schedules.choice import even_elements

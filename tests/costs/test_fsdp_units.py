@@ -4,8 +4,8 @@ import pytest
 from split_runs import split
 
 from lib_dlhpc.costs.exchanges import weights_read
+from lib_dlhpc.costs.fsdp_units import buckets_of, unit_weights, units
 from lib_dlhpc.costs.segments import segments
-from lib_dlhpc.costs.units import buckets_of, unit_weights, units
 from lib_dlhpc.parallel import steps
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.program import gathers, sums

@@ -7,9 +7,9 @@ no link that others use. Others differ by where they begin, until that repeats: 
 from functools import lru_cache
 from math import lcm
 
-from lib_dlhpc.costs.crowding import ALL, Own, are_alike, shares_links
 from lib_dlhpc.costs.network import joined
-from lib_dlhpc.costs.uneven import is_placed
+from lib_dlhpc.costs.switch_contention import ALL, Own, are_alike, shares_links
+from lib_dlhpc.costs.uneven_groups import is_placed
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.machine import RAILS, Machine
 
