@@ -16,7 +16,7 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.instruction_prices import PartPrices
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program import Collective, Compute, Priced
-from lib_dlhpc.program.crossing import Busy
+from lib_dlhpc.program.pass_contention import Busy
 
 SERVING, MULTIPROCESSORS = 20, 132
 LEFT = 1 - SERVING / MULTIPROCESSORS  # of the rate of arithmetic

@@ -80,7 +80,7 @@ def backward_extra(
     """Return the bytes of a sample by which a part's backward pass exceeds all that it stores.
 
     in_two: where weight gradients are computed apart, so that what they need is left until then: AFTER the pass, or
-    BETWEEN the exchanges of experts, a leg of the pass each (parallel/overlapped.py); "": nowhere.
+    BETWEEN the exchanges of experts, a leg of the pass each (parallel/overlapped_passes.py); "": nowhere.
     """
     held = backward_bytes(part, size, recompute, gathered)
     if in_two:

@@ -3,19 +3,19 @@
 For each rank of an experiment: the local form of its layers, with communication layers between them. prediction
 prices that graph, simulation simulates it, training runs it.
 
-groups.py    the groups of ranks
-cuts.py      parts of a range
-graph.py     the graph of one rank under construction
-tensor.py    tensor parallelism: columns, rows, heads, positions
-spatial.py   spatial parallelism: rows and their halos
-context.py   context parallelism: tokens divided over ranks, attention apart
-experts.py   expert parallelism: experts sharded over replicas
-stages.py    where a pipeline cuts the network
-part.py      Part: a stage on one rank
-stage_parts.py  the parts of all stages, each made when it is asked for
-parts.py     parts(experiment, rank): all of the above
-alike.py     which ranks of a pipeline have equal parts, but for names
-limits.py    what can be predicted but not trained
+groups.py          the groups of ranks
+cuts.py            parts of a range
+graph.py           the graph of one rank under construction
+tensor.py          tensor parallelism: columns, rows, heads, positions
+spatial.py         spatial parallelism: rows and their halos
+context.py         context parallelism: tokens divided over ranks, attention apart
+experts.py         expert parallelism: experts sharded over replicas
+stages.py          where a pipeline cuts the network
+part.py            Part: a stage on one rank
+stage_parts.py     the parts of all stages, each made when it is asked for
+parts.py           parts(experiment, rank): all of the above
+identical_ranks.py which ranks of a pipeline have equal parts, but for names
+limits.py          what can be predicted but not trained
 
 Communication layers, beside those of the model:
 
@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING
 from lib_dlhpc.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lib_dlhpc.layout.alike import representative, represented
     from lib_dlhpc.layout.context import (
         context_group,
         gathers_keys,
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
         mean_shards,
     )
     from lib_dlhpc.layout.groups import Place, folded, group, place, rank_at, shards, sizes, stride
+    from lib_dlhpc.layout.identical_ranks import representative, represented
     from lib_dlhpc.layout.limits import is_partitioned, untrained
     from lib_dlhpc.layout.part import Part
     from lib_dlhpc.layout.parts import chain, home_layers, parts, stage_cut, stage_cuts
@@ -108,7 +108,7 @@ __all__ = [
 lazy_names(
     __name__,
     {
-        "alike": ["representative", "represented"],
+        "identical_ranks": ["representative", "represented"],
         "context": [
             "context_group",
             "gathers_keys",

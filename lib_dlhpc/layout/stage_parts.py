@@ -15,7 +15,7 @@ import numpy as np
 
 from lib_dlhpc.layout.graph import Again, Graph, made
 from lib_dlhpc.layout.part import Part
-from lib_dlhpc.layout.sent_parts import in_parts
+from lib_dlhpc.layout.scatter_gather import in_parts
 from lib_dlhpc.spec.model import Layer, Model
 
 

@@ -17,7 +17,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.state_space import features_of
 from lib_dlhpc.layout.cuts import Range, Ranges, even, even_parts, length, scaled
 from lib_dlhpc.layout.graph import WHOLE, Graph, Held
-from lib_dlhpc.layout.repeats import add_in_blocks
+from lib_dlhpc.layout.repeated_blocks import add_in_blocks
 from lib_dlhpc.spec.model import Layer, Model
 
 SEQUENCE = 0  # axis of the positions in a sample of (positions, features)

@@ -8,7 +8,7 @@ from math import inf
 
 from lib_dlhpc.costs import compression as costs
 from lib_dlhpc.layout import Part, sizes
-from lib_dlhpc.parallel.data import STREAM
+from lib_dlhpc.parallel.data_parallel import STREAM
 from lib_dlhpc.program import Collective, Instruction, Transfer
 from lib_dlhpc.program.instructions import GATHER, PAIRS, WEIGHTS
 from lib_dlhpc.spec.experiment import Experiment

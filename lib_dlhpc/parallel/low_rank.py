@@ -5,7 +5,7 @@ Source: Vogels et al. 2019, "PowerSGD"; costs/low_rank.py has the numbers.
 
 from lib_dlhpc.costs import low_rank as costs
 from lib_dlhpc.layout import Part, sizes
-from lib_dlhpc.parallel.data import STREAM
+from lib_dlhpc.parallel.data_parallel import STREAM
 from lib_dlhpc.program import Collective, Instruction, Transfer
 from lib_dlhpc.program.instructions import WEIGHTS
 from lib_dlhpc.spec.experiment import Experiment

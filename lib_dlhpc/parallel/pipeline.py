@@ -14,7 +14,7 @@ from lib_dlhpc.costs.network import Cost, joined
 from lib_dlhpc.costs.platform import NO_LINK, platform
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, mean_shards, shards, sizes, stride
-from lib_dlhpc.parallel.overlapped import overlaps_passes
+from lib_dlhpc.parallel.overlapped_passes import overlaps_passes
 from lib_dlhpc.program import PairAllreduce
 from lib_dlhpc.program.calls import pipeline
 from lib_dlhpc.schedules.pipeline import Pipeline

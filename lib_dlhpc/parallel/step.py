@@ -25,23 +25,23 @@ from lib_dlhpc.parallel import (
     calls,
     casts,
     compression,
-    data,
-    local,
+    data_parallel,
+    local_updates,
     low_rank,
+    muon,
     offload,
-    orthogonalized,
     pipeline,
     zero,
 )
 from lib_dlhpc.parallel.async_tp import cut_into_pieces
-from lib_dlhpc.parallel.data import exchange_gradients, exchange_key
+from lib_dlhpc.parallel.data_parallel import exchange_gradients, exchange_key
 from lib_dlhpc.parallel.groups import groups_of, groups_of_stages, in_step
 from lib_dlhpc.parallel.layers import layer_by_layer, sharing
-from lib_dlhpc.parallel.lines import above, lines
-from lib_dlhpc.parallel.lists import copied, copied_after_update, copies
-from lib_dlhpc.parallel.overlapped import hides_exchanges, overlapped, overlaps_passes
+from lib_dlhpc.parallel.overlapped_passes import hides_exchanges, overlapped, overlaps_passes
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.parallel.recomputation import recompute
+from lib_dlhpc.parallel.shared_links import above, lines
+from lib_dlhpc.parallel.tensor_lists import copied, copied_after_update, copies
 from lib_dlhpc.parallel.zero import shard
 from lib_dlhpc.parallel.zero_bubble import split_backward
 from lib_dlhpc.program import (
@@ -55,7 +55,7 @@ from lib_dlhpc.program import (
     Update,
     Wait,
 )
-from lib_dlhpc.program.crossing import Message
+from lib_dlhpc.program.pass_contention import Message
 from lib_dlhpc.spec.experiment import Experiment
 
 Made = TypeVar("Made")
@@ -110,7 +110,9 @@ def program(experiment: Experiment, scale: Any = 1.0, samples: Any = None) -> Pr
 def steps(experiment: Experiment, scale: Any = 1.0) -> tuple[Program, ...]:
     """Return the programs of a run's steps, which take turns; with synchronous updates there is one."""
     last = program(experiment, scale)
-    return local.cycle(experiment, last) if experiment.strategy.update == "local" else (last,)
+    return (
+        local_updates.cycle(experiment, last) if experiment.strategy.update == "local" else (last,)
+    )
 
 
 def _keyed(
@@ -167,7 +169,7 @@ def _after(
 def _buckets_after(
     key: Keyed[tuple[Experiment, tuple[Part, ...]]],
 ) -> tuple[list[Instruction], list[Instruction]]:
-    return data.remaining(*key.value), zero.gathered_after_update(*key.value)
+    return data_parallel.remaining(*key.value), zero.gathered_after_update(*key.value)
 
 
 def _stage(
@@ -305,8 +307,8 @@ def _sending(chunk: Chunk, way: groups.Wire, again: bool) -> Chunk:
 
 
 def _waits(last: Block) -> bool:
-    """Return whether a last pass exchanges more than gradients; those alone wait for the message, see meeting.py."""
-    shape = last.variants[0].shape
+    """Return whether a last pass exchanges more than gradients; those alone wait for the message, see
+    gradient_contention.py.""" shape = last.variants[0].shape
     return (
         bool(shape.numbers)
         or len(shape.streams) > 1
@@ -344,21 +346,21 @@ def _end(
     remaining = made(lambda each: _exchange(experiment, each))
     if experiment.strategy.update == "local":
         every = zip(updates, remaining, strict=True)
-        return tuple(rows([local.averaged(experiment, *each) for each in every]))
+        return tuple(rows([local_updates.averaged(experiment, *each) for each in every]))
     met = [all_do(Barrier())] if experiment.strategy.is_split else []
     found = rows(remaining)
-    found.append(all_do(Wait("data", data.STREAM, "", "the exchange")))
+    found.append(all_do(Wait("data", data_parallel.STREAM, "", "the exchange")))
     for swap in pipeline.swaps(experiment, held):
         found.append(tuple(swap if place in swap.places else None for place in everyone))
-    if orthogonalized.gathers_momentum(experiment):
-        found += rows(made(lambda each: orthogonalized.gathered_momentum(experiment, each)))
-        found.append(all_do(Wait("data", data.STREAM, "", "the momentum")))
+    if muon.gathers_momentum(experiment):
+        found += rows(made(lambda each: muon.gathered_momentum(experiment, each)))
+        found.append(all_do(Wait("data", data_parallel.STREAM, "", "the momentum")))
     found += [
         *met,
         tuple(updates),
         all_do(Wait("offload", offload.STREAM, "", offload.LABEL)),
         *rows(made(lambda each: _after(experiment, each)[1])),
-        all_do(Wait("data", data.STREAM, "", "the weights")),
+        all_do(Wait("data", data_parallel.STREAM, "", "the weights")),
         *met,
     ]
     return tuple(found)
@@ -382,5 +384,5 @@ def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> f
         / mean_shards(experiment, each)
         for each in models
     )
-    seconds = scale * (seconds + orthogonalized.orthogonalization_time(experiment, held))
+    seconds = scale * (seconds + muon.orthogonalization_time(experiment, held))
     return float(seconds + copied_after_update(experiment, held))

@@ -2,8 +2,8 @@
 
 Stage 3 gathers a unit at a time, a block of the network or a layer (costs/fsdp_units.py). At most two units are on the
 device: the current one, and the next, whose all-gather overlaps it (AT_ONCE, as in the memory model and the trainer).
-With hybrid sharding neighbors shard, and what they hold is replicated (data.py). Sources: Rajbhandari et al. 2020,
-section 7; Zhao et al. 2023, section 3.2.
+With hybrid sharding neighbors shard, and what they hold is replicated (data_parallel.py). Sources: Rajbhandari et al.
+2020, section 7; Zhao et al. 2023, section 3.2.
 
 In a pipeline, too, each microbatch gathers and reduce-scatters anew. For this cost DeepSpeed's pipeline engine refuses
 stages 2 and 3, and torchtitan by default keeps gathered weights where there is a pipeline. In a zero-bubble pipeline
@@ -24,7 +24,7 @@ from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.fsdp_units import unit_weights, units
 from lib_dlhpc.costs.stored_activations import AT_ONCE
 from lib_dlhpc.layout import Part, shards
-from lib_dlhpc.parallel.data import STREAM, cut, holders, sharded_over
+from lib_dlhpc.parallel.data_parallel import STREAM, cut, holders, sharded_over
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction, Wait
 from lib_dlhpc.program.instructions import WEIGHTS

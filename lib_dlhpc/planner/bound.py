@@ -41,7 +41,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import cut_points
 from lib_dlhpc.parallel import program
-from lib_dlhpc.parallel.overlapped import STREAM
+from lib_dlhpc.parallel.overlapped_passes import STREAM
 from lib_dlhpc.planner.block_bound import Blocks, of_whole_blocks
 from lib_dlhpc.planner.cut_bound import Each, of_cuts
 from lib_dlhpc.planner.memory_bound import experts_of, of_microbatch, of_state, with_activations

@@ -20,7 +20,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.gc_pause import gc_paused
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.parallel import program
-from lib_dlhpc.parallel.data import STREAM
+from lib_dlhpc.parallel.data_parallel import STREAM
 from lib_dlhpc.planner.layout_groups import Rows, SamePasses, layout_groups
 from lib_dlhpc.planner.space import Columns, changes_of
 from lib_dlhpc.prediction import Breakdown, predict

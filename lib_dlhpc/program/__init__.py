@@ -1,24 +1,24 @@
 """A training step as data, and the longest path through it.
 
-instructions.py  what a rank does: the instructions of a block
-program.py       blocks, and the calls that execute them;  group.py: the groups that exchange
-calls.py         the passes of a pipeline in an order in which each follows the pass whose message it needs
-fold.py          a block as a few sums: work, and the messages within it
-crossing.py      exchanges of a pass that use the same links at once
-rounds.py        calls as numbers, in rounds that repeat
-walk.py          when each stage finishes all calls, if repeated passes take equal times; rounds that repeat are skipped
-ports.py         messages between stages that share links;  shared_walk.py: the same walk with them
-meeting.py       gradients that meet messages between stages
-path.py          when every rank starts and ends each pass
-ends.py          what follows the passes, with its prices
-depths.py        the passes of a pipeline by their depth, in stretches that repeat
-lanes.py         the same path through many steps at once, as arrays
-lane_walk.py     the passes of many pipelines of one shape, a lane each
-intervals.py     the intervals of a path, to be drawn
-totals.py        what a step computes and sends in all;  mix.py: what limits its passes
-in_flight.py     collectives and moves that a pass has posted and not yet waited for
-overlapped_proof.py  that passes which overlap are those of their chunks
-proof.py         that a program trains: every gradient summed once, nothing read before it has arrived
+instructions.py        what a rank does: the instructions of a block
+program.py             blocks, and the calls that execute them;  group.py: the groups that exchange
+calls.py               the passes of a pipeline in an order in which each follows the pass whose message it needs
+fold.py                a block as a few sums: work, and the messages within it
+pass_contention.py     exchanges of a pass that use the same links at once
+rounds.py              calls as numbers, in rounds that repeat
+walk.py                when each stage finishes all calls, if repeated passes take equal times; repeated rounds are
+skipped ports.py               messages between stages that share links;  shared_walk.py: the same walk with them
+gradient_contention.py gradients that meet messages between stages
+path.py                when every rank starts and ends each pass
+step_end.py            what follows the passes, with its prices
+depths.py              the passes of a pipeline by their depth, in stretches that repeat
+lanes.py               the same path through many steps at once, as arrays
+lane_walk.py           the passes of many pipelines of one shape, a lane each
+intervals.py           the intervals of a path, to be drawn
+totals.py              what a step computes and sends in all;  bottleneck.py: what limits its passes
+in_flight.py           collectives and moves that a pass has posted and not yet waited for
+overlapped_proof.py    that passes which overlap are those of their chunks
+proof.py               that a program trains: every gradient summed once, nothing read before it has arrived
 
 Passes of `parallel/` make programs; nothing here knows what a kind of parallelism is.
 """
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from lib_dlhpc.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from lib_dlhpc.program.bottleneck import Mix
     from lib_dlhpc.program.calls import Call, calls
     from lib_dlhpc.program.group import Group
     from lib_dlhpc.program.instructions import (
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
         gathers,
         sums,
     )
-    from lib_dlhpc.program.mix import Mix
     from lib_dlhpc.program.path import Path, RankedExchange
     from lib_dlhpc.program.program import Block, Chunk, Priced, Prices, Program, Template
     from lib_dlhpc.program.proof import prove
@@ -103,7 +103,7 @@ lazy_names(
             "gathers",
             "sums",
         ],
-        "mix": ["Mix"],
+        "bottleneck": ["Mix"],
         "path": ["Path", "RankedExchange"],
         "group": ["Group"],
         "program": ["Block", "Chunk", "Priced", "Prices", "Program", "Template"],

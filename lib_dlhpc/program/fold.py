@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.program.crossing import Added, Message, crossing
 from lib_dlhpc.program.instructions import Collective, Compute, Instruction, Transfer, Wait
+from lib_dlhpc.program.pass_contention import Added, Message, crossing
 
 if TYPE_CHECKING:
     from lib_dlhpc.program.program import Prices
@@ -237,7 +237,7 @@ class Shape:
         message: Message | None = None,
         lane: int = 0,
     ) -> Added | None:
-        """Return what exchanges that meet add to each other, see crossing.py; spans, posts: s of each alone."""
+        """Return what exchanges that meet add to each other, see pass_contention.py; spans, posts: s of each alone."""
         if not self.priced or (len(self.streams) == 1 and message is None):
             return None
         busy = [prices.busy(what, lane) for what in self.priced]

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import FORWARD, PASSES, Numbers, pipeline
 from lib_dlhpc.program.depths import Depth, Stretch, stretches
+from lib_dlhpc.program.gradient_contention import Exchanges, Shares
 from lib_dlhpc.program.lanes import JOINS, LAST, POSTED, SENDS, SHARED
-from lib_dlhpc.program.meeting import Exchanges, Shares
 from lib_dlhpc.program.ports import Meets
 from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.program.shared_walk import SharedWalk
@@ -168,7 +168,7 @@ class _Walk:
         self.row = row
 
     def _beside_gradients(self, depth: Depth, row: int) -> None:
-        """Walk the passes of a depth while gradients are exchanged, see meeting.py."""
+        """Walk the passes of a depth while gradients are exchanged, see gradient_contention.py."""
         exchanges = self.exchanges
         assert exchanges is not None
         if not exchanges.meeting:

@@ -21,6 +21,7 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program.calls import PASSES
 from lib_dlhpc.program.fold import Queue, Shape, Span
+from lib_dlhpc.program.gradient_contention import Shares
 from lib_dlhpc.program.instructions import (
     Barrier,
     Collective,
@@ -30,14 +31,14 @@ from lib_dlhpc.program.instructions import (
     Update,
     Wait,
 )
-from lib_dlhpc.program.meeting import Shares
 from lib_dlhpc.program.ports import Lines, are_long
 from lib_dlhpc.program.program import Block, Chunk, Prices, Program
 from lib_dlhpc.schedules.pipeline import Pipeline
 
 # What the table of a chunk has: s of each pass, and of the last one from its start and from when the stream is free to
 # its end and until the stream is free again; s that a message occupies a port, and until it arrives; s of the gradients
-# of the last pass, whether they wait for the message of the pass before, and what messages share with them, meeting.py.
+# of the last pass, whether they wait for the message of the pass before, and what messages share with them,
+# gradient_contention.py.
 COLUMNS = (
     *(*PASSES, "end", "end behind", "free", "free behind", "busy", "takes"),
     *("posted", "joins", "shared behind", "shared ahead"),

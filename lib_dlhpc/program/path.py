@@ -21,6 +21,7 @@ import numpy as np
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import FORWARD, PASSES, Call, calls
 from lib_dlhpc.program.fold import Post, Run
+from lib_dlhpc.program.gradient_contention import Exchanges
 from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.instructions import (
     Barrier,
@@ -32,7 +33,6 @@ from lib_dlhpc.program.instructions import (
     Wait,
 )
 from lib_dlhpc.program.intervals import Posted, Record, draw_pass, message_name
-from lib_dlhpc.program.meeting import Exchanges
 from lib_dlhpc.program.ports import Ports, in_turn, line_of
 from lib_dlhpc.program.program import Alone, Block, Program
 from lib_dlhpc.program.rounds import sections

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import FORWARD, OVERLAPPED, PASSES
-from lib_dlhpc.program.crossing import NONE, Busy, Message
-from lib_dlhpc.program.ends import Ends, ends_of
 from lib_dlhpc.program.fold import Folded, Shape, Span, Times, fold
+from lib_dlhpc.program.gradient_contention import Above, Shares, gradients, shares_of
 from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.instructions import (
     Collective,
@@ -22,8 +21,9 @@ from lib_dlhpc.program.instructions import (
     Wait,
     whole_layers,
 )
-from lib_dlhpc.program.meeting import Above, Shares, gradients, shares_of
+from lib_dlhpc.program.pass_contention import NONE, Busy, Message
 from lib_dlhpc.program.ports import Lines, Meets, are_long
+from lib_dlhpc.program.step_end import Ends, ends_of
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.schedules.pipeline import Pipeline
 
@@ -167,7 +167,7 @@ class Block:
 
     @cached_property
     def gradients(self) -> tuple[float, Busy]:
-        """The seconds of the gradients that the pass posts, and which part of them keeps links busy, see meeting.py."""
+        """Seconds of the gradients that the pass posts, and their share of the links (gradient_contention.py)."""
         return gradients(self.variants[0].shape, self.prices[0])
 
     @cached_property
@@ -350,7 +350,7 @@ class Program:
     kinds: Mapping[str, str]  # what an exchange of each kind is called
     between: str  # the kind of messages between stages
     lines: Lines | None = None  # of messages between stages that may share links
-    above: Above | None = None  # see meeting.py; None: no messages, or from both ends
+    above: Above | None = None  # see gradient_contention.py; None: no messages, or from both ends
 
     @cached_property
     def meets(self) -> Meets | None:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from lib_dlhpc.arrays import Floats
+from lib_dlhpc.program.bottleneck import Mix
 from lib_dlhpc.program.fold import Run
 from lib_dlhpc.program.instructions import Collective, Instruction, PairAllreduce, Transfer, Update
-from lib_dlhpc.program.mix import Mix
 from lib_dlhpc.program.program import Block, Chunk, Program, Sent
 from lib_dlhpc.schedules.network import Cost
 

@@ -13,8 +13,8 @@ p + 1 activations of a stage.
 
 What a turn of two passes takes is not stated here. `dualpipe` has them one after the other, F&B = F + B, as where they
 exchange nothing within. In `overlapped_dualpipe` they are one call, in which the two are interleaved so that exchanges
-of experts in one hide behind products of the other (parallel/overlapped.py). Messages between stages are hidden behind
-what the ranks compute meanwhile, as in all schedules.
+of experts in one hide behind products of the other (parallel/overlapped_passes.py). Messages between stages are hidden
+behind what the ranks compute meanwhile, as in all schedules.
 
 Sources: DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", arXiv 2412.19437, section 3.2.1, figure 5 and table 2; the
 order of passes, and that m is at least 2 p, from https://github.com/deepseek-ai/DualPipe (MIT).

@@ -101,7 +101,7 @@ class Strategy:
     backward: all within a block (full), or up to the last that backward reads (early-stop, as PyTorch's checkpoint),
     attention only (selective), norms, activations and the up-projections of latent attention (light),
     or all of a block but fused attention and every second matmul (per-op, as torchtitan's selective checkpointing;
-    costs/segments.py). loss: whether the 32-bit logits of a language model become their gradients in one array (in-place),
+    costs/segments.py). loss: whether 32-bit logits become their gradients in one array (in-place),
     in one for each kernel (separate), or never exist (fused; costs/cross_entropy.py). offload: what is offloaded
     to host memory, or to the storage tier `offload_to`: activations, or weights and optimizer state too (all). experts:
     the degree of expert parallelism: replicas that hold the experts of each layer together. expert_imbalance: positions

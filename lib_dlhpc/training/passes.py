@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lib_dlhpc.layers.base.saved import Array, Saved
-from lib_dlhpc.parallel.data import STREAM
+from lib_dlhpc.parallel.data_parallel import STREAM
 from lib_dlhpc.parallel.recomputation import repeated
 from lib_dlhpc.program import Collective, Compute, Instruction, Wait
 from lib_dlhpc.program.instructions import whole_layers

@@ -21,7 +21,7 @@ from lib_dlhpc.costs.outer_optimizer import has_outer
 from lib_dlhpc.costs.wire_format import wire_format
 from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array
-from lib_dlhpc.parallel import data as data_parallelism
+from lib_dlhpc.parallel import data_parallel as data_parallelism
 from lib_dlhpc.program import (
     Barrier,
     Block,

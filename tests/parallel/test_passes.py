@@ -14,7 +14,7 @@ from lib_dlhpc.prediction.price import price
 from lib_dlhpc.prediction.split import split_step
 from lib_dlhpc.program import Barrier, Collective, Compute, PairAllreduce, Update, Wait, prove
 from lib_dlhpc.program import Path as LongestPath
-from lib_dlhpc.program.meeting import GRADIENTS
+from lib_dlhpc.program.gradient_contention import GRADIENTS
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
 

@@ -19,7 +19,7 @@ from lib_dlhpc.program import (
     prove,
     sums,
 )
-from lib_dlhpc.program.meeting import GRADIENTS
+from lib_dlhpc.program.gradient_contention import GRADIENTS
 from lib_dlhpc.schedules.checks import ProofError
 from lib_dlhpc.schedules.pipeline import Backward, Forward, Weights
 

@@ -129,7 +129,7 @@ def _fullest(experiment: Experiment) -> Iterator[tuple[int, Needs]]:
 
 
 def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs:
-    from lib_dlhpc.parallel.overlapped import overlaps_passes
+    from lib_dlhpc.parallel.overlapped_passes import overlaps_passes
 
     strategy = experiment.strategy
     size, out = BYTES[strategy.precision], strategy.offload != "none"

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.program.crossing import NONE, SWITCHES, Busy
 from lib_dlhpc.program.instructions import Collective
+from lib_dlhpc.program.pass_contention import NONE, SWITCHES, Busy
 
 if TYPE_CHECKING:
     from lib_dlhpc.program.fold import Shape

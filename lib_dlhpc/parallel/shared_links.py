@@ -18,7 +18,7 @@ from lib_dlhpc.costs.platform import NO_LINK, Platform, platform
 from lib_dlhpc.costs.switch_contention import shares_links
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import sizes, stride
-from lib_dlhpc.program.meeting import Above
+from lib_dlhpc.program.gradient_contention import Above
 from lib_dlhpc.program.ports import Lines, Meets, line_of
 from lib_dlhpc.spec.experiment import Experiment
 
@@ -84,7 +84,7 @@ def above(experiment: Experiment) -> Above | None:
 
 @lru_cache(maxsize=256)
 def _above(key: Keyed[Experiment]) -> Floats:
-    """Return the same, (2, places), see program/meeting.py; gradients are taken to go round a ring of replicas."""
+    """Return the same, (2, places), for gradients in a ring of replicas; see program/gradient_contention.py."""
     experiment, s = key.value, key.value.strategy
     many, apart = sizes(experiment).pipeline, stride(experiment, "pipeline")
     on = platform(

@@ -18,7 +18,7 @@ from lib_dlhpc.costs.muon import MUON, Matrices, matrices, matrices_of, seconds
 from lib_dlhpc.costs.roofline import orthogonal_rate
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, shards
-from lib_dlhpc.parallel.data import STREAM, cut, sharded_over
+from lib_dlhpc.parallel.data_parallel import STREAM, cut, sharded_over
 from lib_dlhpc.program import Collective, Instruction
 from lib_dlhpc.program.instructions import GATHER, WEIGHTS
 from lib_dlhpc.spec.experiment import Experiment

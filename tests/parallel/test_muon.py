@@ -11,8 +11,8 @@ from lib_dlhpc.costs.roofline import orthogonal_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import parts, shards
 from lib_dlhpc.parallel import program
-from lib_dlhpc.parallel.data import cut
-from lib_dlhpc.parallel.orthogonalized import LABEL, gathered_momentum, orthogonalization_time
+from lib_dlhpc.parallel.data_parallel import cut
+from lib_dlhpc.parallel.muon import LABEL, gathered_momentum, orthogonalization_time
 from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.program import Collective
 from lib_dlhpc.program.proof import prove

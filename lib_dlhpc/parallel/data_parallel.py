@@ -17,8 +17,8 @@ from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, shards, sizes
 from lib_dlhpc.parallel.passes import Passes
 from lib_dlhpc.program import Collective, Compute, Instruction
+from lib_dlhpc.program.gradient_contention import GRADIENTS
 from lib_dlhpc.program.instructions import WEIGHTS, WIRE
-from lib_dlhpc.program.meeting import GRADIENTS
 from lib_dlhpc.spec.experiment import Experiment
 
 STREAM = GRADIENTS

@@ -6,7 +6,7 @@ from split_runs import GPT, split
 
 from lib_dlhpc.planner.prices import predicted
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.program.meeting import Exchanges, Shares
+from lib_dlhpc.program.gradient_contention import Exchanges, Shares
 from lib_dlhpc.program.program import Program
 from lib_dlhpc.simulation import simulate, simulate_terms
 from lib_dlhpc.timeline import breakdown

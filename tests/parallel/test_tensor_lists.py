@@ -3,7 +3,7 @@
 import pytest
 
 from lib_dlhpc.layout import chain
-from lib_dlhpc.parallel.lists import PERSISTENT, copied_after_update, elements
+from lib_dlhpc.parallel.tensor_lists import PERSISTENT, copied_after_update, elements
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate_terms
 from lib_dlhpc.spec.experiment import Experiment

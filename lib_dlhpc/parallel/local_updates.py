@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from lib_dlhpc.costs.outer_optimizer import has_outer, outer_time
 from lib_dlhpc.parallel import offload
-from lib_dlhpc.parallel.data import STREAM
+from lib_dlhpc.parallel.data_parallel import STREAM
 from lib_dlhpc.program import Instruction, Program, Transfer, Update, Wait
 from lib_dlhpc.spec.experiment import Experiment
 

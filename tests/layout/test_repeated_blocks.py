@@ -5,7 +5,7 @@ import pytest
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import tensor
 from lib_dlhpc.layout.graph import made
-from lib_dlhpc.layout.repeats import blocks
+from lib_dlhpc.layout.repeated_blocks import blocks
 from lib_dlhpc.spec.experiment import read_model
 from lib_dlhpc.spec.networks import build
 
