@@ -12,7 +12,7 @@ from typing import Any
 import _peer_calculon
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.planner.space import space
+from lib_dlhpc.planner.search_space import space
 from lib_dlhpc.spec.experiment import Experiment
 
 STORED = Path(__file__).with_name("planner_calculon.csv")

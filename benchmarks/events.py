@@ -5,7 +5,7 @@
 
 The textbook program (in _ring_peers.py) has no contention; here every message is a flow that shares its links max-min
 fairly ("by message"), or all messages of a round are simulated at once where none can meet another, as on a plain ring
-("at once", to the same bit; simulation/alone.py). An event is what SimPy takes from its queue. Prints rates a CPU
+("at once", to the same bit; simulation/uncontended.py). An event is what SimPy takes from its queue. Prints rates a CPU
 second and ratios, then the cost of a message for more and more messages: n log n may rise with log n.
 Collectives keep to that. The last case does not: n flows that come one after another to one link change
 the rates of all that are there, n^2 rates in all, whichever way they are worked out one by one.
@@ -24,7 +24,7 @@ from _ring_peers import ALPHA, BANDWIDTH, MISSING, simgrid, textbook
 
 from lib_dlhpc.costs.platform import platform
 from lib_dlhpc.schedules import Schedule, schedule
-from lib_dlhpc.simulation import alone
+from lib_dlhpc.simulation import uncontended
 from lib_dlhpc.simulation.events import start_schedules
 from lib_dlhpc.simulation.simulation import Simulation
 from lib_dlhpc.spec.machine import Device, Link, Machine
@@ -79,7 +79,7 @@ def against_textbook(ranks: int, repeat: int = 3) -> None:
         ours.append(seconds(sim.run))
         others.append(seconds(textbook(*theirs)[1].run))
         plain = (sim.platform, [ring], ELEMENT, arrival, 1.0, True, 0.0)
-        arrays.append(seconds(lambda plain=plain: alone.finish_times(*plain)))
+        arrays.append(seconds(lambda plain=plain: uncontended.finish_times(*plain)))
     spent, other = float(np.median(ours)), float(np.median(others))
     print(f"ring allreduce of {ranks} ranks, {total:,} messages; a CPU second")
     print(f"{'':<24} {'messages/s':>12} {'events/s':>12} {'events a message':>18}")

@@ -19,7 +19,7 @@ from lib_dlhpc import loads
 from lib_dlhpc.launch.local import start
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.step_terms import measure
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline
 from lib_dlhpc.timeline.store import load

@@ -16,8 +16,8 @@ import numpy as np
 from _quick import add_quick
 
 from lib_dlhpc.launch import start
-from lib_dlhpc.prediction.limits.on_ranks import rank_bytes
-from lib_dlhpc.prediction.memory.hybrid import offloading
+from lib_dlhpc.prediction.limits.rank_limits import rank_bytes
+from lib_dlhpc.prediction.memory.rank_parts import offloading
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 
 CAP, WIDTH, BATCH, SIZE, MOST = 205e6, 1536, 1536, 256 * 1024 * 1024, 1.3

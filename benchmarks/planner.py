@@ -27,7 +27,7 @@ from lib_dlhpc.labs.race_the_planner.tracks import tracks_of
 from lib_dlhpc.planner import plan
 from lib_dlhpc.planner.bound import bound
 from lib_dlhpc.planner.prices import predicted
-from lib_dlhpc.planner.space import Space, space
+from lib_dlhpc.planner.search_space import Space, space
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import Experiment
 

@@ -23,17 +23,17 @@ def _run(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.energy import counters, energy_lines, run_energy
     from lib_dlhpc.launch.terminal import run_here
-    from lib_dlhpc.prediction.limits import on_ranks
+    from lib_dlhpc.prediction.limits import rank_limits
 
     experiment = read(options.experiment or _held(options), options.set)
     ranks = ranks_of(experiment, options.ranks, options.resume)
-    predicted, step = on_ranks.check_fits(experiment), step_here(experiment, ranks)
+    predicted, step = rank_limits.check_fits(experiment), step_here(experiment, ranks)
     folder, found = folder_of(options), dict[str, Any]()
     before = counters()
 
     def beside(result: dict[str, Any]) -> list[str]:
         found.update(result)
-        lines = on_ranks.result_lines(experiment, predicted, result, step_words=step)
+        lines = rank_limits.result_lines(experiment, predicted, result, step_words=step)
         if not any(result["terms"].values()):  # nothing was left to do
             return lines
         found["energy"] = run_energy(experiment, result, before, counters())

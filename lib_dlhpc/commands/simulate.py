@@ -91,7 +91,7 @@ def _simulate(options: argparse.Namespace) -> int:
     _refuse_scale_out(options)
     from lib_dlhpc.prediction import predict
     from lib_dlhpc.simulation import compare, staleness
-    from lib_dlhpc.simulation.measure import measure
+    from lib_dlhpc.simulation.step_terms import measure
     from lib_dlhpc.simulation.terminal import simulate_here, terms_here
 
     experiment, notes = read_on_machine(options)

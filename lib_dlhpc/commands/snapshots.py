@@ -199,7 +199,7 @@ def _find(options: argparse.Namespace) -> int:
 
 
 def _branch(options: argparse.Namespace) -> int:
-    from lib_dlhpc.storage.snapshots.out import begin_run
+    from lib_dlhpc.storage.snapshots.checkout import begin_run
     from lib_dlhpc.storage.snapshots.plan import store_of
 
     store, plan = store_of(options.run)
@@ -278,7 +278,7 @@ def _forget(options: argparse.Namespace) -> int:
 
 
 def _restore(options: argparse.Namespace) -> int:
-    from lib_dlhpc.storage.snapshots.out import write_out
+    from lib_dlhpc.storage.snapshots.checkout import write_out
 
     store = _store(options)
     version = store.version(options.version)

@@ -76,7 +76,7 @@ def _submit(options: argparse.Namespace) -> int:
         if options.to != "local" and (options.to or options.site):
             find_spec("psij")  # raises where it is missing, too: its extra installs both
         raise
-    from lib_dlhpc.prediction.limits.on_ranks import check_fits
+    from lib_dlhpc.prediction.limits.rank_limits import check_fits
 
     folder = folder_of(options)
     if not (options.experiment or options.resume):
@@ -136,7 +136,7 @@ def _task(options: argparse.Namespace) -> int:
 def _sweep(options: argparse.Namespace) -> int:
     from lib_dlhpc.launch import submit_sweep
     from lib_dlhpc.prediction.changes.resplit import beside
-    from lib_dlhpc.prediction.limits.on_ranks import check_fits
+    from lib_dlhpc.prediction.limits.rank_limits import check_fits
     from lib_dlhpc.prediction.what_if import what_if
 
     if options.dry_run:
@@ -231,7 +231,7 @@ def _follow(
     from lib_dlhpc.launch import JobError
     from lib_dlhpc.launch.jobs import ENDS
     from lib_dlhpc.launch.terminal import as_text
-    from lib_dlhpc.prediction.limits import on_ranks
+    from lib_dlhpc.prediction.limits import rank_limits
 
     state, shown = "", ""
     try:
@@ -249,11 +249,11 @@ def _follow(
         failed(error)
         return None
     text, _, where = as_text(experiment, job, result, f"in {job.label}").rpartition("\n")
-    predicted = on_ranks.check_fits(experiment)
+    predicted = rank_limits.check_fits(experiment)
     ticket = job.ticket  # a scheduler allocates a core to each rank
     cores = None if ticket.site.scheduler == "local" else ticket.ranks
     if not options.json:
-        lines = on_ranks.result_lines(experiment, predicted, result, cores)
+        lines = rank_limits.result_lines(experiment, predicted, result, cores)
         print("\n".join([text, *lines, where]))
     return result
 

@@ -25,7 +25,7 @@ from lib_dlhpc.prediction.measured.bands import ALL, Band, bands, carried, secon
 from lib_dlhpc.results import Columns, Result, Summary
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.energy import energy_of
-from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.step_terms import measure
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.host import cores
 from lib_dlhpc.spec.machine import Machine

@@ -1,8 +1,9 @@
 """Load by other processes during a run, and when it is too high for a verdict.
 
-Three quantities are measured: how long ranks waited for a core in each step (training/cores.py), the slowdown factors
-of the machine right before and right after the run (calibration/step_fit.py), and the difference between these two.
-Bands widen with that difference. There is no verdict if ranks lacked cores, or if the factors are unknown or disagree.
+Three quantities are measured: how long ranks waited for a core in each step (training/core_waits.py), the slowdown
+factors of the machine right before and right after the run (calibration/step_fit.py), and the difference between these
+two. Bands widen with that difference. There is no verdict if ranks lacked cores, or if the factors are unknown or
+disagree.
 """
 
 import math

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import is_partitioned
-from lib_dlhpc.prediction.limits.on_ranks import check_fits
+from lib_dlhpc.prediction.limits.rank_limits import check_fits
 from lib_dlhpc.prediction.measured.bands import calibration_of
 from lib_dlhpc.spec import run_only
 from lib_dlhpc.spec.calibration import Calibration

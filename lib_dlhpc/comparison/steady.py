@@ -6,7 +6,7 @@ epoch is so short that its first step must count, the checkpoint at the end of t
 shortened run ends epochs far more often than the full run, and a prediction counts only checkpoints by the clock.
 
 If other processes compete for the cores, a rank can be ready to run without a core for milliseconds (core wait,
-training/cores.py). A single rank's step is compared without its core waits. With several ranks, one without a core
+training/core_waits.py). A single rank's step is compared without its core waits. With several ranks, one without a core
 delays the others by an unknown time: only the undisturbed steps are compared, in which hardly any rank waited for a
 core.
 """

@@ -2,7 +2,7 @@
 
 critical_batch.py the critical-batch law, fitted to runs of which some never arrived
 workloads.py      measured workloads, a file of catalog/workloads each
-costs.py          measured costs in accuracy of compression, formats, local and asynchronous updates
+accuracy_costs.py measured costs in accuracy of compression, formats, local and asynchronous updates
 epochs.py         epochs to a target at a batch: an interval, or a refusal with its reason
 assessment.py     the same for an experiment with its compression, local updates, formats; what a plan may change
 held_out.py       how good the law is at a batch that it has not seen

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.convergence.costs import NO_OUTER, around, upper
+from lib_dlhpc.convergence.accuracy_costs import NO_OUTER, around, upper
 from lib_dlhpc.convergence.epochs import Epochs, epochs_to, refused
 from lib_dlhpc.convergence.workloads import Workload, find
 from lib_dlhpc.spec.exchanged import widens

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.convergence.costs import TABLE, measured
+from lib_dlhpc.convergence.accuracy_costs import TABLE, measured
 from lib_dlhpc.convergence.critical_batch import Array, Law, Runs, fit
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec import catalog
@@ -39,7 +39,7 @@ class Workload:
     targets: Array  # at which epochs were counted; empty: any, of final accuracies
     runs: tuple[Mapping[str, Any], ...]
     precisions: tuple[str, ...] = ("fp32",)
-    # Change of each run's accuracy by a setting (costs.py).
+    # Change of each run's accuracy by a setting (accuracy_costs.py).
     costs: tuple[Mapping[str, Any], ...] = ()
 
     def fits(self, experiment: Experiment) -> bool:

@@ -307,8 +307,11 @@ def _sending(chunk: Chunk, way: groups.Wire, again: bool) -> Chunk:
 
 
 def _waits(last: Block) -> bool:
-    """Return whether a last pass exchanges more than gradients; those alone wait for the message, see
-    gradient_contention.py.""" shape = last.variants[0].shape
+    """Return whether a last pass exchanges more than gradients; gradients alone wait for the message.
+
+    See program/gradient_contention.py.
+    """
+    shape = last.variants[0].shape
     return (
         bool(shape.numbers)
         or len(shape.streams) > 1

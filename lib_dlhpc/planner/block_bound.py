@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.layout import cut_points
 from lib_dlhpc.planner.memory_bound import of_microbatch, passes_kept
-from lib_dlhpc.planner.space import Space
+from lib_dlhpc.planner.search_space import Space
 from lib_dlhpc.spec.experiment import Experiment
 
 STEPS = 14  # of the bisection

@@ -46,7 +46,7 @@ from lib_dlhpc.planner.block_bound import Blocks, of_whole_blocks
 from lib_dlhpc.planner.cut_bound import Each, of_cuts
 from lib_dlhpc.planner.memory_bound import experts_of, of_microbatch, of_state, with_activations
 from lib_dlhpc.planner.passes import Layers, Passes
-from lib_dlhpc.planner.space import Columns, Space, alike, divisors, keyed
+from lib_dlhpc.planner.search_space import Columns, Space, alike, divisors, keyed
 from lib_dlhpc.planner.training_runs import samples as samples_of
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.program import work_of

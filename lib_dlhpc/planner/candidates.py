@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.costs import step_count
 from lib_dlhpc.planner.bound import bound
-from lib_dlhpc.planner.space import (
+from lib_dlhpc.planner.search_space import (
     Columns,
     Space,
     axes_of,

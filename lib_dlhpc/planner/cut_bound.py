@@ -27,7 +27,7 @@ from lib_dlhpc.layout import stage_cut
 from lib_dlhpc.planner.layout_groups import SamePasses, layout_groups
 from lib_dlhpc.planner.memory_bound import passes_kept
 from lib_dlhpc.planner.passes import Layers
-from lib_dlhpc.planner.space import Space
+from lib_dlhpc.planner.search_space import Space
 from lib_dlhpc.prediction.pipelines.pipelined import before_backward
 from lib_dlhpc.spec.experiment import Experiment
 

@@ -74,7 +74,7 @@ def _simulated(choice: Choice) -> WithFailures:
 def _step(experiment: Experiment) -> tuple[float, str]:
     """Return the mean s of a simulated step, and how it was simulated."""
     from lib_dlhpc.simulation import simulate, simulate_terms
-    from lib_dlhpc.simulation.estimate import messages
+    from lib_dlhpc.simulation.message_count import messages
 
     seed = experiment.run.seed
     if messages(experiment, STEPS, EVENTS) > EVENTS:

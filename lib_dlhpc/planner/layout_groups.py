@@ -17,7 +17,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import stage_cuts
 from lib_dlhpc.parallel.overlapped_passes import overlaps_passes
-from lib_dlhpc.planner.space import Columns, alike, changes_of, keyed
+from lib_dlhpc.planner.search_space import Columns, alike, changes_of, keyed
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import SPLIT_BACKWARD
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.model_state import MASTER_BYTES
-from lib_dlhpc.planner.space import Columns, Space
+from lib_dlhpc.planner.search_space import Columns, Space
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import PYTORCH
 

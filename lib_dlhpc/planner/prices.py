@@ -22,7 +22,7 @@ from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.parallel import program
 from lib_dlhpc.parallel.data_parallel import STREAM
 from lib_dlhpc.planner.layout_groups import Rows, SamePasses, layout_groups
-from lib_dlhpc.planner.space import Columns, changes_of
+from lib_dlhpc.planner.search_space import Columns, changes_of
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.memory.peaks import TERMS, Ranks, peaks
 from lib_dlhpc.prediction.memory.rank_memory import peak, rank_columns

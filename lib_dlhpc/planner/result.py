@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.planner.front import difference, front, knee
+from lib_dlhpc.planner.pareto_front import difference, front, knee
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.validation.trust import trust_words
 from lib_dlhpc.results import Columns, Result, Summary

@@ -15,7 +15,7 @@ from lib_dlhpc.gc_pause import gc_paused
 from lib_dlhpc.planner.candidates import HELD, UNFIT, Candidates, candidates, least_of
 from lib_dlhpc.planner.prices import predicted
 from lib_dlhpc.planner.result import QUANTITIES, Choice, Plan, in_words
-from lib_dlhpc.planner.space import SAME, Columns, changes_of, met_before
+from lib_dlhpc.planner.search_space import SAME, Columns, changes_of, met_before
 from lib_dlhpc.planner.training_runs import is_asked, named, runs_of, samples
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.elementwise import holds_arrays
@@ -51,7 +51,7 @@ def plan(
     objective: time (s to train), energy (J to train), cost (device-hours), or several: then the first orders the
         search, and the front is that of all predicted layouts.
     limit: the most of each, or memory (B of the fullest device).
-    choose: values for a field of the strategy, or bounds of its default ones (space.py): {"least": 2, "most": 8}.
+    choose: values for a field of the strategy, or bounds of its defaults (search_space.py): {"least": 2, "most": 8}.
     most: predictions. A search that ends before it has proved the best returns its gap to the bound.
     best: how many of the best are to be proved.
     progress: called before each prediction with the number tried, and of how many; what it raises ends the search.

@@ -201,9 +201,9 @@ class Breakdown(Result):
     @property
     def offloading(self) -> "Need":
         """Required and available offload bandwidth (scalar experiments that offload)."""
-        from lib_dlhpc.prediction.memory import hybrid
+        from lib_dlhpc.prediction.memory import rank_parts
 
-        return hybrid.offloading(self.experiment, self.compute_scale)
+        return rank_parts.offloading(self.experiment, self.compute_scale)
 
     @property
     def moments(self) -> tuple["Moment", ...]:
@@ -265,7 +265,7 @@ class Breakdown(Result):
     @property
     def walls(self) -> list[str]:
         """One sentence for each limit that the run exceeds, and by how much (scalar experiments)."""
-        from lib_dlhpc.prediction.limits.walls import walls_hit
+        from lib_dlhpc.prediction.limits.exceeded_limits import walls_hit
 
         return walls_hit(self)
 

@@ -25,7 +25,7 @@ from lib_dlhpc.prediction.breakdown import TERMS, Breakdown
 from lib_dlhpc.prediction.communication import overlap
 from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
 from lib_dlhpc.prediction.memory import device_ledger
-from lib_dlhpc.prediction.split import split_step
+from lib_dlhpc.prediction.split_step import split_step
 from lib_dlhpc.program import Mix
 from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
@@ -37,7 +37,7 @@ def predict(experiment: Experiment) -> Breakdown:
     """Predict one training step and the whole run in closed form.
 
     Fields of the experiment may be arrays: everything broadcasts, scalars give scalars. Split networks
-    (split.py) are predicted element by element. Raises SpecError where the device lacks the
+    (split_step.py) are predicted element by element. Raises SpecError where the device lacks the
     precision, or the network does not allow the split.
     """
     check_given(experiment)

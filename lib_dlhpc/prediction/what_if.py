@@ -12,7 +12,7 @@ from lib_dlhpc.costs.device_work import device_work
 from lib_dlhpc.costs.roofline import update_time
 from lib_dlhpc.costs.split_calibration import measured_with
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.prediction.split import split_step
+from lib_dlhpc.prediction.split_step import split_step
 from lib_dlhpc.prediction.step import compute_scale
 from lib_dlhpc.spec.calibration import Calibration
 from lib_dlhpc.spec.experiment import Experiment

@@ -6,8 +6,8 @@ calls.py               the passes of a pipeline in an order in which each follow
 fold.py                a block as a few sums: work, and the messages within it
 pass_contention.py     exchanges of a pass that use the same links at once
 rounds.py              calls as numbers, in rounds that repeat
-walk.py                when each stage finishes all calls, if repeated passes take equal times; repeated rounds are
-skipped ports.py               messages between stages that share links;  shared_walk.py: the same walk with them
+walk.py                when each stage finishes all calls, if repeated passes take equal times, with repeats skipped
+ports.py               messages between stages that share links;  shared_walk.py: the same walk with them
 gradient_contention.py gradients that meet messages between stages
 path.py                when every rank starts and ends each pass
 step_end.py            what follows the passes, with its prices

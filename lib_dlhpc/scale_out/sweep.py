@@ -19,7 +19,7 @@ import numpy as np
 from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.lifetime.files import replacing
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.sweeps.points import (
+from lib_dlhpc.prediction.sweeps.grid import (
     QUANTITIES,
     Axes,
     Refused,

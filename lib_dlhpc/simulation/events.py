@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from lib_dlhpc.costs.platform import platform
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.rounds import Round, Schedule, as_sent
-from lib_dlhpc.simulation import alone
+from lib_dlhpc.simulation import uncontended
 from lib_dlhpc.simulation.merging import merged
 from lib_dlhpc.simulation.simulation import Message, Process, Record, Simulation, Traffic
 from lib_dlhpc.simulation.watchdog import Progress
@@ -69,7 +69,7 @@ def simulate_schedules(
     One schedule after another, as gradient buckets are: a rank joins the next when it has finished
     the last, and not before its arrival, (schedules, ranks). Ranks need not be in the same schedule at
     the same time. Where messages never meet on a link, those of a round are simulated at once, to the same
-    bit (alone.py). speed, sharing, eager, record: see Simulation. failures: s at which a rank stops, between
+    bit (uncontended.py). speed, sharing, eager, record: see Simulation. failures: s at which a rank stops, between
     rounds. Raises SpecError if the schedules are not for nodes * devices_per_node ranks, DeadlockError
     if ranks wait for one that has stopped, Cancelled if `progress` returns False.
     """
@@ -83,7 +83,7 @@ def simulate_schedules(
     sim = Simulation(on, speed, sharing, eager, record)
     if not (background or failures or progress or record):
         sizes = (element_bytes, arrivals, sim.speed, sharing, eager)
-        if (found := alone.finish_times(on, schedules, *sizes)) is not None:
+        if (found := uncontended.finish_times(on, schedules, *sizes)) is not None:
             return found
     sim.background(background)
     ends = start_schedules(sim, schedules, element_bytes, arrivals, failures)

@@ -4,7 +4,7 @@ A timeline row takes about 100 B while it is built, and a core simulates about 1
 """
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.simulation.estimate import RATE, messages
+from lib_dlhpc.simulation.message_count import RATE, messages
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -27,11 +27,11 @@ from lib_dlhpc.errors import SpecError, check_counts, listed
 from lib_dlhpc.program import Collective, Program, Transfer
 from lib_dlhpc.simulation.conditions import Conditions, StepProgress
 from lib_dlhpc.simulation.input import supply
-from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.simulation.program_rounds import simulate_rounds
 from lib_dlhpc.simulation.program_terms import measure_rounds
 from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.simulation.size import MOST_MESSAGES, check_messages, check_size
+from lib_dlhpc.simulation.step_terms import measure
 from lib_dlhpc.simulation.watchdog import Progress
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.given import check_given

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.simulation.estimate import RATE
+from lib_dlhpc.simulation.message_count import RATE
 from lib_dlhpc.simulation.size import MOST_MESSAGES
 from lib_dlhpc.simulation.step import check, simulate, simulate_terms
 from lib_dlhpc.spec.experiment import Experiment

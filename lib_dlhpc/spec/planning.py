@@ -11,7 +11,7 @@ from lib_dlhpc.spec.strategy import Strategy
 from lib_dlhpc.spec.training import Training
 
 OBJECTIVES = ("time", "energy", "cost")
-VARIED = (  # fields of the strategy that a plan varies by default (planner/space.py)
+VARIED = (  # fields of the strategy that a plan varies by default (planner/search_space.py)
     *("tensor", "pipeline", "spatial", "context", "sequence_parallel"),
     *("microbatches", "schedule", "chunks", "zero", "recompute"),
 )

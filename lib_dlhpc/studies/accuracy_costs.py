@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.convergence.costs import BATCH, TABLE, WARM_UP, CostRun
+from lib_dlhpc.convergence.accuracy_costs import BATCH, TABLE, WARM_UP, CostRun
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.studies.emulated_workers import trained
 from lib_dlhpc.studies.large_batch import (

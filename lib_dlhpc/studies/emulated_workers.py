@@ -18,14 +18,14 @@ from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.compress import Compressed, plain
 from lib_dlhpc.training.data import Data, global_batches, precision_of, share
+from lib_dlhpc.training.learning_rate import rate_at
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.outer_optimizer import Outer
 from lib_dlhpc.training.rank import Diverged
-from lib_dlhpc.training.rates import rate_at
 from lib_dlhpc.training.record import Recorder
-from lib_dlhpc.training.wire import FORMATS, Format
+from lib_dlhpc.training.wire_formats import FORMATS, Format
 
 
 def trained(experiment: Experiment, workers: int, data: Data) -> Network:

@@ -21,11 +21,11 @@ import numpy as np
 
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.data import Data, global_batches, load
+from lib_dlhpc.training.learning_rate import rate_at
 from lib_dlhpc.training.loss import softmax_cross_entropy
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
 from lib_dlhpc.training.rank import Diverged
-from lib_dlhpc.training.rates import rate_at
 
 CHANCE = 0.1  # of ten classes
 WORKERS = 2

@@ -20,7 +20,7 @@ from lib_dlhpc.errors import SpecError, listed
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.layers.base.slices import part_of
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.rates import batch_at
+from lib_dlhpc.training.learning_rate import batch_at
 
 REAL = {"digits": (1797, 64, 10), "mnist-5k": (5000, 784, 10)}  # samples, numbers, classes
 # The model that a data set needs: description, axes of a sample, axes of the output.

@@ -5,7 +5,7 @@ from typing import Any
 
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.schedules.ring_collectives import InFlight
-from lib_dlhpc.training.in_order import InOrder, Later
+from lib_dlhpc.training.ordered_collectives import InOrder, Later
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Range, Sharding
 

@@ -19,11 +19,11 @@ from lib_dlhpc.schedules import prepared
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.schedules.network import Network
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.in_order import InOrder, Later, Request
+from lib_dlhpc.training.ordered_collectives import InOrder, Later, Request
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Sharding
 from lib_dlhpc.training.weights import Parameter
-from lib_dlhpc.training.wire import FORMATS, Format
+from lib_dlhpc.training.wire_formats import FORMATS, Format
 
 
 class Exchange:
@@ -124,7 +124,7 @@ def exchange_of(
 ) -> Iterator[Exchange]:
     """Yield the allreduces of an experiment's buckets; their messages are set up once and freed at the end.
 
-    In the format of the wire gradients are sent and added, one bucket at a time (wire.py).
+    In the format of the wire gradients are sent and added, one bucket at a time (wire_formats.py).
     """
     form = format_of(experiment, gradients.dtype)
     largest = max((last - first for first, last in bounds), default=0)

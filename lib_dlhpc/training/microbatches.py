@@ -9,7 +9,7 @@ import numpy as np
 from lib_dlhpc.layers.base.saved import Array, Shapes
 from lib_dlhpc.schedules.pipeline import Receive, Send
 from lib_dlhpc.training.groups import Groups
-from lib_dlhpc.training.pipe import Arrays, Pipe
+from lib_dlhpc.training.pipeline_messages import Arrays, Pipe
 from lib_dlhpc.training.stage import Stage
 
 

@@ -167,7 +167,7 @@ def main(path: Path, seconds: float) -> None:
     """Measure on the ranks of the world; rank 0 writes the results."""
     from mpi4py import MPI
 
-    from lib_dlhpc.training.peak import Peak
+    from lib_dlhpc.training.peak_memory import Peak
     from lib_dlhpc.training.probe_disk import measure
 
     comm, begun = MPI.COMM_WORLD, time.monotonic()

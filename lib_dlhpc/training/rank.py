@@ -23,13 +23,13 @@ from lib_dlhpc.training.data import Data, global_batches, own_rows, share
 from lib_dlhpc.training.expert_load import ExpertLoad, expert_load
 from lib_dlhpc.training.groups import Groups
 from lib_dlhpc.training.input.readers import Readers
+from lib_dlhpc.training.learning_rate import batch_at, rate_at
 from lib_dlhpc.training.messages.exchange import classes_before
 from lib_dlhpc.training.microbatches import Step, through
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
-from lib_dlhpc.training.peak import Memory
-from lib_dlhpc.training.pipe import Pipe
-from lib_dlhpc.training.rates import batch_at, rate_at
+from lib_dlhpc.training.peak_memory import Memory
+from lib_dlhpc.training.pipeline_messages import Pipe
 from lib_dlhpc.training.record import MOST_STEPS, Recorder, gather
 from lib_dlhpc.training.snapshot import Place, gathered, restore, save
 from lib_dlhpc.training.snapshot_parts import restore_stages, save_stages, whole_arrays

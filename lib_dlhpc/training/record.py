@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from lib_dlhpc.timeline import Timeline, clocks, from_rows
-from lib_dlhpc.training.cores import CoreWait
+from lib_dlhpc.training.core_waits import CoreWait
 
 MOST_STEPS = 200  # of a run that are recorded: enough to analyze, little to store
 

@@ -30,7 +30,7 @@ from lib_dlhpc.training.collectives import allreduce_of
 from lib_dlhpc.training.data import Data, global_batches, precision_of, samples_of, share
 from lib_dlhpc.training.groups import groups_of
 from lib_dlhpc.training.network import Network
-from lib_dlhpc.training.pipe import Pipe
+from lib_dlhpc.training.pipeline_messages import Pipe
 from lib_dlhpc.training.rank import REPORT_INTERVAL, Diverged, Rank, Report, Run
 from lib_dlhpc.training.record import MOST_STEPS, Recorder, gather
 from lib_dlhpc.training.snapshot import Place

@@ -5,7 +5,7 @@ says, they are reduced over
 
     the tensor or spatial group   where each rank has processed part of the positions
     the replicas                  the data group; of experts those that hold the same ones
-    the stages                    that share weights, those of a tied embedding (tied.py)
+    the stages                    that share weights, those of a tied embedding (tied_weights.py)
 
 each exactly once. With ZeRO each replica owns a shard of the replicated state.
 """

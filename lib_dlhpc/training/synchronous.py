@@ -47,11 +47,11 @@ from lib_dlhpc.training.groups import Groups, groups_of
 from lib_dlhpc.training.microbatches import Step, cut, find_non_finite
 from lib_dlhpc.training.outer_optimizer import Outer
 from lib_dlhpc.training.passes import Order, executed
-from lib_dlhpc.training.pipe import Pipe
+from lib_dlhpc.training.pipeline_messages import Pipe
 from lib_dlhpc.training.rank import Diverged, Rank
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.stage import Stage, StageProgram
-from lib_dlhpc.training.tied import Tied
+from lib_dlhpc.training.tied_weights import Tied
 
 
 @contextmanager

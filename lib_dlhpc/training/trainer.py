@@ -20,7 +20,7 @@ from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.check import check
 from lib_dlhpc.training.data import Data, load, precision_of
 from lib_dlhpc.training.input.source import readers_of
-from lib_dlhpc.training.peak import Peak
+from lib_dlhpc.training.peak_memory import Peak
 from lib_dlhpc.training.rank import Diverged, Rank, Report, Run
 from lib_dlhpc.training.record import Recorder, offset
 from lib_dlhpc.training.server import asynchronous

@@ -22,7 +22,7 @@ from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.schedules.ring_collectives import Rounds
 from lib_dlhpc.training.gradient_allreduce import bounds_of, range_of
-from lib_dlhpc.training.in_order import InOrder, Later
+from lib_dlhpc.training.ordered_collectives import InOrder, Later
 from lib_dlhpc.training.passes import Order
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Range, Sharding, cut_out

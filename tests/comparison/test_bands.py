@@ -9,7 +9,7 @@ from lib_dlhpc.comparison import bands
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.measured.bands import calibration_of, carried, drawn_machine, seconds_of
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.step_terms import measure
 from lib_dlhpc.spec.measured import Measured
 
 

@@ -7,7 +7,7 @@ import pytest
 from lib_dlhpc.comparison.here import step_here
 from lib_dlhpc.comparison.placed import placed, why_not
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.limits import on_ranks
+from lib_dlhpc.prediction.limits import rank_limits
 from lib_dlhpc.spec.measured_machine import STAND_IN, default_path
 from lib_dlhpc.spec.units import format_quantity
 
@@ -55,7 +55,7 @@ def test_a_stall_is_part_of_it(digits, calibrated):
 
 
 def test_it_stands_beside_what_was_measured_with_what_it_does_not_know(digits):
-    lines = on_ranks.result_lines(
+    lines = rank_limits.result_lines(
         digits.set({"training.shift": 2}), 1e6, RESULT, 2, "predicted 7 ms"
     )
     assert "  step: 1 ms; predicted 7 ms" in lines

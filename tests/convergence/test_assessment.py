@@ -5,8 +5,8 @@ import pytest
 
 from lib_dlhpc import Experiment
 from lib_dlhpc.convergence import changed, epochs_of, verdict
+from lib_dlhpc.convergence.accuracy_costs import stored
 from lib_dlhpc.convergence.assessment import cost_of, measured_warm_up
-from lib_dlhpc.convergence.costs import stored
 from lib_dlhpc.convergence.workloads import find, read
 from lib_dlhpc.spec.strategy import OPTIMIZERS
 

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from lib_dlhpc.convergence.costs import upper
+from lib_dlhpc.convergence.accuracy_costs import upper
 from lib_dlhpc.convergence.workloads import names, read
 
 

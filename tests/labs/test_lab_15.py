@@ -8,8 +8,8 @@ from lib_dlhpc.labs.findings import as_text, passed, seed_of
 from lib_dlhpc.labs.size_and_fit import size_laws, tuning_laws
 from lib_dlhpc.labs.size_and_fit.size_laws import CLEAR, best, losses, sized_of
 from lib_dlhpc.labs.size_and_fit.tuning_laws import experiment, shard, trained, tuned_of, whole
-from lib_dlhpc.planner.sizes import Size
-from lib_dlhpc.planner.sizes import trained as plan
+from lib_dlhpc.planner.model_sizes import Size
+from lib_dlhpc.planner.model_sizes import trained as plan
 from lib_dlhpc.prediction import predict
 
 LAB = "15_size_and_fit"

@@ -10,7 +10,7 @@ from lib_dlhpc.layout.parts import stages_of
 from lib_dlhpc.layout.stage_parts import Network
 from lib_dlhpc.parallel import step
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory import hybrid
+from lib_dlhpc.prediction.memory import rank_parts
 from lib_dlhpc.spec.experiment import loads
 from lib_dlhpc.spec.model import Model
 
@@ -123,7 +123,7 @@ def test_a_rank_has_no_part_twice():
 def test_one_that_stands_for_all_changes_nothing(case, monkeypatch):
     run = run_of(case)
     shared = predict(run)
-    for room in (step, hybrid):
+    for room in (step, rank_parts):
         monkeypatch.setattr(room, "represented", chain)
     step._passes.cache_clear()
     apart = predict(run)

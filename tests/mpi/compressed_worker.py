@@ -18,12 +18,12 @@ from lib_dlhpc.studies.emulated_workers import trained
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.data import global_batches, load, share
 from lib_dlhpc.training.gradient_allreduce import range_of
+from lib_dlhpc.training.learning_rate import rate_at
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
-from lib_dlhpc.training.rates import rate_at
 from lib_dlhpc.training.synchronous import on_ranks
 from lib_dlhpc.training.trainer import train
-from lib_dlhpc.training.wire import FORMATS
+from lib_dlhpc.training.wire_formats import FORMATS
 
 comm = MPI.COMM_WORLD
 p, rank = comm.size, comm.rank

@@ -23,17 +23,17 @@ from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import ZERO_UNITS
 from lib_dlhpc.timeline import breakdown
-from lib_dlhpc.training import pipe as pipes
+from lib_dlhpc.training import pipeline_messages as pipes
 from lib_dlhpc.training import rank as rank_file
 from lib_dlhpc.training.check import check
 from lib_dlhpc.training.messages.async_tp import CutExchange
 from lib_dlhpc.training.messages.exchange import Exchange
 from lib_dlhpc.training.messages.halo import Halo
 from lib_dlhpc.training.network import Network
-from lib_dlhpc.training.pipe import Pipe
+from lib_dlhpc.training.pipeline_messages import Pipe
 from lib_dlhpc.training.rank import Diverged, Rank
 from lib_dlhpc.training.stage import Stage
-from lib_dlhpc.training.tied import Tied
+from lib_dlhpc.training.tied_weights import Tied
 from lib_dlhpc.training.trainer import train
 
 comm = MPI.COMM_WORLD

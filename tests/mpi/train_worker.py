@@ -17,9 +17,9 @@ from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training import loss as losses
 from lib_dlhpc.training.data import global_batches, load, share
 from lib_dlhpc.training.gradient_allreduce import Exchange
+from lib_dlhpc.training.learning_rate import rate_at
 from lib_dlhpc.training.network import Network
 from lib_dlhpc.training.optimizers import Optimizer
-from lib_dlhpc.training.rates import rate_at
 from lib_dlhpc.training.trainer import train
 
 comm = MPI.COMM_WORLD

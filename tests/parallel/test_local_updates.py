@@ -11,7 +11,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.program import Transfer, prove
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.step_terms import measure
 from lib_dlhpc.training.outer_optimizer import Outer
 
 DILOCO = {"training.outer_rate": 0.7, "training.outer_momentum": 0.9}

@@ -11,7 +11,7 @@ import lib_dlhpc
 from lib_dlhpc.parallel import KINDS, program, step
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.price import price
-from lib_dlhpc.prediction.split import split_step
+from lib_dlhpc.prediction.split_step import split_step
 from lib_dlhpc.program import Barrier, Collective, Compute, PairAllreduce, Update, Wait, prove
 from lib_dlhpc.program import Path as LongestPath
 from lib_dlhpc.program.gradient_contention import GRADIENTS

@@ -11,7 +11,7 @@ from lib_dlhpc.planner import plan
 from lib_dlhpc.planner.block_bound import least_rounds
 from lib_dlhpc.planner.bound import bound
 from lib_dlhpc.planner.result import value
-from lib_dlhpc.planner.space import space
+from lib_dlhpc.planner.search_space import space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
 

@@ -7,7 +7,7 @@ import pytest
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner.prices import predicted
-from lib_dlhpc.planner.space import changes_of, space
+from lib_dlhpc.planner.search_space import changes_of, space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.experiment import Experiment
 

@@ -7,7 +7,7 @@ import pytest
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner import candidates, plan, search
 from lib_dlhpc.planner.result import in_words, value
-from lib_dlhpc.planner.space import met_before, space
+from lib_dlhpc.planner.search_space import met_before, space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.what_if import what_if
 from lib_dlhpc.scale_out import place

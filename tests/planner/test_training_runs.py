@@ -5,7 +5,7 @@ import pytest
 from lib_dlhpc.convergence import epochs_of
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner import candidates, plan
-from lib_dlhpc.planner.space import axes_of
+from lib_dlhpc.planner.search_space import axes_of
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.accuracy import to_accuracy
 from lib_dlhpc.scale_out import place

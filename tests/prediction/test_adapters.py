@@ -8,7 +8,7 @@ from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.roofline import layer_times, update_time
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.sweeps.points import predict_points
+from lib_dlhpc.prediction.sweeps.grid import predict_points
 from lib_dlhpc.program import Collective, prove
 from lib_dlhpc.timeline import breakdown
 from lib_dlhpc.training.check import check

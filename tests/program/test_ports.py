@@ -6,7 +6,7 @@ from split_runs import GPT, split
 
 from lib_dlhpc.parallel import program
 from lib_dlhpc.planner.prices import predicted
-from lib_dlhpc.planner.space import changes_of
+from lib_dlhpc.planner.search_space import changes_of
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.program import ports, shared_walk
 from lib_dlhpc.program.program import Program

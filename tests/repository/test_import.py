@@ -34,7 +34,7 @@ NEEDLESS = {  # of a run that is not split, without --explain, --set, a target o
     "lib_dlhpc.prediction.reports.explain",
     *(
         "lib_dlhpc.prediction.limits.fit",
-        "lib_dlhpc.prediction.memory.hybrid",
+        "lib_dlhpc.prediction.memory.rank_parts",
         "lib_dlhpc.prediction.storage.io",
     ),
     *(

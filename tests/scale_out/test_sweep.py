@@ -10,7 +10,7 @@ import pytest
 from lib_dlhpc.cli import main
 from lib_dlhpc.errors import FieldError, SpecError
 from lib_dlhpc.prediction import predict, what_if
-from lib_dlhpc.prediction.sweeps import points
+from lib_dlhpc.prediction.sweeps import grid
 from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.scale_out import LostError, place, rows, sweep, work
 from lib_dlhpc.spec.experiment import Experiment
@@ -35,26 +35,26 @@ def small(monkeypatch):
 
 
 def test_any_piece_of_a_grid_has_the_numbers_of_each_point(goyal):
-    found = points.predict_points(goyal, AXES, 3, 300)
-    at = points.values_at(AXES, np.arange(3, 300))
+    found = grid.predict_points(goyal, AXES, 3, 300)
+    at = grid.values_at(AXES, np.arange(3, 300))
     for row in (0, 5, 124, 296):
         one = predict(what_if(goyal, {name: each[row].item() for name, each in at.items()}))
-        for name in (*points.QUANTITIES, "fits"):
+        for name in (*grid.QUANTITIES, "fits"):
             assert found[name][row] == getattr(one, name)
 
 
 def test_points_are_numbered_with_the_last_axis_fastest():
-    at = points.values_at({"a": range(10, 30, 10), "b": ["x", "y"]}, np.arange(4))
+    at = grid.values_at({"a": range(10, 30, 10), "b": ["x", "y"]}, np.arange(4))
     assert at["a"].tolist() == [10, 10, 20, 20] and at["b"].tolist() == ["x", "y", "x", "y"]
 
 
 def test_a_grid_of_many_points_is_no_list(goyal):
     axes = {"strategy.batch": range(1, 10**6), "strategy.nodes": range(1, 10**6)}
-    assert points.count(axes) > 10**11
-    last = points.values_at(axes, np.array([points.count(axes) - 1]))
+    assert grid.count(axes) > 10**11
+    last = grid.values_at(axes, np.array([grid.count(axes) - 1]))
     assert [each.item() for each in last.values()] == [10**6 - 1, 10**6 - 1]
     with pytest.raises(SpecError, match="legal: up to"):
-        points.count(axes | {"run.epochs": range(1, 10**6)})
+        grid.count(axes | {"run.epochs": range(1, 10**6)})
 
 
 @pytest.mark.parametrize("by", ["throughput", "energy_to_train"])
@@ -64,7 +64,7 @@ def test_the_best_of_chunks_are_those_of_the_whole(goyal, monkeypatch, by):
     cut = sweep.sweep_points(goyal, AXES, by, best=60)
     assert (cut.best, cut.ranges, cut.points) == (whole.best, whole.ranges, POINTS)
     sign = -1 if by == "throughput" else 1
-    everything = points.predict_points(goyal, AXES, 0, POINTS)[by]
+    everything = grid.predict_points(goyal, AXES, 0, POINTS)[by]
     assert cut.best[by] == (sign * np.sort(sign * everything)[:60]).tolist()
 
 
@@ -94,23 +94,23 @@ def gpt():
 @pytest.mark.parametrize("kind", ILLEGAL)
 def test_illegal_points_are_counted_by_what_is_said_of_each_alone(gpt, monkeypatch, kind):
     axes = ILLEGAL[kind]
-    total = points.count(axes)
+    total = grid.count(axes)
     alone, legal = Counter(), []
-    at = points.values_at(axes, np.arange(total))
+    at = grid.values_at(axes, np.arange(total))
     for number in range(total):
         try:
             changes = {name: each[number].item() for name, each in at.items()}
             legal.append(predict(what_if(gpt, changes)).step_time)
         except SpecError as error:
-            alone[points.rule(error)] += 1
+            alone[grid.rule(error)] += 1
     assert len(alone) > 2 and len(legal) > 2
     for size in (total, 17):
         monkeypatch.setattr(sweep, "SIZE", size)
         found = sweep.sweep_points(gpt, axes, "step_time", best=total)
-        assert Counter({points.rule(said): n for said, n in found.illegal.items()}) == alone
+        assert Counter({grid.rule(said): n for said, n in found.illegal.items()}) == alone
         assert found.points == total and found.best["step_time"] == sorted(legal)
     refused = {}
-    whole = points.predict_points(gpt, axes, 0, total, refused)
+    whole = grid.predict_points(gpt, axes, 0, total, refused)
     assert whole["legal"].sum() == len(legal) and np.isnan(whole["step_time"]).sum() == sum(
         many for many, _ in refused.values()
     )
@@ -172,7 +172,7 @@ def test_rows_are_read_back_to_the_bit(goyal, tmp_path, small):
     for path in sorted((tmp_path / "rows").iterdir()):
         with open(path, newline="") as file:
             read += list(csv.DictReader(file))
-    found = points.predict_points(goyal, AXES, 0, POINTS)
+    found = grid.predict_points(goyal, AXES, 0, POINTS)
     assert [float(row["step_time"]) for row in read] == found["step_time"].tolist()
     assert [row["strategy.nodes"] for row in read] == [
         str(n) for n in AXES["strategy.nodes"] for _ in range(8)

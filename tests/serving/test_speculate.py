@@ -13,7 +13,7 @@ from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.run import check_run
 from lib_dlhpc.serving.simulate import simulate_service
 from lib_dlhpc.serving.speculate import drawn_tokens, expected_steps, expected_tokens, improvement
-from lib_dlhpc.serving.verify import probabilities
+from lib_dlhpc.serving.speculative_decoder import probabilities
 from lib_dlhpc.spec.experiment import read_model
 
 SMALL = {**TINY, "layers": 1, "hidden": 16, "feed_forward": 32}

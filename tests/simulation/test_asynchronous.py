@@ -10,10 +10,10 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.asynchronous import asynchronous_sgd, serve_experiment
 from lib_dlhpc.simulation.compare import NOTABLE, why
-from lib_dlhpc.simulation.measure import measure
 from lib_dlhpc.simulation.simulation import Traffic
 from lib_dlhpc.simulation.staleness import as_dict, report, updates
 from lib_dlhpc.simulation.step import conditions_of, worker_of
+from lib_dlhpc.simulation.step_terms import measure
 from lib_dlhpc.simulation.watchdog import Cancelled
 from lib_dlhpc.spec.machine import Device, Link, Machine
 from lib_dlhpc.timeline import span

@@ -7,7 +7,7 @@ import pytest
 from lib_dlhpc import Experiment
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.step_terms import measure
 from lib_dlhpc.spec.run_only import TABLES
 
 BASE = Experiment(

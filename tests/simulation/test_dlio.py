@@ -12,7 +12,7 @@ import pytest
 
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.step_terms import measure
 from lib_dlhpc.spec.experiment import Experiment
 
 RECORD, BATCH, FILES, RECORDS, THREADS = 114660.07, 400, 1024, 1251, 8

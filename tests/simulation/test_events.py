@@ -14,7 +14,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.communication import collectives
 from lib_dlhpc.schedules import ALGORITHMS as RECORDS
 from lib_dlhpc.schedules import COLLECTIVES, Schedule, beside, messages, price, schedule, within
-from lib_dlhpc.simulation import alone, rounds
+from lib_dlhpc.simulation import rounds, uncontended
 from lib_dlhpc.simulation.events import finish_times, simulate_schedules, start_schedules
 from lib_dlhpc.simulation.simulation import Simulation, Traffic
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError
@@ -118,14 +118,16 @@ def test_a_round_at_once_is_message_by_message_to_the_last_bit(
     sim = Simulation(platform(here, nodes, g), speed, sharing, eager)
     expected = start_schedules(sim, plans, 4, arrivals)
     sim.run()
-    found = alone.finish_times(sim.platform, plans, 4, arrivals, speed, sharing, eager)
+    found = uncontended.finish_times(sim.platform, plans, 4, arrivals, speed, sharing, eager)
     assert found is None or found.tobytes() == expected.tobytes()
     assert found is not None or (sharing and (algorithm != "ring" or eager or topology != "torus"))
 
 
 def test_messages_that_may_meet_are_not_simulated_at_once():
     def at_once(plan, eager=0.0):
-        found = alone.finish_times(platform(machine(), 5, 1), [plan], 4, 0.0, 1.0, True, eager)
+        found = uncontended.finish_times(
+            platform(machine(), 5, 1), [plan], 4, 0.0, 1.0, True, eager
+        )
         return found is not None
 
     assert at_once(allreduce("ring", 5, 1, 500))
@@ -154,8 +156,8 @@ def test_on_a_ring_out_of_step_both_fidelities_agree_rank_by_rank(ranks, block, 
 def test_eight_to_one_is_eight_times_as_long():
     incast = one_round(9, *((r, 0, 12_500_000) for r in range(1, 9)))
     shared = finish_times(incast, machine(), 9, 1, element_bytes=1)
-    alone = finish_times(incast, machine(), 9, 1, element_bytes=1, sharing=False)
-    assert max(alone) == pytest.approx(5e-6 + 1e-3, rel=1e-12)
+    uncontended = finish_times(incast, machine(), 9, 1, element_bytes=1, sharing=False)
+    assert max(uncontended) == pytest.approx(5e-6 + 1e-3, rel=1e-12)
     assert max(shared) == pytest.approx(5e-6 + 8e-3, rel=1e-12)
 
 
@@ -313,11 +315,11 @@ def test_buckets_follow_each_other_and_wait_for_their_release():
 
 def test_a_small_message_does_not_wait_for_a_late_receiver():
     plan, late = one_round(2, (0, 1, 1000)), [0.0, 1.0]
-    alone = 5e-6 + 1000 / 12.5e9
+    uncontended = 5e-6 + 1000 / 12.5e9
     held = finish_times(plan, machine(FREE), 2, 1, 1, late)
     gone = finish_times(plan, machine(FREE), 2, 1, 1, late, eager=1000)
-    np.testing.assert_allclose(held, [1 + alone, 1 + alone], rtol=1e-12)
-    np.testing.assert_allclose(gone, [alone, 1.0], rtol=1e-12)
+    np.testing.assert_allclose(held, [1 + uncontended, 1 + uncontended], rtol=1e-12)
+    np.testing.assert_allclose(gone, [uncontended, 1.0], rtol=1e-12)
 
 
 def test_a_ring_waits_for_its_latest_rank():

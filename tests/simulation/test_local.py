@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from lib_dlhpc import Experiment
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.step_terms import measure
 from lib_dlhpc.spec.strategy import ALLREDUCES
 from lib_dlhpc.timeline import breakdown, span
 

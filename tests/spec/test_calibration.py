@@ -7,7 +7,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.measured.calibrated import compute_scale, link_efficiency
 from lib_dlhpc.prediction.validation.replays import replay
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.step_terms import measure
 from lib_dlhpc.spec.experiment import dumps, loads
 
 GOYAL = replay("goyal-2017").experiment

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from lib_dlhpc.convergence.costs import stored
+from lib_dlhpc.convergence.accuracy_costs import stored
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.studies.accuracy_costs import METHODS, accuracy
 from lib_dlhpc.studies.emulated_workers import trained

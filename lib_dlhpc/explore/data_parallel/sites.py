@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from lib_dlhpc.convergence.costs import NO_OUTER, REFERENCE, stored
+from lib_dlhpc.convergence.accuracy_costs import NO_OUTER, REFERENCE, stored
 from lib_dlhpc.explore.blocks.plain_text import Table
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.spec.experiment import read_experiment

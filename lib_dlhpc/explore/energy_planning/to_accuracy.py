@@ -13,7 +13,7 @@ from lib_dlhpc.explore.energy_planning.charts import (
     hours,
     kilowatt_hours,
 )
-from lib_dlhpc.planner.front import front, knee
+from lib_dlhpc.planner.pareto_front import front, knee
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.validation.replays import replay

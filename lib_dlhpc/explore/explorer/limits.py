@@ -4,7 +4,7 @@ import numpy as np
 
 from lib_dlhpc.costs import BYTES, buckets
 from lib_dlhpc.simulation import MOST_MESSAGES as MOST_IN_A_TERMINAL
-from lib_dlhpc.simulation import estimate
+from lib_dlhpc.simulation import message_count
 from lib_dlhpc.spec.experiment import Experiment
 
 MOST_RANKS = {"rounds": 4096, "events": 512}
@@ -66,7 +66,7 @@ def steps_within(experiment: Experiment, fidelity: str, rows: float, sent: float
 
 def messages(experiment: Experiment, steps: int) -> int:
     """Return how many messages that many steps take as events; no more than a page could ever follow."""
-    return estimate.messages(experiment, steps, 100 * MOST_MESSAGES)
+    return message_count.messages(experiment, steps, 100 * MOST_MESSAGES)
 
 
 def _within(experiment: Experiment, fidelity: str, steps: int, rows: float, sent: float) -> bool:

@@ -13,7 +13,7 @@ from lib_dlhpc.explore.blocks.plain_text import Readable
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, written
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.changes.advice import Advice, searched
-from lib_dlhpc.prediction.forget import forget
+from lib_dlhpc.prediction.clear_caches import forget
 from lib_dlhpc.prediction.validation.replays import Replay
 from lib_dlhpc.prediction.validation.trust import caveat_of, errors_of, is_calibrated, is_ideal
 from lib_dlhpc.spec.experiment import dumps

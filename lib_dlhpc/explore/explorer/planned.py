@@ -21,7 +21,7 @@ from lib_dlhpc.planner import Choice, Plan, plan
 from lib_dlhpc.planner.result import in_words, value
 from lib_dlhpc.prediction import Breakdown
 from lib_dlhpc.prediction.changes.advice import fits
-from lib_dlhpc.prediction.forget import forget
+from lib_dlhpc.prediction.clear_caches import forget
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -10,7 +10,7 @@ from lib_dlhpc.explore.blocks.charts import State
 from lib_dlhpc.explore.blocks.lines import Curves, line_columns, value_at, values_at
 from lib_dlhpc.explore.hybrid_parallel.charts import parts_of, terms_state
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.forget import forget
+from lib_dlhpc.prediction.clear_caches import forget
 from lib_dlhpc.spec.experiment import Experiment, read_experiment
 from lib_dlhpc.spec.machine import load_machine
 

@@ -22,8 +22,8 @@ from lib_dlhpc.explore.large_batch.charts import RUNS, Curve, runs_state
 from lib_dlhpc.explore.large_batch.rules import COLLAPSED
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.studies.large_batch import CHANCE, DIGITS, Rule, Trial, experiment_of
+from lib_dlhpc.training.learning_rate import rate_at
 from lib_dlhpc.training.rank import Diverged
-from lib_dlhpc.training.rates import rate_at
 from lib_dlhpc.training.single_rank import SingleRank
 from lib_dlhpc.training.threads import one_thread
 from lib_dlhpc.training.trainer import train

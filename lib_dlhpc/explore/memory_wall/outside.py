@@ -10,8 +10,8 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.memory_wall import ledger
 from lib_dlhpc.explore.memory_wall.charts import link_state
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.hybrid import offloading
 from lib_dlhpc.prediction.memory.offload import PAGE, Need, paged_time
+from lib_dlhpc.prediction.memory.rank_parts import offloading
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
 

@@ -16,7 +16,7 @@ from lib_dlhpc.costs.model_state import model_state_bytes
 from lib_dlhpc.costs.stored_activations import stored_bytes
 from lib_dlhpc.labs.findings import Finding
 from lib_dlhpc.labs.formula_cases import Case, compared
-from lib_dlhpc.prediction.memory.hybrid import rank_parts
+from lib_dlhpc.prediction.memory.rank_parts import rank_parts
 from lib_dlhpc.sentences import sentences
 from lib_dlhpc.spec.experiment import Experiment
 

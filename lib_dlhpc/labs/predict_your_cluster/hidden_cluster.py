@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.simulation.measure import measure
+from lib_dlhpc.simulation.step_terms import measure
 from lib_dlhpc.spec.experiment import Experiment
 
 SIZES = tuple(2**k for k in range(3, 23))  # B of a message

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib_dlhpc.labs.mistakes import LabError
-from lib_dlhpc.planner.space import SAME, space
+from lib_dlhpc.planner.search_space import SAME, space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.memory.rank_memory import peak

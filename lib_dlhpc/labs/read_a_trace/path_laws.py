@@ -1,4 +1,4 @@
-"""A learner's critical path: pieces that follow each other, beside timeline/critical.py.
+"""A learner's critical path: pieces that follow each other, beside timeline/critical_path.py.
 
 path_findings(critical_path, dominates, runs)    its length, its way, and what it consists of most
 """

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction.breakdown import Breakdown
 from lib_dlhpc.prediction.changes.resplit import DEGREES, degree, interleavable, resplit
-from lib_dlhpc.prediction.limits.walls import exceeds_more, stopping
+from lib_dlhpc.prediction.limits.exceeded_limits import exceeds_more, stopping
 from lib_dlhpc.prediction.step import predict
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.strategy import AUTO, EXPERT_EXCHANGES, RECOMPUTES

@@ -27,9 +27,9 @@ from lib_dlhpc.costs.stored_activations import (
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, folded, parts, place, representative, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_narrow
-from lib_dlhpc.prediction.memory.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.memory.peaks import TERMS, Needs, Ranks, in_passes, ranks_of
 from lib_dlhpc.prediction.memory.pytorch_pipelines import Kept, holds_messages, kept_by
+from lib_dlhpc.prediction.memory.rank_parts import rank_model, rank_parts
 from lib_dlhpc.prediction.memory.zero import exchange_buffers, gradient_bytes, model_states
 from lib_dlhpc.prediction.pipelines.pipelined import in_flight
 from lib_dlhpc.spec.experiment import Experiment

@@ -18,8 +18,8 @@ from lib_dlhpc.costs.stored_activations import backward_bytes, backward_extra, f
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout import folded
 from lib_dlhpc.parallel import update_time
-from lib_dlhpc.prediction.memory.hybrid import rank_model, rank_parts
 from lib_dlhpc.prediction.memory.rank_memory import moments
+from lib_dlhpc.prediction.memory.rank_parts import rank_model, rank_parts
 from lib_dlhpc.spec.experiment import Experiment
 
 FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"

@@ -1,5 +1,5 @@
 """Many predictions in one call.
 
-sweep.py        millions of what-ifs, vectorized over several axes
-points.py       a grid of any size, piece by piece
+sweep.py millions of what-ifs, vectorized over several axes
+grid.py  a grid of any size, piece by piece
 """

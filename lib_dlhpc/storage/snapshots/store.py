@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.errors import SpecError, suggest
-from lib_dlhpc.storage.snapshots import sweep
+from lib_dlhpc.storage.snapshots import garbage_collection
 from lib_dlhpc.storage.snapshots.async_save import AsyncSaver, Saving
 from lib_dlhpc.storage.snapshots.chunks import Array, Stream, chunk_size, cut, hashed, streams
 from lib_dlhpc.storage.snapshots.diff import Difference, difference
@@ -196,7 +196,7 @@ class SnapshotStore:
                     return
         raise SnapshotError(f"{self.folder}: no branch or tag {name}.")
 
-    def gc(self, keep_last: int | None = None, dry_run: bool = False) -> sweep.Swept:
+    def gc(self, keep_last: int | None = None, dry_run: bool = False) -> garbage_collection.Swept:
         """Remove what no branch or tag reaches; return a summary.
 
         keep_last: keep only the N newest versions of each branch (and tagged ones). dry_run: return the
@@ -205,7 +205,7 @@ class SnapshotStore:
         """
         self._saver.settle()
         with self._writing():
-            return sweep.sweep(self, keep_last, dry_run)
+            return garbage_collection.sweep(self, keep_last, dry_run)
 
     def verify(self) -> list[str]:
         """Verify every byte; return the problems as sentences."""

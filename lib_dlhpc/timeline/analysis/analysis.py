@@ -8,18 +8,18 @@ from lib_dlhpc.arrays import Array
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.timeline.analysis.busy import Busy, busy
 from lib_dlhpc.timeline.analysis.calls import Calls, calls
+from lib_dlhpc.timeline.analysis.communication_matrix import Matrix, matrix
 from lib_dlhpc.timeline.analysis.disks import slow_disks
 from lib_dlhpc.timeline.analysis.efficiency import Efficiency, efficiency
 from lib_dlhpc.timeline.analysis.finding import Finding
 from lib_dlhpc.timeline.analysis.imbalance import imbalance
 from lib_dlhpc.timeline.analysis.late import late_at_collectives, late_messages
 from lib_dlhpc.timeline.analysis.links import slow_links
-from lib_dlhpc.timeline.analysis.matrix import Matrix, matrix
-from lib_dlhpc.timeline.analysis.nothing import why_nothing
+from lib_dlhpc.timeline.analysis.no_findings import why_nothing
 from lib_dlhpc.timeline.analysis.path import path
 from lib_dlhpc.timeline.analysis.regions import Regions, regions
 from lib_dlhpc.timeline.analysis.waits import AllWaits, waits
-from lib_dlhpc.timeline.critical import critical_path
+from lib_dlhpc.timeline.critical_path import critical_path
 from lib_dlhpc.timeline.measure import exposed
 from lib_dlhpc.timeline.spans import in_order
 from lib_dlhpc.timeline.table import Timeline

@@ -4,7 +4,7 @@ import numpy as np
 
 from lib_dlhpc.timeline.analysis.calls import Calls
 from lib_dlhpc.timeline.analysis.finding import Finding, duration, place
-from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
+from lib_dlhpc.timeline.analysis.significance import LEAST, judge
 from lib_dlhpc.timeline.kinds import STREAMS
 
 TIMES = 1.25  # a slow disk takes this much longer than the others

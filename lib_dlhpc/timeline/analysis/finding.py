@@ -1,6 +1,6 @@
 """What is wrong with a run, in sentences, with the place in the timeline where to look.
 
-scatter.py defines what exceeds scatter. A finding names the rank to look at: the sender that is
+significance.py defines what exceeds scatter. A finding names the rank to look at: the sender that is
 late, the receiver that is late, the rank that joins a collective last, the one that computes longest, one
 end of the slow link, the rank whose input comes slowly. Its seconds are
 

@@ -6,7 +6,7 @@ from lib_dlhpc.arrays import Array
 from lib_dlhpc.timeline.analysis.busy import Busy
 from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls
 from lib_dlhpc.timeline.analysis.finding import Finding, Place, duration
-from lib_dlhpc.timeline.analysis.scatter import LEAST, above, judge
+from lib_dlhpc.timeline.analysis.significance import LEAST, above, judge
 from lib_dlhpc.timeline.kinds import KINDS
 
 WINDOWS = 32  # the most, for a trace without round boundaries

@@ -7,7 +7,7 @@ import numpy as np
 from lib_dlhpc.arrays import Array
 from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls, Rows
 from lib_dlhpc.timeline.analysis.finding import Finding, duration, place
-from lib_dlhpc.timeline.analysis.scatter import LEAST, judge
+from lib_dlhpc.timeline.analysis.significance import LEAST, judge
 from lib_dlhpc.timeline.analysis.waits import AllWaits, arrivals, blame, number_of, own_doing
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.arrays import Array
 from lib_dlhpc.timeline.analysis.calls import COMMUNICATION, Calls, Rows
 from lib_dlhpc.timeline.analysis.finding import Finding, duration, place
-from lib_dlhpc.timeline.analysis.scatter import FEW, LEAST, judge
+from lib_dlhpc.timeline.analysis.significance import FEW, LEAST, judge
 
 TIMES = 1.5  # a slow link is this much slower than the slowest of the others
 WAITED = 0.8  # of the way of a message that was sent first, for its way to be known

@@ -17,8 +17,8 @@ from lib_dlhpc.layout.cuts import even
 from lib_dlhpc.schedules.ring_collectives import Rounds, allgather, reduce_scatter
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.training.collectives import PIECE
-from lib_dlhpc.training.in_order import InOrder, Later
 from lib_dlhpc.training.messages.exchange import Exchange
+from lib_dlhpc.training.ordered_collectives import InOrder, Later
 
 GROUP = "pieces"  # of communicators
 

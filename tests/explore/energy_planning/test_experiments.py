@@ -47,7 +47,7 @@ from lib_dlhpc.explore.energy_planning.to_accuracy import (
     wall_of,
 )
 from lib_dlhpc.explore.energy_planning.to_accuracy import Setting as Run
-from lib_dlhpc.planner.sizes import LAYERS
+from lib_dlhpc.planner.model_sizes import LAYERS
 
 ONE, OTHER = (
     Ran(10_000.0, seconds, accuracy, 7 * seconds, "modeled")

@@ -12,7 +12,7 @@ from lib_dlhpc.explore.explorer.presets import names, preset
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.changes import advice as module
 from lib_dlhpc.prediction.changes.advice import WORTH, endless, fits, held, moves, run_time
-from lib_dlhpc.prediction.limits.walls import stopping
+from lib_dlhpc.prediction.limits.exceeded_limits import stopping
 from lib_dlhpc.spec.units import format_quantity
 
 GPT, LLAMA, GOYAL, YOU = "narayanan-2021", "llama3-405b", "goyal-2017", "you-2018"

@@ -12,7 +12,7 @@ from lib_dlhpc.explore.explorer.plan import Plan, trust
 from lib_dlhpc.explore.explorer.presets import of_file, preset
 from lib_dlhpc.prediction import compute_scale, predict
 from lib_dlhpc.prediction.changes.advice import Advice
-from lib_dlhpc.prediction.forget import forget, remembered
+from lib_dlhpc.prediction.clear_caches import forget, remembered
 from lib_dlhpc.prediction.validation.replays import replay, replays
 from lib_dlhpc.prediction.validation.trust import FEW_WORDS, errors_of
 from lib_dlhpc.spec.measured import Measured

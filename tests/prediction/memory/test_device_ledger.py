@@ -11,7 +11,7 @@ from lib_dlhpc import Experiment, loads
 from lib_dlhpc.costs.checkpoints import checkpoint_bytes
 from lib_dlhpc.costs.model_state import state_each
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.limits.walls import largest_batch
+from lib_dlhpc.prediction.limits.exceeded_limits import largest_batch
 from lib_dlhpc.prediction.memory.device_ledger import (
     attention_activation_saved,
     ledger,

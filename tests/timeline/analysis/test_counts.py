@@ -9,7 +9,7 @@ from mpi_world import Ranks
 from lib_dlhpc import SpecError
 from lib_dlhpc.timeline import critical_path, from_rows
 from lib_dlhpc.timeline.analysis import analyze
-from lib_dlhpc.timeline.analysis.matrix import matrix
+from lib_dlhpc.timeline.analysis.communication_matrix import matrix
 from lib_dlhpc.timeline.analysis.regions import regions
 from lib_dlhpc.timeline.spans import in_order
 

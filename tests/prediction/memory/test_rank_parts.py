@@ -12,7 +12,7 @@ from lib_dlhpc.parallel import KINDS
 from lib_dlhpc.prediction import predict, sweep
 from lib_dlhpc.prediction.memory.rank_memory import moments, peak
 from lib_dlhpc.prediction.reports.report import as_text
-from lib_dlhpc.prediction.split import split_step
+from lib_dlhpc.prediction.split_step import split_step
 from lib_dlhpc.spec.strategy import ALLREDUCES, SCHEDULES, SPLIT_BACKWARD
 
 PLAIN = Experiment(

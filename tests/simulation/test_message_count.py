@@ -5,7 +5,7 @@ from split_runs import GPT, IMAGES, MOE
 
 from lib_dlhpc import SpecError
 from lib_dlhpc.simulation import simulate
-from lib_dlhpc.simulation.estimate import messages
+from lib_dlhpc.simulation.message_count import messages
 from lib_dlhpc.simulation.size import check_messages
 from lib_dlhpc.spec.experiment import read_experiment
 

@@ -7,8 +7,8 @@ import pytest
 
 from lib_dlhpc import load
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.planner import space as module
-from lib_dlhpc.planner.space import SAME, axes_of, space
+from lib_dlhpc.planner import search_space as module
+from lib_dlhpc.planner.search_space import SAME, axes_of, space
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.spec.catalog import names
 from lib_dlhpc.spec.experiment import Experiment

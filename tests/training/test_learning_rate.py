@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.spec.training import DECAYS, Training
-from lib_dlhpc.training.rates import batch_at, falling, rate_at
+from lib_dlhpc.training.learning_rate import batch_at, falling, rate_at
 
 RATES = st.floats(1e-4, 10)
 

@@ -4,7 +4,7 @@ import pytest
 
 from lib_dlhpc import Experiment
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.prediction.limits.on_ranks import (
+from lib_dlhpc.prediction.limits.rank_limits import (
     check_fits,
     cores,
     data_bytes,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lib_dlhpc.timeline.analysis.scatter import FEW, above, judge, student
+from lib_dlhpc.timeline.analysis.significance import FEW, above, judge, student
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 20, 100, 1000])

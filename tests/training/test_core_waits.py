@@ -2,8 +2,8 @@
 
 import pytest
 
-from lib_dlhpc.training import cores
-from lib_dlhpc.training.cores import CoreWait
+from lib_dlhpc.training import core_waits
+from lib_dlhpc.training.core_waits import CoreWait
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.single_rank import SingleRank
 
@@ -12,7 +12,7 @@ from lib_dlhpc.training.single_rank import SingleRank
 def counter(tmp_path, monkeypatch):
     """The system's counter: counter(s) sets it."""
     file = tmp_path / "schedstat"
-    monkeypatch.setattr(cores, "COUNTER", str(file))
+    monkeypatch.setattr(core_waits, "COUNTER", str(file))
 
     def count(seconds):
         file.write_text(f"123456789 {round(seconds * 1e9)} 42\n")
@@ -48,7 +48,7 @@ def test_without_system_counters_the_count_is_unknown(tmp_path, monkeypatch, tex
     file = tmp_path / "schedstat"
     if text is not None:
         file.write_text(text)
-    monkeypatch.setattr(cores, "COUNTER", str(file))
+    monkeypatch.setattr(core_waits, "COUNTER", str(file))
     waits = CoreWait()
     waits.step_ends()
     waits.leave_out()

@@ -6,7 +6,7 @@ from mpi_world import Ranks
 
 from lib_dlhpc.timeline import from_rows
 from lib_dlhpc.timeline.analysis import analyze
-from lib_dlhpc.timeline.analysis.scatter import ENOUGH, FEW, student
+from lib_dlhpc.timeline.analysis.significance import ENOUGH, FEW, student
 
 
 def said(world):

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib_dlhpc.storage.snapshots import SnapshotError, SnapshotStore, files, open_snapshots, sweep
+from lib_dlhpc.storage.snapshots import (
+    SnapshotError,
+    SnapshotStore,
+    files,
+    garbage_collection,
+    open_snapshots,
+)
 
 
 def grown(folder, seed):
@@ -32,7 +38,7 @@ def contents(store, ids):
 
 
 def reached(store, keep_last=None):
-    return set(sweep.marked(store, keep_last))
+    return set(garbage_collection.marked(store, keep_last))
 
 
 @settings(max_examples=20, deadline=None)
@@ -138,7 +144,7 @@ def test_garbage_collection_after_a_kill_removes_nothing_retained(tmp_path, monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(sweep, "remove", killed)
+        patched.setattr(garbage_collection, "remove", killed)
         store.gc(keep_last=1)
     again = SnapshotStore(tmp_path)
     again.gc(keep_last=1)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.planner.front import difference, front, knee
+from lib_dlhpc.planner.pareto_front import difference, front, knee
 
 POINTS = st.lists(
     st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=30

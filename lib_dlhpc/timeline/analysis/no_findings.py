@@ -1,7 +1,7 @@
 """Why there is no finding: the trace is too short, or something in it too seldom (then the suspect is named),
 or the differences are small or scatter; then the checks are listed.
 
-The raw differences are looked at as the findings see them: no rule is decided here, see scatter.py.
+The raw differences are looked at as the findings see them: no rule is decided here, see significance.py.
 """
 
 import re
@@ -15,7 +15,7 @@ from lib_dlhpc.spec.units import count
 from lib_dlhpc.timeline.analysis.busy import Busy
 from lib_dlhpc.timeline.analysis.calls import EACH_FOR_ALL, Calls
 from lib_dlhpc.timeline.analysis.imbalance import rounds
-from lib_dlhpc.timeline.analysis.scatter import ENOUGH, LEAST
+from lib_dlhpc.timeline.analysis.significance import ENOUGH, LEAST
 from lib_dlhpc.timeline.analysis.waits import AllWaits, Waits, number_of
 from lib_dlhpc.timeline.kinds import KINDS, STREAMS
 

@@ -10,7 +10,7 @@ from lib_dlhpc import Experiment, plan, predict
 from lib_dlhpc.convergence import LAWS
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.planner import guessed, sizes, trained
-from lib_dlhpc.planner.sizes import CHOOSE, LAYERS, SEQUENCE, SEQUENCES, decoder
+from lib_dlhpc.planner.model_sizes import CHOOSE, LAYERS, SEQUENCE, SEQUENCES, decoder
 
 DAY = 86_400.0
 SLOW = {"name": "h100-pod", "inter_node": "ethernet-100g", "nics": 1}

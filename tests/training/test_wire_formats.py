@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.training.wire import FORMATS, from_bf16, from_fp8, to_bf16, to_fp8
+from lib_dlhpc.training.wire_formats import FORMATS, from_bf16, from_fp8, to_bf16, to_fp8
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 EVERY = from_bf16(np.arange(1 << 16, dtype=np.uint16))
