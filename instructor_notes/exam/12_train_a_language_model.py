@@ -1,6 +1,6 @@
 """Exam questions of module 12, training a large language model."""
 
-from lib_dlhpc.prediction.pipelines.bubbles import Passes, bubbles
+from lib_dlhpc.prediction.pipelines.bubbles import PassTimes, bubbles
 from lib_dlhpc.spec.units import format_quantity as show
 from lib_dlhpc.teaching.problems import Step
 from lib_dlhpc.teaching.questions import Draw, Open, Question
@@ -73,7 +73,7 @@ def zero_bubble(draw: Draw) -> Question:
     stages, microbatches = draw.between(6, 16, 2), draw.between(12, 32, 1)
     forward, inputs = draw.between(10, 30, 1), draw.between(12, 36, 1)
     weights = draw.between(9, 24, 1)
-    passes = Passes(forward, inputs + weights, weights)
+    passes = PassTimes(forward, inputs + weights, weights)
     work = microbatches * (passes.forward + passes.backward)
     one, apart = (float(bubbles(stages, passes)[name].idle) for name in ("1F1B", "ZB-H1"))
     left = (stages - 1) * (forward + inputs - weights)

@@ -10,7 +10,7 @@ from lib_dlhpc.spec.schema import to_table
 SAMPLES = 1000  # of the data set; the mean does not depend on it
 
 
-class Asked(Protocol):
+class ReadRequest(Protocol):
     """The read that is predicted: a Setting or a Point."""
 
     @property
@@ -26,12 +26,12 @@ class Asked(Protocol):
         """Whether samples are parts of a few large files."""
 
 
-def expected(tier: StorageTier, asked: Asked) -> float:
+def expected(tier: StorageTier, asked: ReadRequest) -> float:
     """Return the seconds a sample for all readers together on the tier."""
     return float(max(limits(reading(tier, asked)).values()))
 
 
-def reading(tier: StorageTier, asked: Asked) -> Experiment:
+def reading(tier: StorageTier, asked: ReadRequest) -> Experiment:
     """Return an experiment that reads samples of that size from the tier, as files or from packed partitions."""
     table = to_table(tier) | {"name": "tier", "scope": "node"}
     return Experiment(

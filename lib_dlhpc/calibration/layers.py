@@ -33,7 +33,7 @@ class Layers:
     """
 
     rates: dict[str, LayerRate]
-    tiny: "Tiny"
+    tiny: "TinyRun"
     jitter: float
     jitter_ends: tuple[float, float]
     slowdown_ends: tuple[float, float]
@@ -43,7 +43,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class Tiny:
+class TinyRun:
     """A tiny run without communication. steps: s, low, typical, high; inside: s of its layers, loss and update."""
 
     steps: tuple[float, float, float]
@@ -196,14 +196,14 @@ def _outside(cases: list[_Case]) -> tuple[dict[str, LayerRate], dict[str, Floats
     return found, errors
 
 
-def _tiny(run: Mapping[str, Any], found: Mapping[str, LayerRate]) -> Tiny:
+def _tiny(run: Mapping[str, Any], found: Mapping[str, LayerRate]) -> TinyRun:
     model = read_model({"family": "mlp", "widths": run["widths"]})
     each = [found[layer.traits.rate_key(layer)] for layer in model.layers]
     layers = sum(part.sum() for part in layer_rates.seconds(model, each, run["batch"], ELEMENT))
     layers += layer_rates.outside(model, found, np.array([run["batch"]]), ELEMENT).sum()
     rate, moved = found[UPDATE], 4 * UPDATE_TRAFFIC[UPDATE] * model.parameters
     low, middle, high = np.quantile(np.concatenate(run["seconds"]), (0.1, 0.5, 0.9)).tolist()
-    return Tiny((low, middle, high), float(layers) + rate.launch + moved / rate.bandwidth)
+    return TinyRun((low, middle, high), float(layers) + rate.launch + moved / rate.bandwidth)
 
 
 def _jitter(cases: list[Mapping[str, Any]], ranks: int) -> tuple[float, tuple[float, float]]:

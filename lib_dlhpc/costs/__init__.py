@@ -46,7 +46,7 @@ from lib_dlhpc.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lib_dlhpc.costs.buckets import buckets
-    from lib_dlhpc.costs.checkpoints import Checks, Saving
+    from lib_dlhpc.costs.checkpoints import CheckpointCost, Checks
     from lib_dlhpc.costs.groups import wire
     from lib_dlhpc.costs.network import Level, Network, flat, network_of
     from lib_dlhpc.costs.operators import Operators, by_operator
@@ -60,19 +60,19 @@ if TYPE_CHECKING:
         update_time,
     )
     from lib_dlhpc.costs.segments import segments
-    from lib_dlhpc.costs.spares import Pool
+    from lib_dlhpc.costs.spares import NodePool
     from lib_dlhpc.costs.split_calibration import scale_of
     from lib_dlhpc.costs.stragglers import slowest
 
 __all__ = [
     "BYTES",
+    "CheckpointCost",
     "Checks",
     "LayerTimes",
     "Level",
     "Network",
+    "NodePool",
     "Operators",
-    "Pool",
-    "Saving",
     "buckets",
     "by_operator",
     "clock",
@@ -92,14 +92,14 @@ lazy_names(
     __name__,
     {
         "buckets": ["buckets"],
-        "checkpoints": ["Checks", "Saving"],
+        "checkpoints": ["Checks", "CheckpointCost"],
         "roofline": ["BYTES", "LayerTimes", "layer_times", "peak_rate", "traffic", "update_time"],
         "groups": ["wire"],
         "network": ["Level", "Network", "flat", "network_of"],
         "operators": ["Operators", "by_operator"],
         "power_limit": ["clock"],
         "segments": ["segments"],
-        "spares": ["Pool"],
+        "spares": ["NodePool"],
         "split_calibration": ["scale_of"],
         "stragglers": ["slowest"],
     },

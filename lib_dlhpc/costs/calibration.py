@@ -8,13 +8,15 @@ import numpy as np
 
 from lib_dlhpc.costs import roofline, stragglers
 from lib_dlhpc.costs.compression import applied_rule
-from lib_dlhpc.costs.device_work import Work, device_work
+from lib_dlhpc.costs.device_work import DeviceWork, device_work
 from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.spec.experiment import Experiment
 
 
-def compute_scale(experiment: Experiment, bucket_costs: Callable[[Experiment, Work], Any]) -> Any:
+def compute_scale(
+    experiment: Experiment, bucket_costs: Callable[[Experiment, DeviceWork], Any]
+) -> Any:
     """Return measured over roofline compute time: from [calibration], or from its rate; else 1.0.
 
     bucket_costs(experiment, work): communication time of each bucket in s, from the engine.

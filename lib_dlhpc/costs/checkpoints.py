@@ -17,7 +17,7 @@ HASH_RATE = 10e9  # B/s that one process hashes: XXH3 of 128 bits, as quick as a
 
 
 @dataclass(frozen=True)
-class Saving:
+class CheckpointCost:
     """What one checkpoint costs; bytes and seconds, every value may be an array.
 
     Training stalls for `blocked`. Then the state is written behind it for `background`, and until that
@@ -56,7 +56,7 @@ class Checks:
     takes: Any
 
 
-def saving(experiment: Experiment) -> Saving:
+def saving(experiment: Experiment) -> CheckpointCost:
     """Return what a checkpoint of this experiment costs, in the way that run.checkpoint names.
 
     synchronous: all stall until storage.tier has it. asynchronous: all stall for a copy to the
@@ -72,7 +72,7 @@ def saving(experiment: Experiment) -> Saving:
         experiment.model, experiment.strategy.precision, experiment.strategy.optimizer
     )
     if not experiment.storage.tier:
-        return Saving(size, 0.0, 0.0, restart=_restarted(experiment, 0.0))
+        return CheckpointCost(size, 0.0, 0.0, restart=_restarted(experiment, 0.0))
     tier = storage_tier(experiment.machine, experiment.storage.tier)
     nodes = writers(experiment)
     node_part = size / nodes
@@ -88,10 +88,10 @@ def saving(experiment: Experiment) -> Saving:
     if way == "asynchronous":
         link = experiment.machine.host_link
         copy = node_part / holders / (link.bandwidth * link.efficiency) + link.latency
-        return Saving(size, size, copy, write, node_part, restart)
+        return CheckpointCost(size, size, copy, write, node_part, restart)
     if way == "multilevel":
         local = _local(experiment)
-        return Saving(
+        return CheckpointCost(
             size,
             size,
             node_part / written_at(local),
@@ -101,7 +101,7 @@ def saving(experiment: Experiment) -> Saving:
             local_restart=_restarted(experiment, node_part / local.bandwidth),
         )
     hashing = node_part / holders / HASH_RATE if way == "incremental" else 0.0
-    return Saving(size, changed * size, hashing + write, restart=restart)
+    return CheckpointCost(size, changed * size, hashing + write, restart=restart)
 
 
 def checkpoint_bytes(model: Model, precision: str, optimizer: str) -> Any:

@@ -25,7 +25,7 @@ ARRAYS = 2  # of the size of the weights: the velocity and the unsent gradients,
 SELECTION_TRAFFIC = 3 + 3 + 2 + 1 + 1
 
 
-class Sent(NamedTuple):
+class SentElements(NamedTuple):
     """Elements that a rank sends in a step: as pairs, and in tensors that are sent whole."""
 
     pairs: int
@@ -49,7 +49,7 @@ def count(size: int, is_matrix: bool, share: float) -> int:
     return max(1, round(share * size)) if is_matrix else size
 
 
-def sent(model: Model, share: float) -> Sent:
+def sent(model: Model, share: float) -> SentElements:
     """Return what a rank sends of a model's gradients if a fraction `share` of matrices is sent."""
     pairs = whole = 0
     for shape, is_matrix in tensors(model):
@@ -59,7 +59,7 @@ def sent(model: Model, share: float) -> Sent:
             pairs += many
         else:
             whole += size
-    return Sent(pairs, whole)
+    return SentElements(pairs, whole)
 
 
 @lru_cache(maxsize=256)

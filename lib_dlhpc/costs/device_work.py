@@ -12,7 +12,7 @@ from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.costs.power_limit import clocked
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.program import Mix
+from lib_dlhpc.program import BoundShares
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import Experiment
@@ -21,17 +21,17 @@ from lib_dlhpc.spec.strategy import FORMATS, TRAINING_PRECISIONS
 
 
 @dataclass(frozen=True)
-class Work:
+class DeviceWork:
     """Times of one device in s: forward, backward, and when gradient buckets are ready."""
 
     forward: Any
     backward: Any
     ready: Any
     sizes: Any
-    mixes: tuple[Mix, Mix]  # what limits forward, and backward
+    mixes: tuple[BoundShares, BoundShares]  # what limits forward, and backward
 
 
-def device_work(experiment: Experiment, scale: Any) -> Work:
+def device_work(experiment: Experiment, scale: Any) -> DeviceWork:
     """Return the work of one device; compute takes `scale` times the roofline.
 
     Layers are priced once for each distinct batch size, as sweeps repeat a few of them.
@@ -50,15 +50,15 @@ def device_work(experiment: Experiment, scale: Any) -> Work:
         ids = map(id, (experiment.model, experiment.machine))
         work = _known(Keyed(experiment, *ids, *own))
     times = (scale * work.forward, scale * work.backward, last_axis(scale) * work.ready)
-    return Work(*times, work.sizes, work.mixes)
+    return DeviceWork(*times, work.sizes, work.mixes)
 
 
 @lru_cache(maxsize=256)
-def _known(key: Keyed[Experiment]) -> Work:
+def _known(key: Keyed[Experiment]) -> DeviceWork:
     return _unscaled(key.value)
 
 
-def _unscaled(experiment: Experiment) -> Work:
+def _unscaled(experiment: Experiment) -> DeviceWork:
     """Return the work of one device by roofline."""
     strategy, model = experiment.strategy, experiment.model
     batch, inverse = strategy.batch, None
@@ -77,15 +77,15 @@ def _unscaled(experiment: Experiment) -> Work:
     if inverse is not None:
         at = inverse.reshape(strategy.batch.shape)
         forward, backward, ready = forward[at], backward[at], ready[at]
-        ahead, back = (Mix(*(fraction[at] for fraction in mix)) for mix in mixes)
+        ahead, back = (BoundShares(*(fraction[at] for fraction in mix)) for mix in mixes)
         mixes = ahead, back
-    return Work(forward, backward, ready, cut.sizes, mixes)
+    return DeviceWork(forward, backward, ready, cut.sizes, mixes)
 
 
-def _mix(each: roofline.Activities, direction: int, seconds: Any) -> Mix:
+def _mix(each: roofline.Activities, direction: int, seconds: Any) -> BoundShares:
     """Return what limits the layers of a pass that takes `seconds`; direction: 0 forward, 1 backward."""
     limited = (np.sum(each[limit][direction], axis=-1) for limit in range(2))
-    return Mix(*(sum_ / np.where(seconds > 0, seconds, 1.0) for sum_ in limited))
+    return BoundShares(*(sum_ / np.where(seconds > 0, seconds, 1.0) for sum_ in limited))
 
 
 def check_precision(experiment: Experiment) -> None:

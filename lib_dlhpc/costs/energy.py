@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.costs.power_limit import drawn
-from lib_dlhpc.program import Mix
+from lib_dlhpc.program import BoundShares
 from lib_dlhpc.spec.experiment import Experiment
 
 POLLED = ("waiting for the slowest", "exposed communication")
 IDLE = ("pipeline bubble", "input stall", "checkpoint")
 
 
-def device_watts(experiment: Experiment, mixes: tuple[Mix, Mix]) -> dict[str, Any]:
+def device_watts(experiment: Experiment, mixes: tuple[BoundShares, BoundShares]) -> dict[str, Any]:
     """Return the W of a device in each term of a step; mixes: what limits forward and backward."""
     device, strategy = experiment.machine.device, experiment.strategy
     limit = strategy.power_limit

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import lcm
 
 from lib_dlhpc.costs.network import joined
-from lib_dlhpc.costs.switch_contention import ALL, Own, are_alike, shares_links
+from lib_dlhpc.costs.switch_contention import ALL, NodeRange, are_alike, shares_links
 from lib_dlhpc.costs.uneven_groups import is_placed
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.machine import RAILS, Machine
@@ -17,7 +17,7 @@ Where = tuple[Keyed[Machine], int, int, int, int]  # devices of a node, nodes, r
 
 
 @lru_cache(maxsize=4096)
-def representative(where: Where, own: Own) -> Own:
+def representative(where: Where, own: NodeRange) -> NodeRange:
     """Return the first ranks, as many as `own`, whose groups lie as theirs do; ALL where all groups lie so.
 
     own: ranks of one stage. With what others send beside them, they stay themselves if these matter.
@@ -38,11 +38,11 @@ def representative(where: Where, own: Own) -> Own:
     if same == {*kinds}:
         return ALL
     first = next(at for at in range(0, own.first // block + 1, many) if those(at) == same)
-    return Own(first * block, own.many)
+    return NodeRange(first * block, own.many)
 
 
 @lru_cache(maxsize=512)
-def each_alone(where: Where) -> tuple[Own, ...]:
+def each_alone(where: Where) -> tuple[NodeRange, ...]:
     """Return the ranks of one block of each kind, while no other sends; ALL where all groups lie alike."""
     kinds, block = _kinds(where), where[3] * where[4]
     if len({*kinds}) == 1:
@@ -50,7 +50,8 @@ def each_alone(where: Where) -> tuple[Own, ...]:
     many = where[1] * where[2] // block
     first = [kinds.index(kind) for kind in sorted({*kinds})]
     return tuple(
-        Own(at * block, block, tuple(float(other == at) for other in range(many))) for at in first
+        NodeRange(at * block, block, tuple(float(other == at) for other in range(many)))
+        for at in first
     )
 
 

@@ -34,8 +34,8 @@ from lib_dlhpc.costs.network import (
     slowest,
     tree_congestion,
 )
-from lib_dlhpc.costs.switch_contention import ALL, Own
-from lib_dlhpc.costs.uneven_groups import Uneven, is_placed
+from lib_dlhpc.costs.switch_contention import ALL, NodeRange
+from lib_dlhpc.costs.uneven_groups import UnevenGroups, is_placed
 from lib_dlhpc.costs.wire_format import on_wire
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import shards, sizes, stride
@@ -121,7 +121,7 @@ def spread(
     if place is None:
         return _network(where, ALL)
     beside = tuple(min(1.0, other / sent[place]) for other in sent) if sent and sent[place] else ()
-    own = Own(place * each, each, beside if min(beside, default=1.0) < 1 else ())
+    own = NodeRange(place * each, each, beside if min(beside, default=1.0) < 1 else ())
     return _network(where, representative(where, own))
 
 
@@ -148,12 +148,12 @@ def network_on(machine: Machine, devices: int, nodes: int, ranks: int, apart: in
 
 
 @lru_cache(maxsize=512)
-def _network(where: Where, own: Own) -> Network:
+def _network(where: Where, own: NodeRange) -> Network:
     on, devices, nodes, ranks, apart = where
     machine, nodes, devices = joined(on.value, nodes, devices)
     uneven = None
     if not is_placed(machine, devices, nodes, ranks, apart):
-        uneven = Uneven(machine, devices, nodes, ranks, apart, own)
+        uneven = UnevenGroups(machine, devices, nodes, ranks, apart, own)
     close = uneven.node_size if uneven else max(1, min(ranks, devices // apart))
     used = -(-ranks // close)
     inner, outer = machine.intra_node, machine.inter_node

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from lib_dlhpc.spec.model import Layer
 
 
-class Run(NamedTuple):
+class LayerRun(NamedTuple):
     """Layers first, ..., stop - 1: up to the last that reads one of the `repeated` in its backward pass."""
 
     first: int
@@ -24,7 +24,7 @@ class Run(NamedTuple):
     repeated: tuple[int, ...]
 
 
-def light_runs(layers: tuple[Layer, ...]) -> list[Run]:
+def light_runs(layers: tuple[Layer, ...]) -> list[LayerRun]:
     """Return the runs of layers within which outputs are recomputed, from the first layer to the last."""
     readers = _readers(layers)
     chosen = {at for at, layer in enumerate(layers) if _is_light(layer, at, readers, layers)}
@@ -35,16 +35,16 @@ def light_runs(layers: tuple[Layer, ...]) -> list[Run]:
             gathers |= {
                 at_of[name] for name in layers[at].inputs if _is_exchange(layers, at_of, name)
             }
-    found = list[Run]()
+    found = list[LayerRun]()
     for at in sorted(chosen | gathers):
         stop = 1 + max((each for each in readers[at] if reads_input(layers[each])), default=-1)
         if not stop:
             continue
         if found and at < found[-1].stop:
             last = found.pop()
-            found.append(Run(last.first, max(last.stop, stop), (*last.repeated, at)))
+            found.append(LayerRun(last.first, max(last.stop, stop), (*last.repeated, at)))
         else:
-            found.append(Run(at, stop, (at,)))
+            found.append(LayerRun(at, stop, (at,)))
     return found
 
 

@@ -20,7 +20,7 @@ from lib_dlhpc.spec.model import Model
 FIRST_TRAFFIC, SECOND_TRAFFIC, LAST_TRAFFIC = 3 + 1, 1, 1 + 3
 
 
-class Sent(NamedTuple):
+class SentElements(NamedTuple):
     """Elements that a rank sends in a step: of P, of Q, and in tensors that are sent whole; those of the matrices."""
 
     left: int
@@ -41,7 +41,7 @@ def is_factored(shape: tuple[int, ...], is_matrix: bool, rank: int) -> bool:
 
 
 @lru_cache(maxsize=256)
-def sent(model: Model, rank: int) -> Sent:
+def sent(model: Model, rank: int) -> SentElements:
     """Return what a rank sends of a model's gradients in factors of `rank` columns."""
     left = right = whole = elements = 0
     for shape, is_matrix in tensors(model):
@@ -51,7 +51,7 @@ def sent(model: Model, rank: int) -> Sent:
             elements += rows * columns
         else:
             whole += prod(shape)
-    return Sent(left, right, whole, elements)
+    return SentElements(left, right, whole, elements)
 
 
 def product_time(experiment: Experiment, traffic: int) -> float:

@@ -9,15 +9,15 @@ Source: torchtitan, selective activation checkpointing with option "op" (Liang e
 PyTorch's create_selective_checkpoint_contexts.
 """
 
-from lib_dlhpc.costs.light_recomputation import Run, reads_input
+from lib_dlhpc.costs.light_recomputation import LayerRun, reads_input
 from lib_dlhpc.spec.fusion import FUSED_KINDS
 from lib_dlhpc.spec.model import Layer
 
 
-def per_op_runs(layers: tuple[Layer, ...], blocks: list[tuple[int, int]]) -> list[Run]:
+def per_op_runs(layers: tuple[Layer, ...], blocks: list[tuple[int, int]]) -> list[LayerRun]:
     """Return each block with the layers that its backward pass repeats, from the first block to the last."""
     return [
-        Run(first, stop, repeated(layers, first, stop, _saved(layers, first, stop)))
+        LayerRun(first, stop, repeated(layers, first, stop, _saved(layers, first, stop)))
         for first, stop in blocks
     ]
 

@@ -9,7 +9,7 @@ from lib_dlhpc.errors import SpecError
 
 
 @dataclass(frozen=True)
-class Pool:
+class NodePool:
     """The nodes of a machine: `nodes` for the run and `spares` beside them.
 
     replica: nodes of a model replica, without which the others train on; 0: all nodes train, or none.

@@ -30,7 +30,7 @@ STEPS = 64  # at least
 Loads = Callable[..., NDArray[Any]]  # (topology, nodes of a switch, ...) -> of each round
 
 
-class Own(NamedTuple):
+class NodeRange(NamedTuple):
     """Neighboring nodes, or ranks, whose groups count: the first and how many; 0: all.
 
     beside: what each as many send meanwhile, as a part of what these send; (): as much.
@@ -41,7 +41,7 @@ class Own(NamedTuple):
     beside: tuple[float, ...] = ()
 
 
-ALL = Own(0, 0)
+ALL = NodeRange(0, 0)
 
 
 class Switches(NamedTuple):
@@ -59,7 +59,12 @@ def last_axis(value: Any) -> Any:
 
 
 def congestion(
-    machine: Machine, nodes: Any, distance: int, many: Any = None, step: Any = 1, own: Own = ALL
+    machine: Machine,
+    nodes: Any,
+    distance: int,
+    many: Any = None,
+    step: Any = 1,
+    own: NodeRange = ALL,
 ) -> Any:
     """Slow-down while nodes exchange in pairs, each with the one `distance` places away in its group.
 
@@ -71,7 +76,7 @@ def congestion(
     )
 
 
-def shifted(machine: Machine, nodes: Any, block: Any, distance: Any, own: Own = ALL) -> Any:
+def shifted(machine: Machine, nodes: Any, block: Any, distance: Any, own: NodeRange = ALL) -> Any:
     """Slow-down when, in each block of `block` of the nodes, all send `distance` nodes on, round its end.
 
     So a ring sends, and an all-to-all in each of its steps.
@@ -79,7 +84,9 @@ def shifted(machine: Machine, nodes: Any, block: Any, distance: Any, own: Own = 
     return _slowdown(machine, _shifted, nodes, block, distance, own=own)
 
 
-def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1, own: Own = ALL) -> Any:
+def all_to_all_steps(
+    machine: Machine, nodes: Any, many: Any, step: int = 1, own: NodeRange = ALL
+) -> Any:
     """Slow-down of an all-to-all of `many` nodes at a distance of `step`: the mean of its steps, see `shifted`.
 
     No link has work from two steps at once.
@@ -88,7 +95,7 @@ def all_to_all_steps(machine: Machine, nodes: Any, many: Any, step: int = 1, own
 
 
 def tree_congestion(
-    machine: Machine, nodes: Any, many: Any, step: Any, distance: int = 0, own: Own = ALL
+    machine: Machine, nodes: Any, many: Any, step: Any, distance: int = 0, own: NodeRange = ALL
 ) -> Any:
     """Slow-down of double binary trees over groups of `many` nodes, `step` apart: the mean of rounds.
 
@@ -144,7 +151,7 @@ def _columns(nodes: int) -> int:
     return next(c for c in range(1, nodes + 1) if nodes % c == 0 and c * c >= nodes)
 
 
-def _slowdown(machine: Machine, loads: Loads, *where: Any, own: Own = ALL) -> Any:
+def _slowdown(machine: Machine, loads: Loads, *where: Any, own: NodeRange = ALL) -> Any:
     """Return the mean of the rounds' slow-downs, none below 1; of arrays element by element."""
     sizes = machine.nodes, machine.nodes_per_switch, machine.oversubscription
     if machine.topology == "single-switch" or (
@@ -159,7 +166,7 @@ def _slowdown(machine: Machine, loads: Loads, *where: Any, own: Own = ALL) -> An
 
 @lru_cache(maxsize=16384)
 def _mean(
-    own: Own, topology: str, nodes: int, group: int, over: float, loads: Loads, *where: int
+    own: NodeRange, topology: str, nodes: int, group: int, over: float, loads: Loads, *where: int
 ) -> float:
     on = Switches(topology, nodes, group, over)
     if not shares_links(on) or (topology in TREES and where[0] <= group):
@@ -179,20 +186,20 @@ def _relative(on: Machine | Switches, load: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _shifted(
-    topology: str, group: int, nodes: int, block: int, distance: int, own: Own
+    topology: str, group: int, nodes: int, block: int, distance: int, own: NodeRange
 ) -> NDArray[Any]:
     return _shifts(topology, group, nodes, block, np.array([distance]), own)
 
 
 @lru_cache(maxsize=1024)
 def _all_shifted(
-    topology: str, group: int, nodes: int, many: int, step: int, own: Own
+    topology: str, group: int, nodes: int, many: int, step: int, own: NodeRange
 ) -> NDArray[Any]:
     return _shifts(topology, group, nodes, many * step, step * np.arange(1, many), own)
 
 
 def _shifts(
-    topology: str, group: int, nodes: int, block: int, distance: Ints, own: Own
+    topology: str, group: int, nodes: int, block: int, distance: Ints, own: NodeRange
 ) -> NDArray[Any]:
     """Return the loads of shifts by each distance; of some, where all would be too many to count."""
     if topology == "torus" and block == nodes:
@@ -225,7 +232,7 @@ def _hops(rows: int, columns: int, distance: Ints) -> NDArray[Any]:
 
 @lru_cache(maxsize=4096)
 def _paired(
-    topology: str, group: int, nodes: int, many: int, step: int, distance: int, own: Own
+    topology: str, group: int, nodes: int, many: int, step: int, distance: int, own: NodeRange
 ) -> NDArray[Any]:
     source, surplus, host = fold(many)
     if distance == 0:
@@ -240,7 +247,7 @@ def _paired(
 
 @lru_cache(maxsize=1024)
 def _in_trees(
-    topology: str, group: int, nodes: int, many: int, step: int, distance: int, own: Own
+    topology: str, group: int, nodes: int, many: int, step: int, distance: int, own: NodeRange
 ) -> NDArray[Any]:
     placed = topology, group, nodes, many * step, step, own
     if distance:
@@ -261,7 +268,7 @@ def _counted(
     nodes: int,
     block: int,
     step: int,
-    own: Own,
+    own: NodeRange,
     source: Ints,
     target: Ints,
 ) -> float:
@@ -277,7 +284,7 @@ def _counted(
     return _busiest(topology, group, nodes, source, target, *parts)
 
 
-def parts_of(own: Own, block: int, blocks: int) -> tuple[Floats, NDArray[np.bool_]]:
+def parts_of(own: NodeRange, block: int, blocks: int) -> tuple[Floats, NDArray[np.bool_]]:
     """Return of each block what it sends, as a part of what those send that count, and whether it counts."""
     first, many, beside = own
     counts = np.full(blocks, not many)

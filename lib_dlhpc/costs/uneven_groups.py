@@ -19,7 +19,7 @@ import numpy as np
 
 from lib_dlhpc.arrays import Floats, Ints
 from lib_dlhpc.costs.platform import NO_LINK, platform
-from lib_dlhpc.costs.switch_contention import ALL, Own, parts_of, shares_links
+from lib_dlhpc.costs.switch_contention import ALL, NodeRange, parts_of, shares_links
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.algorithms import schedule
 from lib_dlhpc.schedules.choice import even_elements
@@ -47,14 +47,20 @@ def is_placed(machine: Machine, devices: int, nodes: int, ranks: int, apart: int
     return alike or not (shares_links(machine) or machine.topology in RAILS)
 
 
-class Uneven:
+class UnevenGroups:
     """The groups of `ranks` ranks at a distance of `apart` on `nodes` nodes of `devices` ranks, domains joined.
 
     own: the ranks of those that count.
     """
 
     def __init__(
-        self, machine: Machine, devices: int, nodes: int, ranks: int, apart: int, own: Own = ALL
+        self,
+        machine: Machine,
+        devices: int,
+        nodes: int,
+        ranks: int,
+        apart: int,
+        own: NodeRange = ALL,
     ) -> None:
         block, period = ranks * apart, devices
         if shares_links(machine):

@@ -13,7 +13,7 @@ WHOLE = -1
 WORDS = ("gather", "collect", "copy", "slice", "reduce", "loss")  # of exchanges
 
 
-class Held(NamedTuple):
+class Distribution(NamedTuple):
     """The distribution of one output over the ranks of a group: replicated, or ranges along an axis of a sample."""
 
     name: str  # of the local layer that gives it
@@ -21,16 +21,16 @@ class Held(NamedTuple):
     axis: int = WHOLE
     ranges: tuple[Ranges, ...] = ()  # of each rank
 
-    def same_split(self, other: "Held") -> bool:
+    def same_split(self, other: "Distribution") -> bool:
         """Whether both are distributed alike."""
         return self.axis == other.axis and self.ranges == other.ranges
 
-    def called(self, name: str) -> "Held":
+    def called(self, name: str) -> "Distribution":
         """Return an output of another layer with the same distribution."""
-        return Held(name, self.shape, self.axis, self.ranges)
+        return Distribution(name, self.shape, self.axis, self.ranges)
 
 
-class Again(NamedTuple):
+class RepeatedLayer(NamedTuple):
     """A local layer like that of an earlier block; whole: the layer it is of, if its own form states that.
 
     A prediction needs few stages of a deep network: layers are made for these alone.
@@ -57,9 +57,9 @@ class Again(NamedTuple):
         return self.like.elsewhere(self.name, self.inputs, **whole)
 
 
-def made(layer: Layer | Again) -> Layer:
+def made(layer: Layer | RepeatedLayer) -> Layer:
     """Return a layer, made if it is not there yet."""
-    return layer.made() if isinstance(layer, Again) else layer
+    return layer.made() if isinstance(layer, RepeatedLayer) else layer
 
 
 @dataclass
@@ -70,10 +70,10 @@ class Graph:
     group: str  # "tensor" or "spatial"
     ranks: int
     rank: int
-    layers: list[Layer | Again] = field(default_factory=list)
+    layers: list[Layer | RepeatedLayer] = field(default_factory=list)
     homes: list[int] = field(default_factory=list)
-    held: dict[str, Held] = field(default_factory=dict)
-    converted: dict[tuple[str, str], Held] = field(default_factory=dict)
+    held: dict[str, Distribution] = field(default_factory=dict)
+    converted: dict[tuple[str, str], Distribution] = field(default_factory=dict)
     """Outputs that were exchanged, by the local layer that gives them and the word of the exchange."""
     _names: set[str] = field(default_factory=set)  # of layers
 
@@ -83,7 +83,7 @@ class Graph:
         every = (*self.held.values(), *self.converted.values())
         return frozenset(each.name for each in every if each.axis == WHOLE)
 
-    def local_shape(self, held: Held) -> tuple[int, ...]:
+    def local_shape(self, held: Distribution) -> tuple[int, ...]:
         """Return the shape of this rank's shard of a sample."""
         if held.axis == WHOLE:
             return held.shape
@@ -97,7 +97,7 @@ class Graph:
         known = tuple([(word, each.axis) for word, each in self.conversions(held.name)])
         return name == "input", held.shape, held.axis, held.ranges, known
 
-    def conversions(self, name: str) -> Iterator[tuple[str, Held]]:
+    def conversions(self, name: str) -> Iterator[tuple[str, Distribution]]:
         """Yield what a local layer's output was converted into so far, by word, and then what these were."""
         for word in WORDS:
             if (found := self.converted.get((name, word))) is not None:
@@ -107,15 +107,15 @@ class Graph:
     def append(
         self,
         home: int,
-        inputs: tuple[Held, ...],
-        gives: Held,
+        inputs: tuple[Distribution, ...],
+        gives: Distribution,
         share: float = 1.0,
         part: Mapping[str, tuple[int, tuple[Ranges, ...]]] | None = None,
         parameters: int | None = None,
         stored: int | None = None,
         sums: bool = False,
         **attributes: Any,
-    ) -> Held:
+    ) -> Distribution:
         """Add the local form of layer `home`.
 
         share: of the layer's FLOP. part: the ranges of a parameter's axis on each rank. stored: elements stored for
@@ -169,14 +169,14 @@ class Graph:
     def exchange(
         self,
         home: int,
-        source: Held,
-        gives: Held,
+        source: Distribution,
+        gives: Distribution,
         word: str,
         forward: str,
         backward: str,
         axis: int,
         stored: int | None = None,
-    ) -> Held:
+    ) -> Distribution:
         """Add a communication layer, once for each source and word."""
         if (source.name, word) in self.converted:
             return self.converted[source.name, word]
@@ -213,7 +213,7 @@ class Graph:
         """Return the layers from a number on that rules have added."""
         return [each for each in self.layers[start:] if isinstance(each, Layer)]
 
-    def place(self, layer: Layer | Again, home: int) -> None:
+    def place(self, layer: Layer | RepeatedLayer, home: int) -> None:
         """Add a layer as it is."""
         self.layers.append(layer)
         self.homes.append(home)

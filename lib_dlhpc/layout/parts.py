@@ -11,7 +11,7 @@ from lib_dlhpc.layout.graph import Graph
 from lib_dlhpc.layout.groups import place, shards, sizes
 from lib_dlhpc.layout.part import Part
 from lib_dlhpc.layout.spatial import split_space
-from lib_dlhpc.layout.stage_parts import Network, Stages
+from lib_dlhpc.layout.stage_parts import RankLayers, Stages
 from lib_dlhpc.layout.stages import stage_ends
 from lib_dlhpc.layout.tensor import split_tensors
 from lib_dlhpc.spec.experiment import Experiment
@@ -146,8 +146,8 @@ def _stages(key: Keyed[_Cut]) -> Stages:
 
 
 @lru_cache(maxsize=64)
-def _network(key: Keyed[_Cut]) -> Network:
-    return Network(*_split(key.value))
+def _network(key: Keyed[_Cut]) -> RankLayers:
+    return RankLayers(*_split(key.value))
 
 
 def _split(cut: _Cut) -> tuple[Model, Graph | None]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from lib_dlhpc.layout.graph import WORDS, Again, Graph, Held
+from lib_dlhpc.layout.graph import WORDS, Distribution, Graph, RepeatedLayer
 from lib_dlhpc.spec.model import Layer, Model
 
 Rule = Callable[[int, Layer], None]
@@ -32,7 +32,7 @@ class _Made(NamedTuple):
 
     block: Block
     layers: tuple[tuple[Layer, int, str], ...]
-    converted: tuple[tuple[tuple[str, str], Held], ...]
+    converted: tuple[tuple[tuple[str, str], Distribution], ...]
 
 
 def add_in_blocks(graph: Graph, rule: Rule) -> None:
@@ -70,7 +70,7 @@ def _repeat(graph: Graph, block: Block, made: _Made) -> None:
         name = names[local.name] = whole.name + suffix
         inputs = tuple([names[each] for each in local.inputs])
         of = whole if "whole" in local.attributes else None
-        graph.place(Again(local, name, inputs, of), block.start + home)
+        graph.place(RepeatedLayer(local, name, inputs, of), block.start + home)
     for (source, word), each in made.converted:
         converted[names[source], word] = each.called(names[each.name])
     for before, layer in zip(old, own, strict=True):

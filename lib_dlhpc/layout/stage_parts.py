@@ -13,18 +13,18 @@ from math import prod
 
 import numpy as np
 
-from lib_dlhpc.layout.graph import Again, Graph, made
+from lib_dlhpc.layout.graph import Graph, RepeatedLayer, made
 from lib_dlhpc.layout.part import Part
 from lib_dlhpc.layout.scatter_gather import in_parts
 from lib_dlhpc.spec.model import Layer, Model
 
 
-class Network:
+class RankLayers:
     """The layers of a network as a rank has them, before they are cut into stages; graph: where layers are split."""
 
     def __init__(self, model: Model, graph: Graph | None) -> None:
         self.model, self.graph = model, graph
-        self.layers: list[Layer | Again] = [*model.layers]
+        self.layers: list[Layer | RepeatedLayer] = [*model.layers]
         self.homes: Sequence[int] = range(len(model.layers))
         self.input_shape = model.input_shape
         if graph is not None:
@@ -114,7 +114,7 @@ class Stages:
     """A network cut into stages that end at some of its layers; experts: makes a part's model that of one rank's."""
 
     def __init__(
-        self, network: Network, ends: Sequence[int], experts: Callable[[Model], Model]
+        self, network: RankLayers, ends: Sequence[int], experts: Callable[[Model], Model]
     ) -> None:
         self.network, self._experts = network, experts
         self._stops = [bisect_left(network.homes, end) for end in ends]

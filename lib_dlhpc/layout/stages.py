@@ -45,7 +45,7 @@ def stages_by_rule(experiment: Experiment) -> tuple[tuple[int, ...], str]:
     if stages == 1:
         return (len(model.layers),), "not cut"
     edges = cut_points(model, stages)
-    room, cut = Room(experiment, edges, stages), _equal_blocks(model, stages)
+    room, cut = DeviceBudget(experiment, edges, stages), _equal_blocks(model, stages)
     if strategy.stage_cut == "blocks" and cut and room.holds(cut):
         return tuple(edges[index] for index in cut), "equally many blocks in each stage"
     cut, rule = _shortest(model, stages), "the least work in the longest stage"
@@ -205,7 +205,7 @@ def _ends(previous: NDArray[np.int64]) -> tuple[int, ...]:
     return tuple(reversed(ends))
 
 
-class Room:
+class DeviceBudget:
     """What fits in the memory of a device: an estimate, for the cut only, of model state and of activations of the
     microbatches in flight."""
 

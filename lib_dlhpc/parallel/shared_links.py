@@ -19,7 +19,7 @@ from lib_dlhpc.costs.switch_contention import shares_links
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import sizes, stride
 from lib_dlhpc.program.gradient_contention import Above
-from lib_dlhpc.program.ports import Lines, Meets, line_of
+from lib_dlhpc.program.ports import Lines, SharedLinks, line_of
 from lib_dlhpc.spec.experiment import Experiment
 
 DIGITS = 9  # of loads that are the same
@@ -43,7 +43,7 @@ def lines(experiment: Experiment) -> Lines | None:
 
 
 @lru_cache(maxsize=64)
-def _meets(key: Keyed[Experiment], one_way: bool) -> Meets | None:
+def _meets(key: Keyed[Experiment], one_way: bool) -> SharedLinks | None:
     """Return the lines that share links, if any, see Lines; the load of each is that of all ranks of a stage."""
     experiment, s = key.value, key.value.strategy
     many, apart = sizes(experiment).pipeline, stride(experiment, "pipeline")
@@ -67,7 +67,7 @@ def _meets(key: Keyed[Experiment], one_way: bool) -> Meets | None:
             others[line][other].append((own[line] - 1, own[other] - 1, part))
     if one_way and not any(own):
         return None
-    return Meets(tuple(own), tuple(_fixed(each) for each in others))
+    return SharedLinks(tuple(own), tuple(_fixed(each) for each in others))
 
 
 def above(experiment: Experiment) -> Above | None:

@@ -43,7 +43,7 @@ from lib_dlhpc.layout import cut_points
 from lib_dlhpc.parallel import program
 from lib_dlhpc.parallel.overlapped_passes import STREAM
 from lib_dlhpc.planner.block_bound import Blocks, of_whole_blocks
-from lib_dlhpc.planner.cut_bound import Each, of_cuts
+from lib_dlhpc.planner.cut_bound import ExchangeTimes, of_cuts
 from lib_dlhpc.planner.memory_bound import experts_of, of_microbatch, of_state, with_activations
 from lib_dlhpc.planner.passes import Layers, Passes
 from lib_dlhpc.planner.search_space import Columns, Space, alike, divisors, keyed
@@ -179,7 +179,7 @@ def _of_cuts(
     zero, ones = combinations.columns["zero"], np.ones(len(combinations))
     summed, scattered, gathered = (one / np.where(weights > 0, weights, np.inf) for one in sent)
     state = [of_state(experiment, combinations, one[:, None], sharded) for one in np.eye(2)]
-    of_each = Each(
+    of_each = ExchangeTimes(
         gathered,
         np.where(zero > 1, scattered, 0.0),
         np.where(zero == 0, summed, np.where(zero == 1, scattered, 0.0)),

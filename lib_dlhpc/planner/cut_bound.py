@@ -32,7 +32,7 @@ from lib_dlhpc.prediction.pipelines.pipelined import before_backward
 from lib_dlhpc.spec.experiment import Experiment
 
 
-class Each(NamedTuple):
+class ExchangeTimes(NamedTuple):
     """Of each layout: s in which a weight is gathered before a pass, scattered in one, and exchanged after the passes,
     and B of state for a weight, (2, layouts): not of experts that replicas share, and of these; and the samples of a
     microbatch whose activations stay on the device."""
@@ -45,7 +45,10 @@ class Each(NamedTuple):
 
 
 def of_cuts(
-    experiment: Experiment, combinations: Space, layers: Callable[[int], Layers | None], each: Each
+    experiment: Experiment,
+    combinations: Space,
+    layers: Callable[[int], Layers | None],
+    each: ExchangeTimes,
 ) -> tuple[Floats, Floats]:
     """Return s of all passes of a step, and B of state and activations on the fullest rank.
 
@@ -64,7 +67,7 @@ def of_cuts(
         for group in groups:
             if group.one.strategy.pipeline > 1 and not group.one.strategy.mirrored:
                 stages = _stages(Keyed(own, id(own)), stage_cut(group.one))
-                some = Each(*(column[..., group.rows] for column in each))
+                some = ExchangeTimes(*(column[..., group.rows] for column in each))
                 seconds[group.rows] = _seconds(group, own, stages, some)
                 memory[group.rows] = _memory(group, stages, some)
     return seconds, memory
@@ -75,7 +78,9 @@ def _stages(layers: Keyed[Layers], ends: tuple[int, ...]) -> list[Floats]:
     return layers.value.between(ends)
 
 
-def _seconds(group: SamePasses, layers: Layers, stages: list[Floats], each: Each) -> Floats:
+def _seconds(
+    group: SamePasses, layers: Layers, stages: list[Floats], each: ExchangeTimes
+) -> Floats:
     """Return s of all passes of a step, of layouts with the same passes."""
     strategy, m = group.one.strategy, group.many[:, None]
     ranks, first = int(strategy.pipeline), slice(int(strategy.pipeline))
@@ -94,7 +99,7 @@ def _seconds(group: SamePasses, layers: Layers, stages: list[Floats], each: Each
     return found
 
 
-def _memory(group: SamePasses, stages: list[Floats], each: Each) -> Floats:
+def _memory(group: SamePasses, stages: list[Floats], each: ExchangeTimes) -> Floats:
     """Return B of state and of activations on the fullest rank, of layouts with the same passes."""
     strategy, found = group.one.strategy, np.zeros(len(group.many))
     ranks, chunks = int(strategy.pipeline), int(strategy.chunks)

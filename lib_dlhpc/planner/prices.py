@@ -24,10 +24,10 @@ from lib_dlhpc.parallel.data_parallel import STREAM
 from lib_dlhpc.planner.layout_groups import Rows, SamePasses, layout_groups
 from lib_dlhpc.planner.search_space import Columns, changes_of
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.memory.peaks import TERMS, Ranks, peaks
+from lib_dlhpc.prediction.memory.peaks import TERMS, RankColumns, peaks
 from lib_dlhpc.prediction.memory.rank_memory import peak, rank_columns
 from lib_dlhpc.prediction.step import compute_scale, of_a_run
-from lib_dlhpc.program import Mix, Update
+from lib_dlhpc.program import BoundShares, Update
 from lib_dlhpc.program.lane_walk import shared, walk
 from lib_dlhpc.program.lanes import SENDS, Samples, Timed, finished, timed
 from lib_dlhpc.schedules.network import Cost
@@ -72,7 +72,7 @@ def _predicted(
     experiment: Experiment, columns: Columns, progress: Callable[[int], None]
 ) -> Iterator[tuple[Rows, Answer]]:
     """Yield predictions of layouts."""
-    found, held = list[SamePasses](), list[Ranks]()
+    found, held = list[SamePasses](), list[RankColumns]()
     for rows, layouts in layout_groups(experiment, columns):
         if isinstance(layouts, SpecError):
             progress(len(rows))
@@ -101,7 +101,7 @@ def _predicted(
 
 
 def _at_once(
-    found: list[SamePasses], held: list[Ranks], progress: Callable[[int], None]
+    found: list[SamePasses], held: list[RankColumns], progress: Callable[[int], None]
 ) -> Iterator[tuple[Rows, Answer]]:
     """Yield the same of layouts that are walked many at once; held: by their ranks."""
     fitting, memories = list[SamePasses](), list[dict[str, Floats]]()
@@ -147,7 +147,7 @@ def _alone(experiment: Experiment, changes: dict[str, Any]) -> Answer:
         return error
 
 
-def _memory(found: list[SamePasses], held: list[Ranks]) -> list[Floats]:
+def _memory(found: list[SamePasses], held: list[RankColumns]) -> list[Floats]:
     """Return of each layout the B of each term on the fullest device, (terms, layouts)."""
     counts = [len(group.rows) for group in found]
     many, schedules = (
@@ -248,7 +248,7 @@ def _breakdown(
     fetch = input_time(one)
     stall = input_stall(fetch, total - exposed, exposed)
     passes = work.sum(axis=1)
-    mixes = Mix(*limited[0] / passes[0]), Mix(*limited[1] / (passes[1] + passes[2]))
+    mixes = BoundShares(*limited[0] / passes[0]), BoundShares(*limited[1] / (passes[1] + passes[2]))
     return of_a_run(
         total + stall,
         0.0,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lib_dlhpc.prediction.accuracy import ToAccuracy
     from lib_dlhpc.prediction.failures.resilience import Resilience
-    from lib_dlhpc.prediction.memory.offload import Need
+    from lib_dlhpc.prediction.memory.offload import OffloadNeed
     from lib_dlhpc.prediction.memory.rank_memory import Moment
 
 
@@ -199,7 +199,7 @@ class Breakdown(Result):
         return (on_device & np.less_equal(self.offloaded, self.offload_capacity))[()]
 
     @property
-    def offloading(self) -> "Need":
+    def offloading(self) -> "OffloadNeed":
         """Required and available offload bandwidth (scalar experiments that offload)."""
         from lib_dlhpc.prediction.memory import rank_parts
 

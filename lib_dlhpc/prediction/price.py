@@ -10,7 +10,7 @@ import numpy as np
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import stragglers
-from lib_dlhpc.program import Mix, Path, Program, messages_of, mixes_of, work_of
+from lib_dlhpc.program import BoundShares, Path, Program, messages_of, mixes_of, work_of
 from lib_dlhpc.schedules.network import Cost
 
 
@@ -26,7 +26,7 @@ class Step:
     messages: dict[str, Cost]
     exposed: dict[str, float]
     bubble: float
-    mixes: tuple[Mix, Mix]  # what limits forward, and backward
+    mixes: tuple[BoundShares, BoundShares]  # what limits forward, and backward
 
     @property
     def total(self) -> float:
@@ -97,10 +97,10 @@ def mean_step(first: Step, last: Step, many: int) -> Step:
     )
 
 
-def _mean(mix: Mix, seconds: Floats) -> Mix:
+def _mean(mix: BoundShares, seconds: Floats) -> BoundShares:
     """Return the mean of all ranks, weighted by the seconds of their passes."""
     total = float(seconds.sum()) or 1.0
-    return Mix(*(float((fraction * seconds).sum()) / total for fraction in mix))
+    return BoundShares(*(float((fraction * seconds).sum()) / total for fraction in mix))
 
 
 def _path(step: Program, slow: float, free: bool = False) -> Path:

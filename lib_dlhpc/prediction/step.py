@@ -15,7 +15,7 @@ from lib_dlhpc.costs import (
     stragglers,
 )
 from lib_dlhpc.costs.compression import applied_rule, density
-from lib_dlhpc.costs.device_work import Work, check_precision, device_work
+from lib_dlhpc.costs.device_work import DeviceWork, check_precision, device_work
 from lib_dlhpc.costs.input import input_stall, input_time, start_time
 from lib_dlhpc.costs.network import Cost, last_axis, network_of
 from lib_dlhpc.costs.outer_optimizer import outer_time
@@ -26,7 +26,7 @@ from lib_dlhpc.prediction.communication import overlap
 from lib_dlhpc.prediction.elementwise import elementwise, holds_arrays
 from lib_dlhpc.prediction.memory import device_ledger
 from lib_dlhpc.prediction.split_step import split_step
-from lib_dlhpc.program import Mix
+from lib_dlhpc.program import BoundShares
 from lib_dlhpc.schedules.choice import cheapest
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.given import check_given
@@ -101,7 +101,9 @@ def _warm_up(experiment: Experiment, scale: Any) -> float:
     return longer * float(usual.steps / epochs)
 
 
-def of_a_run(step: Any, served: Any, mixes: tuple[Mix, Mix], **known: Any) -> Breakdown:
+def of_a_run(
+    step: Any, served: Any, mixes: tuple[BoundShares, BoundShares], **known: Any
+) -> Breakdown:
     """Return the Breakdown of a step of `step` s, with checkpoints, energy and startup.
 
     served: s that servers compute for each device; mixes: what limits forward and backward.
@@ -182,14 +184,14 @@ def compute_scale(experiment: Experiment) -> Any:
     )
 
 
-def bucket_times(experiment: Experiment, work: Work) -> Any:
+def bucket_times(experiment: Experiment, work: DeviceWork) -> Any:
     """Return the communication time of each bucket in s, shape (..., buckets); compressed gradients are one."""
     if experiment.compressed:
         return np.array([split_step(experiment, 1.0).messages["data"].total])
     return _buckets(experiment, work).total
 
 
-def _buckets(experiment: Experiment, work: Work) -> Cost:
+def _buckets(experiment: Experiment, work: DeviceWork) -> Cost:
     """Return the cost of each bucket, casts and outer update included, shape (..., buckets)."""
     strategy, net = experiment.strategy, network_of(experiment)
     sent = on_wire(strategy, work.sizes)
@@ -203,7 +205,9 @@ def _buckets(experiment: Experiment, work: Work) -> Cost:
     return cost._replace(bandwidth=cost.bandwidth + casts + outer)
 
 
-def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
+def _on_devices(
+    experiment: Experiment, work: DeviceWork, update: Any
+) -> tuple[Any, Any, Cost, Any, Any]:
     """Return update, wait, cost and exposed part of the exchange, server load: every device updates.
 
     Local updates are averaged once in local_steps steps, after backward and update (Lin et al. 2020,
@@ -218,7 +222,9 @@ def _on_devices(experiment: Experiment, work: Work, update: Any) -> tuple[Any, A
     return update, stragglers.wait(busy, slowest), cost, exposed / every, 0.0
 
 
-def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, Any, Cost, Any, Any]:
+def _on_servers(
+    experiment: Experiment, work: DeviceWork, update: Any
+) -> tuple[Any, Any, Cost, Any, Any]:
     """Return the same for asynchronous updates: servers update; devices wait only at the staleness bound."""
     from lib_dlhpc.prediction.communication import asynchronous  # no other update needs it
 
@@ -234,7 +240,7 @@ def _on_servers(experiment: Experiment, work: Work, update: Any) -> tuple[Any, A
     return priced.update, waiting, cost, cost.total, load
 
 
-def _exchange(experiment: Experiment, work: Work, slowest: Any) -> tuple[Cost, Any]:
+def _exchange(experiment: Experiment, work: DeviceWork, slowest: Any) -> tuple[Cost, Any]:
     """Return the cost of all buckets by cause, and its exposed part."""
     if experiment.compressed:
         priced = split_step(experiment, 1.0)

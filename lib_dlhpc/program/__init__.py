@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from lib_dlhpc.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lib_dlhpc.program.bottleneck import Mix
+    from lib_dlhpc.program.bottleneck import BoundShares
     from lib_dlhpc.program.calls import Call, calls
     from lib_dlhpc.program.group import Group
     from lib_dlhpc.program.instructions import (
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.program.program import Block, Chunk, Priced, Prices, Program, Template
     from lib_dlhpc.program.proof import prove
     from lib_dlhpc.program.totals import (
-        Work,
+        StepWork,
         messages_of,
         mixes_of,
         pass_seconds,
@@ -58,24 +58,24 @@ if TYPE_CHECKING:
 __all__ = [
     "Barrier",
     "Block",
+    "BoundShares",
     "Call",
     "Chunk",
     "Collective",
     "Compute",
     "Group",
     "Instruction",
-    "Mix",
     "PairAllreduce",
     "Path",
     "Priced",
     "Prices",
     "Program",
     "RankedExchange",
+    "StepWork",
     "Template",
     "Transfer",
     "Update",
     "Wait",
-    "Work",
     "calls",
     "gathers",
     "messages_of",
@@ -103,13 +103,13 @@ lazy_names(
             "gathers",
             "sums",
         ],
-        "bottleneck": ["Mix"],
+        "bottleneck": ["BoundShares"],
         "path": ["Path", "RankedExchange"],
         "group": ["Group"],
         "program": ["Block", "Chunk", "Priced", "Prices", "Program", "Template"],
         "proof": ["prove"],
         "totals": [
-            "Work",
+            "StepWork",
             "messages_of",
             "mixes_of",
             "pass_seconds",

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 
-class Mix(NamedTuple):
+class BoundShares(NamedTuple):
     """The fraction of the time of passes that arithmetic limits, and memory; in the rest a device waits."""
 
     arithmetic: Any

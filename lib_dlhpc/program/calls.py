@@ -9,12 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lib_dlhpc.keyed import Keyed
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Together, Turn, Weights
+from lib_dlhpc.schedules.pipeline import (
+    Backward,
+    Forward,
+    PassGroup,
+    Pipeline,
+    Turn,
+    WeightGradients,
+)
 from lib_dlhpc.schedules.pipelines import PIPELINES
 
 FORWARD, BACKWARD, WEIGHTS = PASSES = ("forward", "backward", "weights")
 OVERLAPPED = "overlapped"  # a forward pass and all of a backward pass, interleaved
-_KINDS = {Forward: FORWARD, Backward: BACKWARD, Weights: WEIGHTS, Together: OVERLAPPED}
+_KINDS = {Forward: FORWARD, Backward: BACKWARD, WeightGradients: WEIGHTS, PassGroup: OVERLAPPED}
 _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 Numbers: TypeAlias = NDArray[np.int64]
 
@@ -99,7 +106,7 @@ def _ordered(key: Pipeline) -> Iterator[Call]:
 
 
 def _partner(work: Turn) -> tuple[int, int]:
-    if not isinstance(work, Together):
+    if not isinstance(work, PassGroup):
         return (-1, -1)
     return work.passes[1].chunk, work.passes[1].microbatch
 
@@ -109,7 +116,7 @@ def messages(key: Pipeline) -> int:
     return 2 * key.ranks * key.chunks * key.microbatches
 
 
-class Linked(NamedTuple):
+class CallLinks(NamedTuple):
     """What each call of a pipeline is, receives and sends, place after place, (calls,) each; -1: none."""
 
     place: Numbers
@@ -123,11 +130,11 @@ class Linked(NamedTuple):
     computes: Numbers  # 0: it only receives or sends
 
 
-def linked(key: Pipeline) -> tuple[Sequence[Turn], Linked]:
+def linked(key: Pipeline) -> tuple[Sequence[Turn], CallLinks]:
     """Return what all calls of a pipeline do, and how messages link them."""
     each: list[Sequence[Turn]] = [[*key.turns(place)] for place in range(key.ranks)]
     flags: Any = (True, True, True)
-    if any(Together in set(map(type, turns)) for turns in each):
+    if any(PassGroup in set(map(type, turns)) for turns in each):
         steps = [[step for turn in turns for step in _steps(turn)] for turns in each]
         each = [[work for work, *_ in one] for one in steps]
         flags = [flag for one in steps for _, *flag in one]
@@ -147,7 +154,7 @@ def linked(key: Pipeline) -> tuple[Sequence[Turn], Linked]:
         _once(kind, place * key.chunks + chunk, computes),
         computes,
     )
-    return works, Linked(*np.array(columns, np.int64))
+    return works, CallLinks(*np.array(columns, np.int64))
 
 
 def _links(key: Pipeline) -> Numbers:
@@ -163,17 +170,17 @@ def _links(key: Pipeline) -> Numbers:
             to = -1 if after % key.ranks == place else after
             one = needs if receives else -1, gives, to, after if back else stage
             found[back, chunk, place] = one
-        found[_NUMBERS[Weights], chunk, place, 3] = stage
+        found[_NUMBERS[WeightGradients], chunk, place, 3] = stage
     return found
 
 
 def _steps(turn: Turn) -> Iterator[tuple[Turn, bool, bool, bool]]:
     """Yield the calls of a turn, and whether each receives, sends and computes: before the first pass what waits for
     the messages of others, after the last what sends. Passes that overlap are one, which neither receives nor sends."""
-    if not isinstance(turn, Together):
+    if not isinstance(turn, PassGroup):
         yield turn, True, True, True
         return
-    passes, moves = turn.passes, [work for work in turn.passes if type(work) is not Weights]
+    passes, moves = turn.passes, [work for work in turn.passes if type(work) is not WeightGradients]
     first, last = (None, None) if turn.overlapped else (passes[0], passes[-1])
     yield from ((work, True, False, False) for work in moves if work is not first)
     if turn.overlapped:

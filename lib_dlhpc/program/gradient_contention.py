@@ -30,7 +30,7 @@ GRADIENTS = "gradients"  # their stream
 Above: TypeAlias = Callable[[], NDArray[np.float64]]
 
 
-class Shares(NamedTuple):
+class LinkShares(NamedTuple):
     """Of the message across each boundary: u v with the gradients of the stage behind which it is, and the next."""
 
     behind: Sequence[Any]
@@ -55,7 +55,7 @@ def gradients(shape: "Shape", prices: "Prices") -> tuple[float, Busy]:
     return total, (near, nics, far)
 
 
-def shares_of(stages: "Sequence[Sequence[Chunk]]", above: Above) -> Shares | None:
+def shares_of(stages: "Sequence[Sequence[Chunk]]", above: Above) -> LinkShares | None:
     """Return what messages share with the gradients of last passes, None if nothing.
 
     above: of the links between switches that the gradients of a stage, and messages, fill at most. Of devices and NICs
@@ -71,16 +71,16 @@ def shares_of(stages: "Sequence[Sequence[Chunk]]", above: Above) -> Shares | Non
     if both[..., SWITCHES].any():
         both[..., SWITCHES] *= above()[..., np.newaxis]
     behind, ahead = both.max(axis=-1).reshape(2, -1).tolist()
-    return Shares(behind, ahead, len(stages[0])) if any(behind) or any(ahead) else None
+    return LinkShares(behind, ahead, len(stages[0])) if any(behind) or any(ahead) else None
 
 
-class Exchanges:
+class GradientExchanges:
     """When the gradients of each stage are exchanged; times are floats, or arrays.
 
     With arrays, a place may be several: an array of places none of which is another, nor next to one on its boundary.
     """
 
-    def __init__(self, shares: Shares, clock: Sequence[Any], one: bool) -> None:
+    def __init__(self, shares: LinkShares, clock: Sequence[Any], one: bool) -> None:
         self.ranks, self.chunks = len(clock), shares.chunks
         self.one: bool = one
         self.maximum: Any = max if one else np.maximum

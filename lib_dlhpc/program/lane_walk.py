@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import FORWARD, PASSES, Numbers, pipeline
 from lib_dlhpc.program.depths import Depth, Stretch, stretches
-from lib_dlhpc.program.gradient_contention import Exchanges, Shares
+from lib_dlhpc.program.gradient_contention import GradientExchanges, LinkShares
 from lib_dlhpc.program.lanes import JOINS, LAST, POSTED, SENDS, SHARED
-from lib_dlhpc.program.ports import Meets
+from lib_dlhpc.program.ports import SharedLinks
 from lib_dlhpc.program.rounds import sections
 from lib_dlhpc.program.shared_walk import SharedWalk
 from lib_dlhpc.program.walk import ROUNDING
@@ -37,7 +37,7 @@ def walk(
 
 
 def shared(
-    schedule: str, ranks: int, many: int, chunks: int, table: Floats, meets: Meets
+    schedule: str, ranks: int, many: int, chunks: int, table: Floats, meets: SharedLinks
 ) -> tuple[list[float], list[float]]:
     """Return when each rank of one pipeline finishes its passes, and its stream is free, if messages share links.
 
@@ -48,7 +48,7 @@ def shared(
     busy, takes = table[SENDS].reshape(2, -1).tolist()
     posted, joins = table[[POSTED, JOINS]].reshape(2, -1).tolist()
     free, common = [0.0] * ranks, _shares(table)
-    exchanges = Exchanges(common, free, True) if common else None
+    exchanges = GradientExchanges(common, free, True) if common else None
 
     def only(number: int, start: float) -> float:
         at, kind = divmod(number, len(PASSES))
@@ -69,17 +69,17 @@ def shared(
     return ends, free if exchanges is None else [*map(max, free, exchanges.free)]
 
 
-def _shares(table: Floats) -> Shares | None:
+def _shares(table: Floats) -> LinkShares | None:
     """Return what messages share with gradients; table: (COLUMNS, ranks, chunks, ...)."""
     shared = table[SHARED]
     if not shared.any():
         return None
     each = shared.reshape(2, -1, *shared.shape[3:])
     behind, ahead = each.tolist() if each.ndim == 2 else map(list, each)
-    return Shares(behind, ahead, shared.shape[2])
+    return LinkShares(behind, ahead, shared.shape[2])
 
 
-def _together(depth: Depth, exchanges: Exchanges) -> Iterator[slice]:
+def _together(depth: Depth, exchanges: GradientExchanges) -> Iterator[slice]:
     """Yield passes of a depth that follow one another, none of which depends on what those before it send."""
     targets = np.where(depth.boundary >= 0, exchanges.target(depth.place, depth.boundary), -1)
     first, reached = 0, set[int]()
@@ -95,7 +95,7 @@ def _together(depth: Depth, exchanges: Exchanges) -> Iterator[slice]:
 class _Walk:
     """The clocks of ranks through passes, (ranks, lanes), and when messages arrive, (rows, lanes)."""
 
-    def __init__(self, table: Floats, common: Shares | None) -> None:
+    def __init__(self, table: Floats, common: LinkShares | None) -> None:
         ranks, lanes = table.shape[1], table.shape[-1]
         # As passes are numbered in rounds.py.
         none = np.zeros((1, lanes))  # what sends, or computes, nothing
@@ -107,7 +107,7 @@ class _Walk:
         )
         self.clock, self.port, self.free, self.worked = (np.zeros((ranks, lanes)) for _ in range(4))
         self.arrives, self.row = np.full((1, lanes), -np.inf), 1
-        self.exchanges = Exchanges(common, [*self.clock], False) if common else None
+        self.exchanges = GradientExchanges(common, [*self.clock], False) if common else None
         self.posted, self.joins = table[[POSTED, JOINS]].reshape(2, -1, lanes)
         # The boundary that the last message of each rank crossed.
         self.crossed = np.full(ranks, -1)

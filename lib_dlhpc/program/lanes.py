@@ -21,7 +21,7 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.program.calls import PASSES
 from lib_dlhpc.program.fold import Queue, Shape, Span
-from lib_dlhpc.program.gradient_contention import Shares
+from lib_dlhpc.program.gradient_contention import LinkShares
 from lib_dlhpc.program.instructions import (
     Barrier,
     Collective,
@@ -72,7 +72,7 @@ class Timed(NamedTuple):
     rows: tuple[Row, ...]
     schedule: Pipeline
     lines: Lines | None
-    shares: Shares | None
+    shares: LinkShares | None
 
     def of_places(self, sample: NDArray[np.int64]) -> Floats:
         """Return the table of all places of layouts, (COLUMNS, places, chunks, layouts); sample: of each layout."""

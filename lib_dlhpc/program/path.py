@@ -21,7 +21,7 @@ import numpy as np
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import FORWARD, PASSES, Call, calls
 from lib_dlhpc.program.fold import Post, Run
-from lib_dlhpc.program.gradient_contention import Exchanges
+from lib_dlhpc.program.gradient_contention import GradientExchanges
 from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.instructions import (
     Barrier,
@@ -79,7 +79,7 @@ class Path:
         self.meets = None if free else program.meets
         self._ports = Ports(self.meets, self.one) if self.meets else None
         shares = None if free else program.shares
-        self._exchanges = Exchanges(shares, self.clock, self.one) if shares else None
+        self._exchanges = GradientExchanges(shares, self.clock, self.one) if shares else None
         self._runs: dict[tuple[int, int], tuple[Any, Any, Any, Any]] = {}
         self._met = False
         self.flush = 0.0  # when all ranks have met, after their last pass

@@ -30,7 +30,7 @@ KEPT = 6
 Link: TypeAlias = tuple[int, int, float]
 
 
-class Meets(NamedTuple):
+class SharedLinks(NamedTuple):
     """What lines use together. links: of each line, how many it shares. others: of each, the lines that it may meet."""
 
     links: tuple[int, ...]
@@ -45,9 +45,9 @@ class Lines(NamedTuple):
     """
 
     far: int
-    found: Callable[[bool], Meets | None]
+    found: Callable[[bool], SharedLinks | None]
 
-    def meets(self, schedule: str) -> Meets | None:
+    def meets(self, schedule: str) -> SharedLinks | None:
         """Return which lines share links, if any."""
         return self.found(schedule == "gpipe")
 
@@ -88,7 +88,7 @@ class _Sent:
 class Ports:
     """The messages that are on their way; times are floats, or arrays with an element for each rank of a stage."""
 
-    def __init__(self, meets: Meets, one: bool = True) -> None:
+    def __init__(self, meets: SharedLinks, one: bool = True) -> None:
         (self.links, self.others), self.one = meets, one
         self.maximum: Any = max if one else np.maximum
         self.minimum: Any = min if one else np.minimum

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.program.calls import FORWARD, OVERLAPPED, PASSES
 from lib_dlhpc.program.fold import Folded, Shape, Span, Times, fold
-from lib_dlhpc.program.gradient_contention import Above, Shares, gradients, shares_of
+from lib_dlhpc.program.gradient_contention import Above, LinkShares, gradients, shares_of
 from lib_dlhpc.program.group import Group
 from lib_dlhpc.program.instructions import (
     Collective,
@@ -22,8 +22,8 @@ from lib_dlhpc.program.instructions import (
     whole_layers,
 )
 from lib_dlhpc.program.pass_contention import NONE, Busy, Message
-from lib_dlhpc.program.ports import Lines, Meets, are_long
-from lib_dlhpc.program.step_end import Ends, ends_of
+from lib_dlhpc.program.ports import Lines, SharedLinks, are_long
+from lib_dlhpc.program.step_end import StepEnd, ends_of
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.schedules.pipeline import Pipeline
 
@@ -353,7 +353,7 @@ class Program:
     above: Above | None = None  # see gradient_contention.py; None: no messages, or from both ends
 
     @cached_property
-    def meets(self) -> Meets | None:
+    def meets(self) -> SharedLinks | None:
         """The lines of messages that share links, if these take long enough to meet."""
         if self.lines is None:
             return None
@@ -370,7 +370,7 @@ class Program:
         )
 
     @cached_property
-    def shares(self) -> Shares | None:
+    def shares(self) -> LinkShares | None:
         """What messages share with gradients that are exchanged meanwhile."""
         return shares_of(self.stages, self.above) if self.above else None
 
@@ -390,6 +390,6 @@ class Program:
         return turns[chunk], sum(turns) - turns[chunk]
 
     @cached_property
-    def ends(self) -> Ends:
+    def ends(self) -> StepEnd:
         """What follows the last call, with its prices."""
         return ends_of(self.stages, self.end)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.program.ports import Meets, Ports, line_of
+from lib_dlhpc.program.ports import Ports, SharedLinks, line_of
 from lib_dlhpc.program.rounds import Rows
 from lib_dlhpc.program.walk import ROUNDING, Walk
 
@@ -18,7 +18,7 @@ class SharedWalk(Walk):
     factorization algorithm"); some pipelines never repeat.
     """
 
-    def __init__(self, *how: Any, meets: Meets) -> None:
+    def __init__(self, *how: Any, meets: SharedLinks) -> None:
         super().__init__(*how)
         self.ports, chunks = Ports(meets), len(self.busy) // len(self.clock)
         self._before = [boundary // chunks for boundary in range(len(self.busy))]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Row: TypeAlias = Sequence[Instruction | None]  # of each stage
 
 
-class Ends(NamedTuple):
+class StepEnd(NamedTuple):
     """The prices of each stage, the same object where groups lie alike; and of each row the instructions that differ,
     or their prices do, with these and of how many stages they are."""
 
@@ -20,12 +20,12 @@ class Ends(NamedTuple):
     distinct: "tuple[tuple[tuple[Instruction, Prices, int], ...], ...]"
 
 
-def ends_of(stages: "Sequence[Sequence[Chunk]]", rows: Sequence[Row]) -> Ends:
+def ends_of(stages: "Sequence[Sequence[Chunk]]", rows: Sequence[Row]) -> StepEnd:
     """Return what follows the passes of these stages."""
     first: dict[int, Prices] = {}
     each = (stage[0].last.prices[0] for stage in stages)
     prices = tuple([first.setdefault(id(one.groups), one) for one in each])
-    return Ends(prices, tuple(tuple(_distinct(row, prices)) for row in rows))
+    return StepEnd(prices, tuple(tuple(_distinct(row, prices)) for row in rows))
 
 
 def _distinct(

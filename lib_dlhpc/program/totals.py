@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.program.bottleneck import Mix
+from lib_dlhpc.program.bottleneck import BoundShares
 from lib_dlhpc.program.fold import Run
 from lib_dlhpc.program.instructions import Collective, Instruction, PairAllreduce, Transfer, Update
 from lib_dlhpc.program.program import Block, Chunk, Program, Sent
 from lib_dlhpc.schedules.network import Cost
 
 
-class Work(NamedTuple):
+class StepWork(NamedTuple):
     """Seconds of computation in a step, (stages, variants) each."""
 
     forward: Floats
@@ -24,7 +24,7 @@ class Work(NamedTuple):
     update: Floats
 
 
-def work_of(step: Program) -> Work:
+def work_of(step: Program) -> StepWork:
     """Return the seconds of computation of a step."""
     many = step.schedule.each
     each = np.zeros((4, step.schedule.ranks, step.shape[1]))
@@ -39,10 +39,10 @@ def work_of(step: Program) -> Work:
     for row, distinct in zip(step.end, step.ends.distinct, strict=True):
         if any(isinstance(what, Update) for what, *_ in distinct):
             each[3] += np.array([[getattr(what, "seconds", 0.0)] for what in row])
-    return Work(*each)
+    return StepWork(*each)
 
 
-def mixes_of(step: Program) -> tuple[Mix, Mix]:
+def mixes_of(step: Program) -> tuple[BoundShares, BoundShares]:
     """Return what limits forward, and backward with recomputation, (stages, variants) each."""
     limited = np.zeros((2, 2, step.schedule.ranks, step.shape[1]))  # pass, limit
     seconds = np.zeros((2, step.schedule.ranks, step.shape[1]))
@@ -54,7 +54,7 @@ def mixes_of(step: Program) -> tuple[Mix, Mix]:
                 both = share * np.array([ahead, back + again])
                 seconds[:, list(places), variant] += both[:, None]
     fraction = limited / np.where(seconds > 0, seconds, 1.0)[:, None]
-    return Mix(*fraction[0]), Mix(*fraction[1])
+    return BoundShares(*fraction[0]), BoundShares(*fraction[1])
 
 
 def _shares(step: Program, stage: Sequence[Chunk], place: int) -> Iterator[tuple[Block, Floats]]:

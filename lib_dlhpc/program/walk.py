@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.program.gradient_contention import Exchanges
+from lib_dlhpc.program.gradient_contention import GradientExchanges
 from lib_dlhpc.program.rounds import ONLY, Rows, Section
 
 # of the time of all rounds, by which the end of those that are not walked may be off
@@ -39,7 +39,7 @@ class Walk:
         busy: Sequence[float],
         takes: Sequence[float],
         clock: Sequence[float],
-        exchanges: Exchanges | None = None,
+        exchanges: GradientExchanges | None = None,
     ) -> None:
         self.seconds, self.only, self.busy, self.takes = seconds, only, busy, takes
         self.exchanges = exchanges

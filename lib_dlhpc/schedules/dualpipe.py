@@ -27,12 +27,12 @@ from lib_dlhpc.errors import SpecError, check_counts
 from lib_dlhpc.schedules.pipeline import (
     Backward,
     Forward,
+    PassGroup,
     Pipeline,
     SteadyState,
     Streams,
-    Together,
     Turn,
-    Weights,
+    WeightGradients,
 )
 
 # Of a turn, with those that only wait or send: of a forward pass, all of a backward pass, both, and both interleaved.
@@ -86,7 +86,7 @@ class _Rank:
         self.near = int(rank >= ranks // 2)  # the chunk of that direction
         self.far = 1 - self.near
         self.ahead, self.back = [0, 0], [0, 0]  # passes of each chunk so far
-        self.later = deque[Weights]()
+        self.later = deque[WeightGradients]()
 
     def turns(self) -> Iterator[Turn]:
         """Yield the turns of a step: the pipeline fills, is full, and drains."""
@@ -133,15 +133,15 @@ class _Rank:
 
     def _input_gradient(self, chunk: int) -> Backward:
         number = self._next_back(chunk)
-        self.later.append(Weights(number, chunk))
+        self.later.append(WeightGradients(number, chunk))
         return Backward(number, chunk)
 
-    def _backward(self, chunk: int) -> Together:
+    def _backward(self, chunk: int) -> PassGroup:
         """All of a backward pass; its gradient is sent after its weight gradients."""
         number = self._next_back(chunk)
-        return Together((Backward(number, chunk), Weights(number, chunk)))
+        return PassGroup((Backward(number, chunk), WeightGradients(number, chunk)))
 
-    def _overlapped(self, forward: int, backward: int) -> Together:
+    def _overlapped(self, forward: int, backward: int) -> PassGroup:
         """A forward pass of one direction and a backward pass of the other."""
         passes = (self._forward(forward), *self._backward(backward).passes)
-        return Together(passes, self.overlapped)
+        return PassGroup(passes, self.overlapped)

@@ -23,14 +23,14 @@ class Forward:
 
 @dataclass(frozen=True)
 class Backward:
-    """Compute the gradients of a chunk and free its stored activations; Weights may follow with weight gradients."""
+    """Compute the gradients of a chunk and free its stored activations; `WeightGradients` may follow."""
 
     microbatch: int
     chunk: int
 
 
 @dataclass(frozen=True)
-class Weights:
+class WeightGradients:
     """Compute the weight gradients of a chunk, and free what its Backward stored for them."""
 
     microbatch: int
@@ -57,11 +57,11 @@ class Receive:
     peer: int
 
 
-Work: TypeAlias = Forward | Backward | Weights
+Work: TypeAlias = Forward | Backward | WeightGradients
 
 
 @dataclass(frozen=True)
-class Together:
+class PassGroup:
     """Passes in one turn: the first starts when all messages for them have arrived; theirs leave after the last.
 
     overlapped: a forward pass and all of a backward pass, interleaved, so that the communication of one is hidden
@@ -82,7 +82,7 @@ class Together:
         return self.passes[0].chunk
 
 
-Turn: TypeAlias = Work | Together
+Turn: TypeAlias = Work | PassGroup
 Instruction: TypeAlias = Work | Send | Receive
 
 
@@ -124,7 +124,7 @@ class Streams(Sequence[tuple[Instruction, ...]]):
         works = passes_of(turn)
         sends = list[Send]()
         for work in works:
-            if isinstance(work, Weights):
+            if isinstance(work, WeightGradients):
                 continue
             stage = work.chunk * self.ranks + rank
             ahead = isinstance(work, Forward)
@@ -191,7 +191,7 @@ class Pipeline:
             # Forward passes are alone only before the rounds, of which there may be many millions.
             first = [*islice(self.turns(rank), self.streams.rounds.first(rank))]
             alone = [turn.chunk for turn in first if isinstance(turn, Forward)]
-            some = any(isinstance(turn, Together) and turn.overlapped for turn in first)
+            some = any(isinstance(turn, PassGroup) and turn.overlapped for turn in first)
             found.append(tuple(some * (self.each - alone.count(at)) for at in range(self.chunks)))
         return tuple(found)
 
@@ -212,12 +212,12 @@ class Pipeline:
     @cached_property
     def splits_backward(self) -> bool:
         """Whether weight gradients are computed apart."""
-        return any(isinstance(step, Weights) for step in self.passes(0))
+        return any(isinstance(step, WeightGradients) for step in self.passes(0))
 
 
 def passes_of(turn: Turn) -> tuple[Work, ...]:
     """Return the passes of a turn."""
-    return turn.passes if isinstance(turn, Together) else (turn,)
+    return turn.passes if isinstance(turn, PassGroup) else (turn,)
 
 
 def neighbor(stage: int, step: int, ranks: int, chunks: int, directions: int) -> int:

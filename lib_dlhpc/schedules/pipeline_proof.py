@@ -15,7 +15,7 @@ from lib_dlhpc.schedules.pipeline import (
     Pipeline,
     Receive,
     Send,
-    Weights,
+    WeightGradients,
     Work,
 )
 
@@ -70,7 +70,7 @@ def timetable(
                     seconds = _one(forward if isinstance(step, Forward) else backward, stage)
                     if pipeline.splits_backward and not isinstance(step, Forward):
                         share = _one(weights, stage)
-                        seconds *= share if isinstance(step, Weights) else 1 - share
+                        seconds *= share if isinstance(step, WeightGradients) else 1 - share
                     clock[rank] += seconds
                 spans.append(Span(rank, stream.popleft(), start, clock[rank]))
                 moved = True
@@ -112,7 +112,7 @@ def _waits(step: Instruction) -> bool:
 
 def stored_chunks(pipeline: Pipeline) -> list[int]:
     """Return for each rank the peak number of chunks of stored activations, or of what is left of them."""
-    frees, most = Weights if pipeline.splits_backward else Backward, []
+    frees, most = WeightGradients if pipeline.splits_backward else Backward, []
     for stream in pipeline.streams:
         now = peak = 0
         for step in stream:
@@ -131,7 +131,9 @@ def prove_pipeline(pipeline: Pipeline) -> list[Span]:
     its data, or deadlocked.
     """
     spans = timetable(pipeline)
-    passes = (Forward, Backward, Weights) if pipeline.splits_backward else (Forward, Backward)
+    passes = (
+        (Forward, Backward, WeightGradients) if pipeline.splits_backward else (Forward, Backward)
+    )
     for rank, stream in enumerate(pipeline.streams):
         done: set[Instruction] = set()
         for step in stream:
@@ -165,7 +167,7 @@ def _needs(step: Instruction, rank: int, pipeline: Pipeline) -> Iterator[Instruc
     if isinstance(step, Send):
         made = Forward if step.what == "activation" else Backward
         yield made(microbatch, step.stage // ranks)
-    elif isinstance(step, Weights):
+    elif isinstance(step, WeightGradients):
         yield Backward(microbatch, step.chunk)
     elif not isinstance(step, Receive):
         stage = step.chunk * ranks + rank

@@ -19,7 +19,7 @@ from lib_dlhpc.schedules.pipeline import (
     Pipeline,
     SteadyState,
     Streams,
-    Weights,
+    WeightGradients,
     Work,
 )
 
@@ -86,7 +86,7 @@ def zb_h1(ranks: int, microbatches: int) -> Pipeline:
 
     check_counts(ranks=ranks, microbatches=microbatches)
     forward, backward = _works(Forward, microbatches), _works(Backward, microbatches)
-    weights = _works(Weights, microbatches)
+    weights = _works(WeightGradients, microbatches)
 
     def order(rank: int) -> Iterator[Work]:
         later = iter(weights)

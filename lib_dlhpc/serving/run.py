@@ -15,7 +15,7 @@ from lib_dlhpc.serving.prefix import blocks_of
 from lib_dlhpc.serving.price import Prices
 from lib_dlhpc.serving.scheduler import Request, Scheduler, Step
 from lib_dlhpc.serving.service import Service
-from lib_dlhpc.serving.simulate import Ran, ServiceTrace, ran, requests_of, scheduler_of
+from lib_dlhpc.serving.simulate import ExecutedStep, ServiceTrace, ran, requests_of, scheduler_of
 from lib_dlhpc.training.threads import one_thread
 
 PRECISIONS = ("fp32", "fp64")
@@ -35,7 +35,7 @@ def _run(service: Service) -> ServiceTrace:
     serving, requests = service.service, requests_of(service)
     longest = max(each.prompt + each.answer for each in requests)
     decoder = Decoder(service.model, service.requests.seed, dtype_of(serving.precision), longest)
-    scheduler, steps = scheduler_of(service, Prices(service)), list[Ran]()
+    scheduler, steps = scheduler_of(service, Prices(service)), list[ExecutedStep]()
     texts = _Texts(service, requests)
     now, coming = 0.0, list(reversed(requests))
     decoder.step([("warm up", [0])])  # so that no step has to load what numpy loads at first use

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PERCENTILES = (50, 90, 99)
 
 
-class Ran(NamedTuple):
+class ExecutedStep(NamedTuple):
     """A step that ran, on a replica: times in s, tokens of prompts, sequences decoded, bytes of cache in use."""
 
     replica: int
@@ -49,7 +49,7 @@ class ServiceTrace(Result):
 
     service: Service
     requests: tuple[Request, ...]
-    steps: tuple[Ran, ...]
+    steps: tuple[ExecutedStep, ...]
     answers: list[list[int]] = field(default_factory=list)
 
     @property
@@ -184,7 +184,7 @@ class _Replicas:
     def __init__(self, service: Service, env: "simpy.Environment") -> None:
         import simpy
 
-        self.env, self.prices, self.steps = env, Prices(service), list[Ran]()
+        self.env, self.prices, self.steps = env, Prices(service), list[ExecutedStep]()
         self.requests, self.send = requests_of(service), sending(service, self.prices)
         every, pool = range(service.service.replicas), service.service.prefill_replicas
         self.schedulers = [scheduler_of(service, self.prices) for _ in every]
@@ -273,7 +273,7 @@ def seconds_of(prices: Prices, step: Step) -> float:
     return prices.step([chunk for _, chunk in step.chunks], contexts).total
 
 
-def ran(step: Step, at: int, start: float, end: float, running: int, queued: int) -> Ran:
+def ran(step: Step, at: int, start: float, end: float, running: int, queued: int) -> ExecutedStep:
     """Return the record of a step."""
     tokens = sum(chunk.tokens for _, chunk in step.chunks)
-    return Ran(at, start, end, tokens, len(step.decoded), step.cache, running, queued)
+    return ExecutedStep(at, start, end, tokens, len(step.decoded), step.cache, running, queued)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from lib_dlhpc import parallel
 from lib_dlhpc.costs.device_work import device_work
 from lib_dlhpc.costs.energy import POLLED, device_watts, standing_watts, step_energy
-from lib_dlhpc.program import Mix, mixes_of
+from lib_dlhpc.program import BoundShares, mixes_of
 from lib_dlhpc.results import Columns
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Measured, Timeline
@@ -38,7 +38,7 @@ def rank_watts(experiment: Experiment) -> dict[str, NDArray[np.float64]]:
         def of_ranks(fraction: Any) -> Any:
             return np.broadcast_to(fraction[:, None, :, None], whole).ravel()
 
-        ahead, back = (Mix(*map(of_ranks, mix)) for mix in mixes_of(step))
+        ahead, back = (BoundShares(*map(of_ranks, mix)) for mix in mixes_of(step))
         mixes = ahead, back
     watts = device_watts(experiment, mixes)
     return {term: np.broadcast_to(each, (ranks,)) for term, each in watts.items()}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import step_count
-from lib_dlhpc.costs.checkpoints import Checks, Saving, saving
+from lib_dlhpc.costs.checkpoints import CheckpointCost, Checks, saving
 from lib_dlhpc.costs.input import start_time
 from lib_dlhpc.errors import SpecError, check_counts
 from lib_dlhpc.simulation.step import simulate
@@ -85,7 +85,9 @@ def simulate_failures(
     price, start = saving(experiment), float(start_time(experiment))
     if not interval:  # nothing is ever written, nor read
         interval = np.inf
-        price = Saving(price.size, 0.0, 0.0, restart=experiment.machine.restart_time + start)
+        price = CheckpointCost(
+            price.size, 0.0, 0.0, restart=experiment.machine.restart_time + start
+        )
     return simulate_runs(
         work,
         interval,
@@ -102,7 +104,7 @@ def simulate_failures(
 def simulate_runs(
     work: float,
     interval: float,
-    price: Saving,
+    price: CheckpointCost,
     mtbf: float = np.inf,
     *,
     runs: int = 1,
@@ -175,7 +177,7 @@ class _Runs:
         self,
         work: float,
         interval: float,
-        price: Saving,
+        price: CheckpointCost,
         runs: int,
         start: float,
         strikes: _Strikes,

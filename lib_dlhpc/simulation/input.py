@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.simulation.storage import Way
+from lib_dlhpc.simulation.storage import StoragePath
 from lib_dlhpc.spec.experiment import Experiment
 
 
@@ -32,7 +32,7 @@ class Supply:
 
     def __init__(self, experiment: Experiment, steps: int, seed: int) -> None:
         ranks, storage = int(experiment.devices), experiment.storage
-        self._way = Way(experiment, seed)
+        self._way = StoragePath(experiment, seed)
         self._per_node = int(experiment.devices_per_node)
         self._batch = int(experiment.strategy.batch)
         self._ahead = int(storage.prefetch) or steps

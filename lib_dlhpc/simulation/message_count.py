@@ -8,7 +8,7 @@ import numpy as np
 from lib_dlhpc import parallel
 from lib_dlhpc.program import Collective, Instruction, PairAllreduce, Program, calls
 from lib_dlhpc.schedules.rounds import as_sent
-from lib_dlhpc.simulation.ranked import Plans
+from lib_dlhpc.simulation.ranked import Schedules
 from lib_dlhpc.spec.experiment import Experiment
 
 RATE = 20_000  # messages a second that a core follows, with contention; two to four times as many without
@@ -50,7 +50,7 @@ class _Count:
     """Messages that a rank of a group accounts for: those of a collective over the ranks that take part."""
 
     def __init__(self, step: Program, most: float) -> None:
-        self.step, self.plans, self.most = step, Plans(step), most
+        self.step, self.plans, self.most = step, Schedules(step), most
         self.known: dict[int, int] = {}
 
     def of(self, instructions: Iterable[Instruction | None]) -> float:

@@ -25,7 +25,7 @@ from lib_dlhpc.simulation.conditions import Conditions
 from lib_dlhpc.simulation.events import Script, take_part
 from lib_dlhpc.simulation.messages import Recorder
 from lib_dlhpc.simulation.program_rounds import bubble
-from lib_dlhpc.simulation.ranked import Plans
+from lib_dlhpc.simulation.ranked import Schedules
 from lib_dlhpc.simulation.simulation import Message, Process, Simulation
 from lib_dlhpc.simulation.watchdog import Progress
 from lib_dlhpc.timeline import Timeline, from_rows, join, mark_bubble
@@ -75,7 +75,7 @@ class _Shared:
         # A script, and how many ranks have not asked for it yet.
         self._scripts: dict[tuple[Any, ...], list[Any]] = {}
         self._turns: dict[tuple[Any, ...], int] = {}
-        self._plans, self._placed = Plans(step), dict[tuple[Any, ...], Schedule]()
+        self._plans, self._placed = Schedules(step), dict[tuple[Any, ...], Schedule]()
         self._groups: dict[tuple[int, str], Members] = {}
         self._merged: dict[tuple[int, int], list[Any]] = {}
         self._met = 0

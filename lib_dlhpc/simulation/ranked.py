@@ -18,7 +18,7 @@ from lib_dlhpc.simulation import rounds
 SWITCHES = 2  # of the kinds of links that a collective keeps busy
 
 
-class Plans:
+class Schedules:
     """The schedules of a program's collectives: one serves all sizes, its elements being as large as needed."""
 
     def __init__(self, step: Program) -> None:
@@ -49,7 +49,7 @@ def ranked_exchange(step: Program, speed: ArrayLike = 1.0) -> RankedExchange:
 
     speed: of each rank, for what it combines; 1 is normal.
     """
-    plans, programs = Plans(step), dict[int, rounds.Program]()
+    plans, programs = Schedules(step), dict[int, rounds.Program]()
     later = dict[tuple[Any, ...], float]()
     stages, each = step.schedule.ranks, int(np.prod(step.shape))
     even = bool(np.all(np.equal(speed, 1.0)))

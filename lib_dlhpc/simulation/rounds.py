@@ -35,7 +35,7 @@ from lib_dlhpc.schedules.rounds import MULTICAST, STREAM, Round, Schedule, as_se
 Noise: TypeAlias = Callable[[int, Round], ArrayLike]
 
 
-class Run(NamedTuple):
+class RepeatedRound(NamedTuple):
     """A round that is simulated `repeat` times in a row; only offsets, which take no time, may differ."""
 
     round: Round
@@ -48,7 +48,7 @@ class Program:
 
     ranks: int
     elements: int
-    runs: tuple[Run, ...]
+    runs: tuple[RepeatedRound, ...]
     # What is known of each run once it has been simulated, by the NICs of the ranks.
     known: dict[Rails, list["tuple[_Routes, _Alike | None]"]] = field(default_factory=dict)
 
@@ -228,7 +228,7 @@ class _Alike(NamedTuple):
 
 def _known(
     schedule: Schedule | Program, rails: Rails
-) -> Iterator[tuple[Run, "_Routes", "_Alike | None"]]:
+) -> Iterator[tuple[RepeatedRound, "_Routes", "_Alike | None"]]:
     """Yield the runs that have messages, with what is known of each."""
     if isinstance(schedule, Program):
         if rails not in schedule.known:
@@ -248,7 +248,7 @@ def _known(
         yield run, last, None
 
 
-def _runs(rounds: Iterable[Round]) -> Iterator[Run]:
+def _runs(rounds: Iterable[Round]) -> Iterator[RepeatedRound]:
     before: Round | None = None
     repeat = 0
     for part in map(as_sent, rounds):
@@ -256,10 +256,10 @@ def _runs(rounds: Iterable[Round]) -> Iterator[Run]:
             repeat += 1
             continue
         if before is not None:
-            yield Run(before, repeat)
+            yield RepeatedRound(before, repeat)
         before, repeat = part, 1
     if before is not None:
-        yield Run(before, repeat)
+        yield RepeatedRound(before, repeat)
 
 
 def _repeats(part: Round, before: Round) -> bool:

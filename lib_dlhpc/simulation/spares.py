@@ -9,8 +9,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from lib_dlhpc.costs.checkpoints import Saving
-from lib_dlhpc.costs.spares import Pool
+from lib_dlhpc.costs.checkpoints import CheckpointCost
+from lib_dlhpc.costs.spares import NodePool
 from lib_dlhpc.errors import SpecError
 
 REPAIRS = ("exponential", "fixed")
@@ -19,7 +19,7 @@ REPAIRS = ("exponential", "fixed")
 class _Nodes:
     """Which nodes are in repair, and when each is back."""
 
-    def __init__(self, pool: Pool, failures: int, seed: int, repair: str) -> None:
+    def __init__(self, pool: NodePool, failures: int, seed: int, repair: str) -> None:
         if failures < 1:
             raise SpecError(f"failures = {failures!r}: expected at least 1.")
         if np.isinf(pool.node_mtbf):
@@ -44,9 +44,9 @@ class _Nodes:
 
 
 def simulate_waiting(
-    pool: Pool,
+    pool: NodePool,
     interval: float,
-    saving: Saving,
+    saving: CheckpointCost,
     failures: int,
     seed: int = 0,
     repair: str = "exponential",
@@ -70,7 +70,7 @@ def simulate_waiting(
 
 
 def simulate_elastic(
-    pool: Pool,
+    pool: NodePool,
     stall: float,
     rejoin: float,
     failures: int,

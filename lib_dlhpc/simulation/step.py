@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from lib_dlhpc import parallel
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import calibration, roofline, split_calibration
-from lib_dlhpc.costs.device_work import Work, check_precision, device_work
+from lib_dlhpc.costs.device_work import DeviceWork, check_precision, device_work
 from lib_dlhpc.costs.input import input_time
 from lib_dlhpc.costs.network import joined
 from lib_dlhpc.costs.wire_format import cast_time, search_time
@@ -207,7 +207,7 @@ def _quiet_step(experiment: Experiment, scale: float) -> float:
     return measure_rounds(parallel.steps(experiment, scale), quiet).step_time
 
 
-def _bucket_costs(experiment: Experiment, work: Work) -> Floats:
+def _bucket_costs(experiment: Experiment, work: DeviceWork) -> Floats:
     """Return the seconds that the exchange of each bucket takes when all ranks start together."""
     step = parallel.program(experiment)
     exchange, start = ranked_exchange(step), np.zeros(step.shape)

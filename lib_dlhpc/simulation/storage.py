@@ -84,7 +84,7 @@ def clients(
     """
     import simpy
 
-    storage = Way(experiment, seed)
+    storage = StoragePath(experiment, seed)
     number = int(experiment.storage.workers * experiment.devices) if readers is None else readers
     if number < 1:
         raise SpecError(
@@ -111,7 +111,7 @@ def clients(
     )
 
 
-class Way:
+class StoragePath:
     """The stations of an experiment's storage, and the stages of a sample on its way through them."""
 
     def __init__(self, experiment: Experiment, seed: int) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from lib_dlhpc.layers.base.saved import Array
 from lib_dlhpc.schedules.ring_collectives import InFlight
-from lib_dlhpc.training.ordered_collectives import InOrder, Later
+from lib_dlhpc.training.ordered_collectives import DeferredCollective, InOrder
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Range, Sharding
 
@@ -20,7 +20,7 @@ class Gathers(InOrder):
 
     def start(self, flat: Array, part: Range, key: str, comm: Any) -> None:
         """Start to gather what a group owns of a part of all weights, after those that are being gathered."""
-        request = Later(partial(self.sharding.all_gather, flat, *part, comm))
+        request = DeferredCollective(partial(self.sharding.all_gather, flat, *part, comm))
         if not key:
             self.post(request)
             return

@@ -19,7 +19,7 @@ from lib_dlhpc.schedules import prepared
 from lib_dlhpc.schedules.choice import plan
 from lib_dlhpc.schedules.network import Network
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.training.ordered_collectives import InOrder, Later, Request
+from lib_dlhpc.training.ordered_collectives import DeferredCollective, InOrder, Request
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Sharding
 from lib_dlhpc.training.weights import Parameter
@@ -150,7 +150,7 @@ def scattering(
     """Return the reduce-scatters of each bucket over the groups that own parts of it, in place."""
     each = [(*bound, comm) for bound in bounds for comm in comms]
     parts = [
-        Later(partial(sharding.reduce_scatter, flat[start:stop], start, comm))
+        DeferredCollective(partial(sharding.reduce_scatter, flat[start:stop], start, comm))
         for start, stop, comm in each
     ]
     sizes = [(0, sharding.elements(*one)) for one in each]

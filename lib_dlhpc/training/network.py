@@ -40,7 +40,7 @@ class Network:
         begin_step((4, 4, 3))           three microbatches of 4, 4 and 3 samples
         run(slot, x, received)          forward, for each; a slot is free again after its backward
         back(slot, dys)                 backward, for each, in any order that the slots allow
-        weigh(slot)                     after it the gradients of weights that the order leaves out of backward
+        backward_weights(slot)          after it the gradients of weights that the order leaves out of backward
 
     Gradients are accumulated over all microbatches. Arrays between stages keep the layers' layout:
     samples last for images and volumes, first for all others.
@@ -109,7 +109,7 @@ class Network:
             for index, sees in enumerate(self.table.of)
         ]
         self._passes: dict[Hashable, Pass] = {}
-        self._to_run = self._to_go_back = self._to_weigh = 0
+        self._to_run = self._to_go_back = self._pending_weights = 0
         initial_weights(self.store, model, self.layers, self.whole, seed)
 
     def forward(self, x: Array, training: bool = True) -> Array:
@@ -138,7 +138,7 @@ class Network:
         for own in self._passes.values():
             own.clear()
             self.offload.drop(own.offloaded)
-        self._to_run = self._to_go_back = self._to_weigh = len(batches)
+        self._to_run = self._to_go_back = self._pending_weights = len(batches)
         self.outdated = True
         self.store.begin(len(batches))
         self.context.arena.begin((tuple(batches), True))
@@ -223,22 +223,22 @@ class Network:
             if last and self._first[index] < start:
                 start = self._first[index]
                 done(start)
-        own.weighs = self.order.weights is not None
+        own.weights_pending = self.order.weights is not None
         return {name: np.ascontiguousarray(pending.pop(name)) for name in self.receives}
 
-    def weigh(self, slot: Hashable) -> None:
+    def backward_weights(self, slot: Hashable) -> None:
         """Compute the weight gradients of a microbatch that its backward pass has left out.
 
         Raises RuntimeError unless the slot's backward pass has.
         """
         own = self._passes.get(slot)
-        if self.order.weights is None or own is None or not own.weighs:
+        if self.order.weights is None or own is None or not own.weights_pending:
             raise RuntimeError(f"microbatch {slot}: no weight gradients are left to compute.")
-        own.weighs = False
-        self._to_weigh -= 1
-        for what in self.order.weights if self._to_weigh else self.order.last:
+        own.weights_pending = False
+        self._pending_weights -= 1
+        for what in self.order.weights if self._pending_weights else self.order.last:
             if isinstance(what, Compute):
-                self._weigh(what.layer, own)
+                self._backward_weights(what.layer, own)
             else:
                 self.post(what)
         for index in self._gathers.values():
@@ -363,7 +363,7 @@ class Network:
             saved.values.clear()
         self._give(index, dx, pending)
 
-    def _weigh(self, index: int, own: Pass) -> None:
+    def _backward_weights(self, index: int, own: Pass) -> None:
         """Compute the weight gradients of a layer."""
         saved = own.saved[index]
         self._gather_input(index, own)

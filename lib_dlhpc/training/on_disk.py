@@ -39,7 +39,7 @@ class Gradient:
 
 
 @dataclass
-class Own:
+class LayerState:
     """One layer's weights, as an optimizer sees them."""
 
     weights: Array
@@ -189,7 +189,7 @@ class OnDisk:
         state = {name: buffer.flat for name, buffer in self._state.items()}
         assert self.rate is not None
         rule, optimizer = RULES[self.optimizer.name], replace(self.optimizer, state=state)
-        rule(optimizer, Own(weights, gradient, own), self.rate)
+        rule(optimizer, LayerState(weights, gradient, own), self.rate)
         columns = {"weights": weights, **state}
         return [self._write(column, layer, flat) for column, flat in columns.items()]
 

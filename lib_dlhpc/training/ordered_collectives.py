@@ -20,7 +20,7 @@ class Request(Protocol):
         """Wait for completion."""
 
 
-class Later:
+class DeferredCollective:
     """A collective of ring_collectives.py, to be started."""
 
     def __init__(self, rounds: Callable[[], Rounds]) -> None:

@@ -63,7 +63,7 @@ class Pass:
 
     saved: list[Saved]  # of each layer
     ready: bool = False  # for backward
-    weighs: bool = False  # after it, for weight gradients
+    weights_pending: bool = False  # after it, for weight gradients
     step: int = 0
     first_sample: int = 0
     # Inputs of each recomputed segment.
@@ -75,7 +75,7 @@ class Pass:
 
     def clear(self) -> None:
         """Discard what is in memory."""
-        self.ready = self.weighs = False
+        self.ready = self.weights_pending = False
         self.held.clear()
         self.again.clear()
         self.later.clear()

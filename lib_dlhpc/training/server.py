@@ -34,7 +34,7 @@ from lib_dlhpc.training.pipeline_messages import Pipe
 from lib_dlhpc.training.rank import REPORT_INTERVAL, Diverged, Rank, Report, Run
 from lib_dlhpc.training.record import MOST_STEPS, Recorder, gather
 from lib_dlhpc.training.snapshot import Place
-from lib_dlhpc.training.staleness import Asked, Log, Served, add_rows
+from lib_dlhpc.training.staleness import Log, ServerTimes, WorkerTimes, add_rows
 from lib_dlhpc.training.synchronous import on_ranks, stages_of
 
 PUSH, PULL = 1, 2  # tags
@@ -57,7 +57,7 @@ def asynchronous(
 class Asynchronous(Rank):
     """One rank of an asynchronous run: a worker or a server."""
 
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[WorkerTimes] = field(default_factory=list)
     log: Log = field(default_factory=Log)
     own_loss: float = np.nan  # of this worker's last mini-batch
 
@@ -161,7 +161,7 @@ class Asynchronous(Rank):
             self.own_loss = self._gradient(step + number, indices)
             begin = self.recorder.now()
             self._push_and_pull()
-            self.asked.append(Asked(begin, self.recorder.now()))
+            self.asked.append(WorkerTimes(begin, self.recorder.now()))
             if monotonic() - reported > REPORT_INTERVAL:
                 reported = monotonic()
                 report_step(step + number + 1, at, len(indices), self.own_loss)
@@ -240,7 +240,7 @@ class Asynchronous(Rank):
             held[worker] = begin, now()
             for each in [w for w in held if not bound or made[w] - bound <= min(made)]:
                 read[each] = version + 1
-                times = Served(*held.pop(each), now())
+                times = ServerTimes(*held.pop(each), now())
                 self.log.served.setdefault(each, []).append(times)
                 self.comm.Send(shard.weights, each, PULL)
 

@@ -41,7 +41,7 @@ STATISTICS = "statistics"
 PIECE = 1024 * 1024  # bytes of one read
 
 
-class Like(NamedTuple):
+class ArraySpec(NamedTuple):
     """Shape and type of an array that has not been read."""
 
     shape: tuple[int, ...]
@@ -174,7 +174,7 @@ def _write(archive: zipfile.ZipFile, stream: Stream) -> None:
 class Source(Protocol):
     """Where a snapshot is read from."""
 
-    def like(self) -> dict[str, Like]:
+    def like(self) -> dict[str, ArraySpec]:
         """Return the shape and type of each array."""
 
     def chunks(self, name: str) -> Iterator[bytes]:
@@ -187,11 +187,11 @@ class Archive:
 
     file: zipfile.ZipFile
 
-    def like(self) -> dict[str, Like]:
+    def like(self) -> dict[str, ArraySpec]:
         found = {}
         for entry in self.file.namelist():
             with self.file.open(entry) as file:
-                found[entry.removesuffix(".npy")] = Like(*npy_header(file))
+                found[entry.removesuffix(".npy")] = ArraySpec(*npy_header(file))
         return found
 
     def chunks(self, name: str) -> Iterator[bytes]:
@@ -202,15 +202,15 @@ class Archive:
 
 
 @dataclass
-class Newest:
+class NewestVersion:
     """The newest version of a run."""
 
     store: SnapshotStore
     version: Version
 
-    def like(self) -> dict[str, Like]:
+    def like(self) -> dict[str, ArraySpec]:
         found = self.version.arrays.items()
-        return {name: Like(array.shape, np.dtype(array.dtype)) for name, array in found}
+        return {name: ArraySpec(array.shape, np.dtype(array.dtype)) for name, array in found}
 
     def chunks(self, name: str) -> Iterator[bytes]:
         return self.store.chunks(self.version, name)
@@ -220,7 +220,7 @@ class Newest:
 def opened(path: Path | None, versions: Versions | None) -> Iterator[Source | None]:
     """Yield the newest version, or else the file, if there is one. Raises SpecError where it cannot be read."""
     if versions and versions.newest:
-        yield Newest(versions.store, versions.newest)
+        yield NewestVersion(versions.store, versions.newest)
         return
     try:
         with ExitStack() as stack:
@@ -235,7 +235,7 @@ def opened(path: Path | None, versions: Versions | None) -> Iterator[Source | No
         raise SpecError(f"{path}: not a readable snapshot: {error}.") from None
 
 
-def shapes_in(source: Source | None) -> tuple[Tensors, dict[str, Like]]:
+def shapes_in(source: Source | None) -> tuple[Tensors, dict[str, ArraySpec]]:
     """Return the small arrays of a snapshot, and the shape and type of all."""
     if source is None:
         return {}, {}

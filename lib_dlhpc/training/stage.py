@@ -58,7 +58,7 @@ class StageProgram:
 
 
 @dataclass
-class Own:
+class OptimizerShard:
     """A contiguous slice of this rank's shard, updated by its optimizer."""
 
     weights: Array
@@ -107,7 +107,7 @@ class Stage:
         self.sharding = self._sharding()
         if self.level:
             self.optimizer.gather = partial(whole_tensor, self.sharding, self.network.parameters)
-        self.own: list[tuple[Own, Optimizer]] = []
+        self.own: list[tuple[OptimizerShard, Optimizer]] = []
         if not self.on_disk:
             memories, kind = MEMORIES[self.optimizer.name], self.network.dtype
             self.optimizer.state = {name: np.zeros(self.sharding.size, kind) for name in memories}
@@ -333,12 +333,12 @@ class Stage:
         sharding: Sharding = self.store.sharding
         return sharding
 
-    def _own(self) -> Iterator[Own]:
+    def _own(self) -> Iterator[OptimizerShard]:
         """Yield what this rank updates: a part of each unit where it has all weights, else its shard."""
         parameters = self.network.parameters
         if self.level == 3:
             clipped, all_of_it = self.sharding.clipped(parameters), slice(0, self.sharding.size)
-            yield Own(self.store.weights, self.store.gradients, clipped, all_of_it)
+            yield OptimizerShard(self.store.weights, self.store.gradients, clipped, all_of_it)
             return
         weights = self._whole_weights()
         for start, stop in self.sharding.units:
@@ -346,9 +346,11 @@ class Stage:
             inside = [p for p in parameters if start <= p.start < stop]
             apart = self.level == 2
             gradients = self.store.gradients[place] if apart else self.network.gradients[own]
-            yield Own(weights[own], gradients, self.sharding.clipped(inside, place.start), place)
+            yield OptimizerShard(
+                weights[own], gradients, self.sharding.clipped(inside, place.start), place
+            )
 
-    def _optimizer_of(self, own: Own) -> Optimizer:
+    def _optimizer_of(self, own: OptimizerShard) -> Optimizer:
         """Return the optimizer of a slice, whose state is part of the rank's."""
         state = {name: memory[own.place] for name, memory in self.optimizer.state.items()}
         return replace(self.optimizer, state=state)

@@ -35,7 +35,7 @@ class Updates:
         }
 
 
-class Served(NamedTuple):
+class ServerTimes(NamedTuple):
     """Server times of one gradient, in s of the server's clock."""
 
     applying: float
@@ -43,7 +43,7 @@ class Served(NamedTuple):
     released: float  # the worker may have the weights
 
 
-class Asked(NamedTuple):
+class WorkerTimes(NamedTuple):
     """Worker times of one gradient, in s of the worker's clock."""
 
     push: float  # begin
@@ -55,7 +55,9 @@ class Log:
     """What a server records."""
 
     updates: list[tuple[int, int]] = field(default_factory=list)  # worker, staleness
-    served: dict[int, list[Served]] = field(default_factory=dict)  # of each worker, step by step
+    served: dict[int, list[ServerTimes]] = field(
+        default_factory=dict
+    )  # of each worker, step by step
 
     def as_updates(self) -> Updates | None:
         """Return the updates as arrays; None if there were none."""
@@ -68,8 +70,8 @@ class Log:
 def add_rows(
     recorder: Recorder,
     worker: int,
-    asked: list[Asked],
-    served: list[Served],
+    asked: list[WorkerTimes],
+    served: list[ServerTimes],
     ahead: float,
     size: int,
 ) -> None:

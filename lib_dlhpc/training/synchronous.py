@@ -37,7 +37,7 @@ from lib_dlhpc.program import (
 )
 from lib_dlhpc.program.calls import WEIGHTS
 from lib_dlhpc.program.intervals import NAMES
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send, Weights
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send, WeightGradients
 from lib_dlhpc.schedules.pipeline import Instruction as StreamInstruction
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.timeline import Timeline
@@ -182,8 +182,8 @@ class Synchronous(Rank):
                 self._forward(microbatch, instruction.chunk)
             elif isinstance(instruction, Backward):
                 self._backward(microbatch, instruction.chunk)
-            elif isinstance(instruction, Weights):
-                self._weigh(microbatch, instruction.chunk)
+            elif isinstance(instruction, WeightGradients):
+                self._backward_weights(microbatch, instruction.chunk)
             elif isinstance(instruction, Send):
                 message = instruction.what, microbatch, instruction.stage
                 self.pipe.send(instruction, now.arrived.pop(message))
@@ -307,9 +307,9 @@ class Synchronous(Rank):
         if number:
             now.arrived["gradient", microbatch, number] = dxs
 
-    def _weigh(self, microbatch: int, chunk: int) -> None:
+    def _backward_weights(self, microbatch: int, chunk: int) -> None:
         with self.recorder.working("backward", self._name(NAMES[WEIGHTS], microbatch, chunk)):
-            self.stages[chunk].network.weigh(microbatch)
+            self.stages[chunk].network.backward_weights(microbatch)
         self._progress(0)
 
     def _progress(self, _: int) -> None:

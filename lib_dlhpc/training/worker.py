@@ -32,7 +32,7 @@ METRICS = "metrics.jsonl"
 MOST = 1200  # characters of a traceback that are stored: on a full disk the report must fit into one block
 
 
-class Whereabouts:
+class RankPosition:
     """Rank and current step, in memory shared with the parent, which reports them after a crash."""
 
     _form = Struct("qq")
@@ -51,7 +51,7 @@ class Whereabouts:
         return rank, step
 
 
-def main(folder: Path, expected: int, at: Whereabouts, seconds: float = 0.0) -> None:
+def main(folder: Path, expected: int, at: RankPosition, seconds: float = 0.0) -> None:
     """Train; `expected` is the number of ranks requested, `seconds` those of the other small runs."""
     import numpy as np
     from mpi4py import MPI
@@ -99,7 +99,7 @@ def watched(folder: Path, expected: int, seconds: float = 0.0) -> None:
 
     If the rank has failed, this process ends by a signal: mpiexec may miss an exit status.
     """
-    at, above, own = Whereabouts(), os.getppid(), os.getpid()
+    at, above, own = RankPosition(), os.getppid(), os.getpid()
     child = os.fork()
     if child == 0:
         end_with(own)
@@ -118,7 +118,7 @@ def watched(folder: Path, expected: int, seconds: float = 0.0) -> None:
 
 
 def _callbacks(
-    path: Path, rank: int, at: Whereabouts
+    path: Path, rank: int, at: RankPosition
 ) -> tuple[Callable[[int], None], Callable[[dict[str, Any]], None]]:
     """Return the callbacks for the start of a step and for a row of metrics."""
     first = True
@@ -202,4 +202,4 @@ if __name__ == "__main__":
     if hasattr(os, "fork"):
         watched(where, ranks, beside)
     else:
-        main(where, ranks, Whereabouts(), beside)
+        main(where, ranks, RankPosition(), beside)

@@ -22,7 +22,7 @@ from lib_dlhpc.layers.base.arena import Arena
 from lib_dlhpc.layers.base.saved import Array, Tensors
 from lib_dlhpc.schedules.ring_collectives import Rounds
 from lib_dlhpc.training.gradient_allreduce import bounds_of, range_of
-from lib_dlhpc.training.ordered_collectives import InOrder, Later
+from lib_dlhpc.training.ordered_collectives import DeferredCollective, InOrder
 from lib_dlhpc.training.passes import Order
 from lib_dlhpc.training.record import Recorder
 from lib_dlhpc.training.sharding import Range, Sharding, cut_out
@@ -197,7 +197,7 @@ class Shards:
             rounds, flat = self.sharding.gathering(self.weights, *unit)
             size = flat.nbytes // comm.size  # what this rank contributes
             ends = (partial(self.recorder.begin, name, size), partial(self.recorder.end, name))
-            here[unit] = self._gathers.post(Later(rounds), *ends), flat
+            here[unit] = self._gathers.post(DeferredCollective(rounds), *ends), flat
 
     def post(self, number: int) -> None:
         """Start the reduce-scatter of a bucket after the previous one, so that at most two are in memory.
@@ -215,7 +215,7 @@ class Shards:
         if not more:
             del self._filled[bucket]
         self._sums.post(
-            Later(partial(self._sum, bounds, flat, comm)),
+            DeferredCollective(partial(self._sum, bounds, flat, comm)),
             partial(self.recorder.begin, name, flat.nbytes),
             partial(self.recorder.end, name),
         )

@@ -7,7 +7,7 @@ from frozen_steps import CASES, run_of
 
 from lib_dlhpc.layout import chain, parts, representative, represented
 from lib_dlhpc.layout.parts import stages_of
-from lib_dlhpc.layout.stage_parts import Network
+from lib_dlhpc.layout.stage_parts import RankLayers
 from lib_dlhpc.parallel import step
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.memory import rank_parts
@@ -103,8 +103,8 @@ def test_stages_of_equal_likeness_have_like_parts(case):
 
 def test_one_stage_of_each_kind_is_made(monkeypatch):
     """A pipeline of 96 stages has three kinds: the first, the last, and all others."""
-    made, part = [], Network.part
-    monkeypatch.setattr(Network, "part", lambda *given: made.append(given[1]) or part(*given))
+    made, part = [], RankLayers.part
+    monkeypatch.setattr(RankLayers, "part", lambda *given: made.append(given[1]) or part(*given))
     run = GPT.set({"strategy.pipeline": 96, "strategy.nodes": 96, "strategy.batch": 33})
     represented(run.set({"strategy.microbatches": 33}))
     assert made == [0, 1, 95]

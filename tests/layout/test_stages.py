@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.layout.stages import Room, cut_that_fits, cut_without_limit
+from lib_dlhpc.layout.stages import DeviceBudget, cut_that_fits, cut_without_limit
 
 
 @given(
@@ -16,7 +16,7 @@ from lib_dlhpc.layout.stages import Room, cut_that_fits, cut_without_limit
     st.integers(0, 80),
 )
 def test_stages_that_reach_as_far_as_they_can_are_those_that_fit(layers, in_flight, memory):
-    room = object.__new__(Room)
+    room = object.__new__(DeviceBudget)
     room.states, room.keeps = np.cumsum([(0, 0), *layers], axis=0, dtype=float).T
     room.in_flight, room.room = np.array(in_flight, float), float(memory)
     at = 0
@@ -41,7 +41,7 @@ def test_without_a_limit_the_cut_is_that_of_a_memory_in_which_all_fits(equals):
 
 def test_what_fits_takes_memory_for_unlike_stages_only():
     """A chunk of a rank has as many microbatches in flight as its others."""
-    room = object.__new__(Room)
+    room = object.__new__(DeviceBudget)
     room.states, room.keeps = np.arange(300.0), np.zeros(300)
     room.in_flight, room.room = np.tile(np.arange(8.0), 16), 9.0
     tracemalloc.start()

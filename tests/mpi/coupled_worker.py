@@ -7,7 +7,7 @@ from mpi4py import MPI
 from small_workflow import small
 
 from lib_dlhpc.spec.workflow import Simulation, share
-from lib_dlhpc.training.coupled.buffer import Inlet, Outlet
+from lib_dlhpc.training.coupled.buffer import BatchReceiver, BatchSender
 from lib_dlhpc.training.coupled.calls import Calls
 from lib_dlhpc.training.coupled.heat import Heat, first_field
 from lib_dlhpc.training.coupled.samples import NoLog, Samples
@@ -41,7 +41,7 @@ def samples_arrive_whole_and_in_order(depth: int) -> None:
         color = COMM.Split(int(COMM.rank in left), COMM.rank)
         if COMM.rank in left:
             samples = Samples(Heat(workflow.simulation, color), calls)
-            outlet = Outlet(workflow, COMM, right, calls)
+            outlet = BatchSender(workflow, COMM, right, calls)
             for _ in range(workflow.batches):
                 outlet.give(samples.batch(workflow.batch, outlet.progress))
                 if outlet.given > depth:  # a rank has sent a credit, and announced it before
@@ -54,7 +54,7 @@ def samples_arrive_whole_and_in_order(depth: int) -> None:
                     COMM.recv(source=to, tag=TAKING)
         else:
             mine = share(workflow.batch, color.rank, color.size)
-            inlet = Inlet(workflow, COMM, left, mine, calls)
+            inlet = BatchReceiver(workflow, COMM, left, mine, calls)
             for _ in range(workflow.batches):
                 for giver in left:
                     COMM.send(None, giver, TAKING)

@@ -525,7 +525,7 @@ def recorded(experiment):
     with mutated(
         (Network, "_one", noted(Network._one, forward)),
         (Network, "_back", noted(Network._back, backward)),
-        (Network, "_weigh", noted(Network._weigh, weighed)),
+        (Network, "_backward_weights", noted(Network._backward_weights, weighed)),
         (
             CutExchange,
             "_start",

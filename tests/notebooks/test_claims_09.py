@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from published_rows import shown_in
 
-from lib_dlhpc.costs.checkpoints import Checks, Saving
+from lib_dlhpc.costs.checkpoints import CheckpointCost, Checks
 from lib_dlhpc.explore.failures.interval import (
     DAY,
     LLAMA_MTBF,
@@ -110,7 +110,7 @@ def test_twice_the_minute_times_the_three_hours_and_off_by_three_costs_two_third
     assert float(own.best) == pytest.approx(float(young(60.0, 3 * 3600.0)), rel=0.05)
     assert pytest.approx(5 / 3) == (3 + 1 / 3) / 2 and (2 + 1 / 2) / 2 == 1.25
     for factor, more in ((2, 1.25), (3, 5 / 3)):  # without the restarts, which no interval changes
-        price = Saving(0.0, 0.0, 1.0)
+        price = CheckpointCost(0.0, 0.0, 1.0)
         once = exact(1.0, 1e6)
         lost = [1 - float(goodput(each * once, price, 1e6)) for each in (1, factor, 1 / factor)]
         assert lost[1] / lost[0] == pytest.approx(more, rel=0.02)
@@ -120,9 +120,9 @@ def test_twice_the_minute_times_the_three_hours_and_off_by_three_costs_two_third
 def test_dalys_terms_take_away_two_thirds_of_the_cost():
     cost, mtbf = 1.0, 1e8
     assert float(young(cost, mtbf) - daly(cost, mtbf)) == pytest.approx(2 / 3, rel=0.01)
-    assert 1 - float(goodput(exact(cost, mtbf), Saving(0.0, 0.0, cost), mtbf)) == pytest.approx(
-        sqrt(2 * cost / mtbf), rel=0.01
-    )
+    assert 1 - float(
+        goodput(exact(cost, mtbf), CheckpointCost(0.0, 0.0, cost), mtbf)
+    ) == pytest.approx(sqrt(2 * cost / mtbf), rel=0.01)
 
 
 def test_a_run_of_four_seconds_that_fails_every_two_takes_six():
@@ -232,7 +232,9 @@ def test_silent_errors_are_as_the_text_says():
     assert checks_of(own).checks.mtbf == pytest.approx(54 / 6 * DAY)
     assert checks_of(own).first_order / 3600 == pytest.approx(6)
     assert checks_of(own).best / 3600 == pytest.approx(5.7, abs=0.05)
-    guide = best_check(1200, Saving(0, 0, 60, restart=600), 11135, Checks(9 * DAY, 3600, 600))
+    guide = best_check(
+        1200, CheckpointCost(0, 0, 60, restart=600), 11135, Checks(9 * DAY, 3600, 600)
+    )
     assert guide == pytest.approx(20_500, abs=50)
     lost, costs = {}, {}
     for takes in (60.0, 600.0):
@@ -249,8 +251,8 @@ def test_the_answers_of_the_checks():
     assert pytest.approx(1 / 3) == 1 / (2 + 1)
     assert pytest.approx(57, abs=0.5) == 4096 / (6 * 12)
     assert pytest.approx(13, abs=0.5) == 6 * 365.25 * 24 / 4096
-    six_hours = float(goodput(6.0, Saving(0.0, 0.0, 1 / 60), 3.0))
-    two_minutes = float(goodput(2 / 60, Saving(0.0, 0.0, 1 / 60), 3.0))
+    six_hours = float(goodput(6.0, CheckpointCost(0.0, 0.0, 1 / 60), 3.0))
+    two_minutes = float(goodput(2 / 60, CheckpointCost(0.0, 0.0, 1 / 60), 3.0))
     assert six_hours < 0.5 * two_minutes
 
 

@@ -6,7 +6,7 @@ from split_runs import GPT, split
 
 from lib_dlhpc.planner.prices import predicted
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.program.gradient_contention import Exchanges, Shares
+from lib_dlhpc.program.gradient_contention import GradientExchanges, LinkShares
 from lib_dlhpc.program.program import Program
 from lib_dlhpc.simulation import simulate, simulate_terms
 from lib_dlhpc.timeline import breakdown
@@ -59,7 +59,7 @@ def test_rounds_and_plans_have_the_same_price(meet):
 
 
 def test_a_message_and_gradients_take_as_long_together_as_one_after_the_other():
-    both = Exchanges(Shares([1.0, 0.0], [1.0, 0.0], 1), [0.0, 0.0], one=True)
+    both = GradientExchanges(LinkShares([1.0, 0.0], [1.0, 0.0], 1), [0.0, 0.0], one=True)
     assert both.meet(1, 0, 0.0, 3.0) == 0.0  # nothing is exchanged yet
     assert both.join(1, 1.0) == 3.0  # gradients that are posted at 1 s are behind it
     both.joined(1, 1.0, 3.0, 5.0, 8.0)

@@ -118,7 +118,7 @@ def test_messages_shorter_than_passes_do_not_meet(schedule, monkeypatch):
 
 
 def test_two_messages_on_one_link_take_as_long_together_as_one_after_the_other():
-    port = ports.Ports(ports.Meets((1, 1), (((1, ((0, 0, 1.0),)),), ((0, ((0, 0, 1.0),)),))))
+    port = ports.Ports(ports.SharedLinks((1, 1), (((1, ((0, 0, 1.0),)),), ((0, ((0, 0, 1.0),)),))))
     assert port.send(0, 0.0, 3.0) == 0.0
     assert port.send(1, 1.0, 3.0) == 2.0  # 2 s of the other are left
     # The first was on its way for 5 s, 2 of them for the other: so will the next one be.

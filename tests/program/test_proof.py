@@ -21,7 +21,7 @@ from lib_dlhpc.program import (
 )
 from lib_dlhpc.program.gradient_contention import GRADIENTS
 from lib_dlhpc.schedules.checks import ProofError
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Weights
+from lib_dlhpc.schedules.pipeline import Backward, Forward, WeightGradients
 
 
 def only(model, **ways):
@@ -231,7 +231,10 @@ MUTANTS = {
     ),
     "weight gradients of no microbatch": (
         streams(
-            SPLIT, lambda one: tuple(e for e in one if e not in (Weights(1, 0), Weights(2, 0)))
+            SPLIT,
+            lambda one: tuple(
+                e for e in one if e not in (WeightGradients(1, 0), WeightGradients(2, 0))
+            ),
         ),
         "2 microbatches have no pass back",
     ),

@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib_dlhpc.errors import SpecError
-from lib_dlhpc.prediction.pipelines.bubbles import Passes, bubbles
+from lib_dlhpc.prediction.pipelines.bubbles import PassTimes, bubbles
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
 from lib_dlhpc.schedules.dualpipe import dualpipe, overlapped_dualpipe
 from lib_dlhpc.schedules.pipeline import (
     Backward,
     Forward,
+    PassGroup,
     Receive,
     Send,
-    Together,
-    Weights,
+    WeightGradients,
     passes_of,
 )
 from lib_dlhpc.schedules.pipeline_proof import stored_chunks, timetable
@@ -34,7 +34,7 @@ def idle(pipeline, forward, backward, weights):
 @pytest.mark.parametrize(("p", "times"), [*product((2, 4, 8, 16), (2, 3))])
 def test_the_table_of_the_paper(p, times):
     """DeepSeek-AI 2024, table 2: with F = W = 1 and B = 2 every schedule has the bubble that it gives, to the unit."""
-    table = bubbles(p, Passes(1.0, 2.0, 1.0))
+    table = bubbles(p, PassTimes(1.0, 2.0, 1.0))
     assert [each.idle for each in table.values()] == [3 * (p - 1), p - 1, p - 2]
     for name, schedule in (("1F1B", "1f1b"), ("ZB-H1", "zb-h1"), ("DualPipe", "dualpipe")):
         pipeline = PIPELINES[schedule](p, times * p)
@@ -85,7 +85,7 @@ def written(pipeline, rank):
             "".join(
                 f"{type(each).__name__[0]}{each.chunk}.{each.microbatch % pipeline.each}"
                 for each in passes_of(turn)
-                if not (isinstance(turn, Together) and isinstance(each, Weights))
+                if not (isinstance(turn, PassGroup) and isinstance(each, WeightGradients))
             )
         )
     return words
@@ -113,7 +113,7 @@ def test_overlapped_turns_are_the_turns_of_two_passes(p, m):
     for rank in range(p):
         pairs = [turn for turn in both.turns(rank) if getattr(turn, "overlapped", False)]
         for turn in pairs:
-            assert [type(each) for each in turn.passes] == [Forward, Backward, Weights]
+            assert [type(each) for each in turn.passes] == [Forward, Backward, WeightGradients]
             assert turn.passes[0].chunk == 1 - turn.passes[1].chunk
         counts = tuple(sum(turn.chunk == chunk for turn in pairs) for chunk in (0, 1))
         assert both.overlapped[rank] == counts
@@ -142,7 +142,7 @@ def test_a_turn_of_two_passes_waits_for_both_messages_and_sends_both_at_its_end(
         Receive("gradient", 5, 4, 0),
         Forward(3, 0),
         Backward(5, 1),
-        Weights(5, 1),
+        WeightGradients(5, 1),
         Send("activation", 3, 1, 2),
         Send("gradient", 5, 5, 2),
     )

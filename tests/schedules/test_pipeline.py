@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules import PIPELINES, ProofError, prove_pipeline
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Send, Weights
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Send, WeightGradients
 from lib_dlhpc.schedules.pipeline_proof import bubble, stored_chunks, timetable
 from lib_dlhpc.schedules.pipelines import gpipe, interleaved, one_f_one_b, zb_h1
 
@@ -65,7 +65,7 @@ def test_the_zero_bubble_schedule_in_the_paper():
     second = [
         f"{type(step).__name__[0]}{step.microbatch}"
         for step in zb_h1(4, 8).streams[1]
-        if isinstance(step, Forward | Backward | Weights)
+        if isinstance(step, Forward | Backward | WeightGradients)
     ]
     assert second[:10] == ["F0", "F1", "F2", "B0", "F3", "B1", "W0", "F4", "B2", "W1"]
     assert second[-4:] == ["W5", "B7", "W6", "W7"]
@@ -156,10 +156,13 @@ def test_mistakes_are_named(rank, change, says):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (without(Weights(0, 0)), "Rank 1: Weights.microbatch=0.* is never done"),
-        (lambda s: [Weights(1, 0), *s], "Rank 1: Weights.*comes before Backward.microbatch=1"),
-        (lambda s: [*s, Weights(0, 0)], "Rank 1: Weights.* is done twice"),
-        (lambda s: [*s, Weights(2, 0)], "Weights.microbatch=2.* is out of range"),
+        (without(WeightGradients(0, 0)), "Rank 1: WeightGradients.microbatch=0.* is never done"),
+        (
+            lambda s: [WeightGradients(1, 0), *s],
+            "Rank 1: WeightGradients.*comes before Backward.microbatch=1",
+        ),
+        (lambda s: [*s, WeightGradients(0, 0)], "Rank 1: WeightGradients.* is done twice"),
+        (lambda s: [*s, WeightGradients(2, 0)], "WeightGradients.microbatch=2.* is out of range"),
     ],
 )
 def test_mistakes_with_weight_gradients_are_named(change, says):

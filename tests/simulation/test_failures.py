@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import Experiment, SpecError
-from lib_dlhpc.costs.checkpoints import Checks, Saving
+from lib_dlhpc.costs.checkpoints import CheckpointCost, Checks
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.failures.intervals import expected_cycle
 from lib_dlhpc.simulation.failures import KINDS, simulate_failures, simulate_runs
@@ -30,7 +30,7 @@ RUN = Experiment(
 
 
 def saved(blocked, background=0.0, restart=0.0, survived=0.0, local=0.0):
-    return Saving(0, 0, blocked, background, 0.0, restart, survived, local)
+    return CheckpointCost(0, 0, blocked, background, 0.0, restart, survived, local)
 
 
 WAYS = {

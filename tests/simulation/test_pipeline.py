@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.schedules import pipeline_proof
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send, Weights
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Pipeline, Receive, Send, WeightGradients
 from lib_dlhpc.schedules.pipelines import gpipe, interleaved, one_f_one_b, zb_h1
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.simulation.pipeline import kept, simulate_pipeline
@@ -99,7 +99,7 @@ def test_it_does_what_its_timetable_says(make, p, m, f, b):
     pipeline = make(p, m)
     timeline = simulate_pipeline(pipeline, machine(0.3), p, 1, f, b)
     spans = pipeline_proof.timetable(pipeline, f, b, 0.3)
-    backward = {Backward: "backward", Weights: "weight gradients"}
+    backward = {Backward: "backward", WeightGradients: "weight gradients"}
     for kind, words in (("forward", {Forward: "forward"}), ("backward", backward)):
         found = timeline.select(timeline.where("compute", kind))
         expected = sorted(

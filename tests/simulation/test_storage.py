@@ -7,7 +7,7 @@ from queueing import closed_rate, open_wait, saturation
 from lib_dlhpc import SpecError
 from lib_dlhpc.costs.storage_reads import limits, reader_time
 from lib_dlhpc.prediction.storage.profile import slides_run
-from lib_dlhpc.simulation.storage import Station, Way, arrivals, clients
+from lib_dlhpc.simulation.storage import Station, StoragePath, arrivals, clients
 
 SLOW = {
     "machine.storage.lustre.operation_latency": 1e-3,
@@ -133,7 +133,7 @@ def test_who_cannot_read_is_reported_why():
 
 
 def test_who_reads_elsewhere_reads_on_any_other_node_alike():
-    way = Way(slides_run(nodes=4, access="cooperative"), seed=6)
+    way = StoragePath(slides_run(nodes=4, access="cooperative"), seed=6)
     for node in range(4):
         drawn = np.bincount([way._elsewhere(node) for _ in range(3000)], minlength=4)
         assert drawn[node] == 0

@@ -16,7 +16,7 @@ from lib_dlhpc.training.groups import Groups
 from lib_dlhpc.training.record import MOST_STEPS, Recorder
 from lib_dlhpc.training.server import Asynchronous
 from lib_dlhpc.training.single_rank import SingleRank
-from lib_dlhpc.training.staleness import Asked, Log, Served, add_rows
+from lib_dlhpc.training.staleness import Log, ServerTimes, WorkerTimes, add_rows
 from lib_dlhpc.training.synchronous import stages_of
 
 DIGITS = loads(
@@ -97,7 +97,7 @@ def test_rows_are_in_order_whatever_the_clock_offset(times, ahead):
     """The server's clock may be off by anything: push, update and pull stay in order, inside of the step."""
     push, *served, pulled = times
     recorder = Recorder()
-    add_rows(recorder, 3, [Asked(push, pulled)], [Served(*served)], ahead, 80)
+    add_rows(recorder, 3, [WorkerTimes(push, pulled)], [ServerTimes(*served)], ahead, 80)
     talk = [row for row in recorder.rows if row[0] == "communication"]
     assert [row[2] for row in talk] == ["push, worker 3", "pull, worker 3"]
     assert [size for *_, size, _ in talk] == [80, 80]
@@ -109,7 +109,7 @@ def test_rows_are_in_order_whatever_the_clock_offset(times, ahead):
 
 def test_a_long_run_has_rows_of_its_first_steps():
     recorder, many = Recorder(), MOST_STEPS + 50
-    asked = [Asked(step, step + 0.9) for step in range(many)]
-    served = [Served(step + 0.1, step + 0.2, step + 0.3) for step in range(many)]
+    asked = [WorkerTimes(step, step + 0.9) for step in range(many)]
+    served = [ServerTimes(step + 0.1, step + 0.2, step + 0.3) for step in range(many)]
     add_rows(recorder, 0, asked, served, 0.0, 8)
     assert sum(row[1] == "update" for row in recorder.rows) == MOST_STEPS

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from lib_dlhpc.costs import Saving
+from lib_dlhpc.costs import CheckpointCost
 from lib_dlhpc.explore.blocks.panel import Panel, at_click
 from lib_dlhpc.explore.blocks.panels import table_html
 from lib_dlhpc.explore.blocks.workbench import verdict_html
@@ -120,9 +120,9 @@ def mtbf_of(setting: Setting, alone: Alone) -> float:
     return (alone.startup + alone.seconds) / setting.often
 
 
-def price_of(alone: Alone) -> Saving:
+def price_of(alone: Alone) -> CheckpointCost:
     """Return what a snapshot and a restart cost, as measured in the undisturbed run."""
-    return Saving(float(len(alone.weights)), 0.0, alone.copying, restart=alone.startup)
+    return CheckpointCost(float(len(alone.weights)), 0.0, alone.copying, restart=alone.startup)
 
 
 def interval_of(setting: Setting, alone: Alone) -> float:

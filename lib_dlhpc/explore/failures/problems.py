@@ -2,7 +2,7 @@
 
 from math import exp, factorial, inf, sqrt
 
-from lib_dlhpc.costs import Checks, Pool, Saving
+from lib_dlhpc.costs import CheckpointCost, Checks, NodePool
 from lib_dlhpc.explore.failures import ways
 from lib_dlhpc.explore.failures.interval import LLAMA_MTBF, SPELL, Setting, found
 from lib_dlhpc.prediction.failures.intervals import expected_cycle, system_mtbf, young
@@ -29,7 +29,7 @@ LOAD, ALONE = TRAIN * REPAIR / OFTEN, draw.any([94, 90, 96])
 terms = [LOAD**k / factorial(k) for k in range(4)]
 share = terms[3] / sum(terms)
 WRONG, CHECK = draw.any([9, 4, 16]), draw.any([600.0, 300.0, 900.0])
-EVERY, FREE = 3600.0 * draw.any([8, 6, 12]), Saving(0.0, 0.0, 0.0)
+EVERY, FREE = 3600.0 * draw.any([8, 6, 12]), CheckpointCost(0.0, 0.0, 0.0)
 ALL, UNPLANNED = (
     int(results()[f"llama3-{row}"]["value"]) for row in ("interruptions", "unexpected")
 )
@@ -38,9 +38,9 @@ JOB, FAILS, AGAIN = draw.any([(4, 8, 10), (6, 10, 20), (5, 8, 15), (3, 5, 10)]) 
 tries = exp(JOB / FAILS)
 
 
-def pool(spares: int) -> Pool:
+def pool(spares: int) -> NodePool:
     """Return the nodes with that many spares."""
-    return Pool(TRAIN, spares, OFTEN * DAY, REPAIR * DAY)
+    return NodePool(TRAIN, spares, OFTEN * DAY, REPAIR * DAY)
 
 
 PROBLEMS = written(
@@ -103,7 +103,9 @@ PROBLEMS = written(
     ),
     short_job=Numbers(
         float(
-            expected_cycle(JOB * HOUR, Saving(0.0, 0.0, 0.0, restart=AGAIN * MINUTE), FAILS * HOUR)
+            expected_cycle(
+                JOB * HOUR, CheckpointCost(0.0, 0.0, 0.0, restart=AGAIN * MINUTE), FAILS * HOUR
+            )
         ),
         ratio=JOB / FAILS,
         growth=tries - 1,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs import Checks, Saving
+from lib_dlhpc.costs import CheckpointCost, Checks
 from lib_dlhpc.explore.blocks.bench import Bench, Slider, View, amount
 from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.failures.charts import CHECKED, phases_state
@@ -68,7 +68,7 @@ class Setting(NamedTuple):
 class Checked(NamedTuple):
     """The run of a setting: its checkpoints, failures and checks."""
 
-    saving: Saving
+    saving: CheckpointCost
     mtbf: float  # s between failures of all nodes
     checks: Checks
 

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs import Pool
+from lib_dlhpc.costs import NodePool
 from lib_dlhpc.explore.blocks.bench import Slider, View, amount, on_bench
 from lib_dlhpc.explore.blocks.charts import Data, State, columns
 from lib_dlhpc.explore.blocks.lines import line_columns
@@ -49,10 +49,10 @@ def spares_or_fewer(setting: Setting) -> View:
     return View(spares_words(setting), spares_wall(setting), charts)
 
 
-def pool_of(setting: Setting) -> Pool:
+def pool_of(setting: Setting) -> NodePool:
     """Return the nodes of a setting."""
     nodes = setting.gpus // PER_NODE
-    return Pool(nodes, setting.spares, setting.mtbf, setting.repair, setting.replica)
+    return NodePool(nodes, setting.spares, setting.mtbf, setting.repair, setting.replica)
 
 
 def in_repair_of(setting: Setting) -> float:

@@ -8,7 +8,7 @@ from lib_dlhpc.explore.blocks.charts import State, columns
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.explore.language_model.layout import LAYERS, Recompute, base, wall
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.pipelines.bubbles import Held, Passes, bubbles
+from lib_dlhpc.prediction.pipelines.bubbles import PassTimes, RankCost, bubbles
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -67,7 +67,7 @@ def simulated(setting: Setting) -> Timeline:
 
 
 @lru_cache(maxsize=4)
-def passes(stages: int, recompute: str) -> Passes:
+def passes(stages: int, recompute: str) -> PassTimes:
     """Return the seconds of a middle stage for a microbatch, its tensor collectives included."""
     own = simulate(experiment(Setting(stages, 1, SCHEDULES[-1], recompute)))
     middle = own.rank == own.ranks // 2
@@ -78,10 +78,10 @@ def passes(stages: int, recompute: str) -> Passes:
         for each in ("forward 0", "backward 0")
     )
     weights = took["weight gradients 0"]
-    return Passes(forward, backward + weights, weights)
+    return PassTimes(forward, backward + weights, weights)
 
 
-def closed_forms(setting: Setting) -> dict[str, Held]:
+def closed_forms(setting: Setting) -> dict[str, RankCost]:
     """Return the idle time of three schedules in closed form, and what they hold."""
     return bubbles(setting.stages, passes(setting.stages, setting.recompute))
 

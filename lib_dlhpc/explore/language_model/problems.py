@@ -10,7 +10,7 @@ from lib_dlhpc.explore.language_model.layout import GPUS, SEQUENCES, predicted
 from lib_dlhpc.explore.language_model.layout import Setting as Layout
 from lib_dlhpc.explore.memory_wall import adapters
 from lib_dlhpc.prediction import Breakdown, predict
-from lib_dlhpc.prediction.pipelines.pipelined import Ranks, pipeline_time
+from lib_dlhpc.prediction.pipelines.pipelined import RankTimes, pipeline_time
 from lib_dlhpc.prediction.validation.published import results
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
@@ -23,7 +23,7 @@ CONTEXT = draw.any([derivation.setting.context, 4, 32, 64])
 work = MICROBATCHES * (FORWARD + BACKWARD)
 free = np.zeros(STAGES - 1)
 passes = (np.full(STAGES, FORWARD), np.full(STAGES, BACKWARD))
-pipeline = pipeline_time(Ranks(*passes, free, free), MICROBATCHES, "1f1b")
+pipeline = pipeline_time(RankTimes(*passes, free, free), MICROBATCHES, "1f1b")
 own = predicted(Layout())
 flop, seconds = float(own.experiment.model.train_flop), float(own.step_time)
 PEAK = 989e12

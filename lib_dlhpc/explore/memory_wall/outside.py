@@ -10,7 +10,7 @@ from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.memory_wall import ledger
 from lib_dlhpc.explore.memory_wall.charts import link_state
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.memory.offload import PAGE, Need, paged_time
+from lib_dlhpc.prediction.memory.offload import PAGE, OffloadNeed, paged_time
 from lib_dlhpc.prediction.memory.rank_parts import offloading
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.units import format_quantity as show
@@ -99,13 +99,13 @@ def forward_share(setting: Setting) -> float:
     return float(predict(experiment(setting)).forward) / seconds(setting, "in core")
 
 
-def needed(setting: Setting) -> Need:
+def needed(setting: Setting) -> OffloadNeed:
     """Return the transfers of the run."""
     return _needed(setting._replace(page=PAGE))
 
 
 @lru_cache(maxsize=1024)
-def _needed(setting: Setting) -> Need:
+def _needed(setting: Setting) -> OffloadNeed:
     return offloading(experiment(setting, offload=setting.what))
 
 

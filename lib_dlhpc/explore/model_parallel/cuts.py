@@ -12,7 +12,7 @@ from lib_dlhpc.explore.blocks.charts import Data, State, columns, stacked
 from lib_dlhpc.explore.gantt.chart import gantt_state
 from lib_dlhpc.explore.model_parallel.a100 import on_a100
 from lib_dlhpc.layout import cut_points, live_names, stage_ends
-from lib_dlhpc.prediction.pipelines.pipelined import Ranks, pipeline_time
+from lib_dlhpc.prediction.pipelines.pipelined import RankTimes, pipeline_time
 from lib_dlhpc.schedules import PIPELINES
 from lib_dlhpc.simulation import simulate_pipeline
 from lib_dlhpc.spec.experiment import Experiment
@@ -53,7 +53,7 @@ class Stages(NamedTuple):
 
     ends: tuple[int, ...]  # one past the last layer of each
     sends: Floats  # B of a microbatch, one fewer
-    ranks: Ranks  # what they take for a microbatch
+    ranks: RankTimes  # what they take for a microbatch
 
     @property
     def work(self) -> Floats:
@@ -91,7 +91,7 @@ def stages(setting: Cut) -> Stages:
     sends = _alive(setting)[list(ends[:-1])]
     costs = [wire(e, k, k + 1, 1).cost(size) for k, size in enumerate(sends)]
     latency, transfer = np.array([(cost.total, cost.bandwidth) for cost in costs]).T
-    return Stages(ends, sends, Ranks(forward, backward, latency, transfer))
+    return Stages(ends, sends, RankTimes(forward, backward, latency, transfer))
 
 
 def _layer_seconds(setting: Cut) -> LayerTimes:

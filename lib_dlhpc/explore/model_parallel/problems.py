@@ -5,8 +5,8 @@ import numpy as np
 from lib_dlhpc.explore.model_parallel import pipeline, products
 from lib_dlhpc.explore.model_parallel.pipeline import Pipe
 from lib_dlhpc.explore.model_parallel.products import Products
-from lib_dlhpc.prediction.pipelines.bubbles import Passes, bubbles
-from lib_dlhpc.prediction.pipelines.pipelined import Ranks, pipeline_time
+from lib_dlhpc.prediction.pipelines.bubbles import PassTimes, bubbles
+from lib_dlhpc.prediction.pipelines.pipelined import RankTimes, pipeline_time
 from lib_dlhpc.prediction.validation.validate import results
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
@@ -20,7 +20,7 @@ MORE = TENSOR._replace(gpus=4 * TENSOR.gpus)
 buffer = 2 * TENSOR.tokens * TENSOR.width
 done = 3 * 2 * 2 * TENSOR.tokens * TENSOR.width * 4 * TENSOR.width / MORE.gpus  # FLOP
 F, B, W = draw.any([(10, 12, 9), (14, 17, 11), (20, 22, 15)])  # ms
-idle = bubbles(P, Passes(F, B + W, W))
+idle = bubbles(P, PassTimes(F, B + W, W))
 work = M * (F + B + W)
 UNEQUAL = np.array(draw.any([(9, 12, 15, 11), (20, 16, 14, 18), (7, 7, 12, 8)]))  # ms
 FEW = draw.any([6, 8, 10])
@@ -81,7 +81,8 @@ PROBLEMS = written(
         no_weights=(work + (P - 1) * (F + B)) / 1e3,
     ),
     unequal=Numbers(
-        pipeline_time(Ranks(UNEQUAL, 2 * UNEQUAL, np.zeros(3), np.zeros(3)), FEW, "gpipe") / 1e3,
+        pipeline_time(RankTimes(UNEQUAL, 2 * UNEQUAL, np.zeros(3), np.zeros(3)), FEW, "gpipe")
+        / 1e3,
         first=UNEQUAL.sum() / 1e3,
         others=(FEW - 1) * UNEQUAL.max() / 1e3,
         total=3 * (UNEQUAL.sum() + (FEW - 1) * UNEQUAL.max()) / 1e3,

@@ -24,7 +24,7 @@ from lib_dlhpc.labs.mistakes import LabError
 from lib_dlhpc.serving import Prices, Service, ServiceTrace, read_service
 from lib_dlhpc.serving.predict import activations_of
 from lib_dlhpc.serving.service import WIDTH, is_attention
-from lib_dlhpc.serving.simulate import Ran, ran, requests_of, scheduler_of, seconds_of
+from lib_dlhpc.serving.simulate import ExecutedStep, ran, requests_of, scheduler_of, seconds_of
 
 NODE = 8  # devices
 DEVICES = (1, 2, 4, 8)  # of a replica
@@ -174,7 +174,7 @@ def simulated(service: Service, prices: Prices) -> ServiceTrace:
     Raises SpecError for a model or a request that does not fit.
     """
     scheduler, requests = scheduler_of(service, prices), requests_of(service)
-    steps, now = list[Ran](), 0.0
+    steps, now = list[ExecutedStep](), 0.0
     for request in requests:
         scheduler.add(request)
     while (step := scheduler.next_step()) is not None:

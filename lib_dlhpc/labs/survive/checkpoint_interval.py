@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib_dlhpc.costs.checkpoints import Saving, saving
+from lib_dlhpc.costs.checkpoints import CheckpointCost, saving
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.labs.findings import Finding, broken, kept, later
 from lib_dlhpc.labs.formula_cases import CLOSE, Case, compared, value_of
@@ -136,7 +136,7 @@ def mtbf_of(own: SurviveTask) -> float:
     return float(system_mtbf(own.node_mtbf, own.nodes))
 
 
-def written(own: SurviveTask, price: Saving, interval: float) -> float:
+def written(own: SurviveTask, price: CheckpointCost, interval: float) -> float:
     """Return the B that a run writes, without checkpoints that are repeated after a failure."""
     return DAYS * DAY / interval * float(price.written)
 
@@ -182,7 +182,7 @@ def time_finding(expected_time: Callable[..., Any], own: SurviveTask) -> Finding
     for about, interval, save, restart, node, nodes in table:
         interval, work, mtbf = float(interval), 50.0 * interval, float(node) / nodes
         save = float(save)
-        price = Saving(0.0, 0.0, save, restart=restart)
+        price = CheckpointCost(0.0, 0.0, save, restart=restart)
         right = 50 * float(expected_cycle(interval, price, mtbf))
         slips = _time_slips(interval, price, float(node), mtbf)
         near = [(words, float(wrong)) for words, wrong in slips if abs(wrong / right - 1) > CLOSE]
@@ -192,7 +192,7 @@ def time_finding(expected_time: Callable[..., Any], own: SurviveTask) -> Finding
 
 
 def _time_slips(
-    interval: float, price: Saving, node_mtbf: float, mtbf: float
+    interval: float, price: CheckpointCost, node_mtbf: float, mtbf: float
 ) -> list[tuple[str, Any]]:
     """Return what classic mistakes give for the time of 50 intervals."""
     save, restart = price.blocked, price.restart
@@ -227,11 +227,11 @@ def interval_finding(interval: Callable[..., Any], own: SurviveTask) -> Finding:
     cases = []
     for about, save, restart, node, nodes in table:
         save, mtbf = float(save), float(node) / nodes
-        right = float(best_interval(Saving(0.0, 0.0, save, restart=restart), mtbf))
+        right = float(best_interval(CheckpointCost(0.0, 0.0, save, restart=restart), mtbf))
         words = say.first_order
         slips = [
             (say.node_mtbf, float(young(save, float(node)))),
-            (say.node_mtbf, float(best_interval(Saving(0.0, 0.0, save), float(node)))),
+            (say.node_mtbf, float(best_interval(CheckpointCost(0.0, 0.0, save), float(node)))),
             (
                 f"That is Young's formula, for saves that take almost no time. {words}",
                 float(young(save, mtbf)),
@@ -263,7 +263,7 @@ def simulated_finding(
         for factor in (0.5, 1, 2):
             every = factor * middle
             formula = value_of(expected_time, every, 40 * every, *machine)
-            plain = Saving(0.0, 0.0, machine[0], restart=own.restart)
+            plain = CheckpointCost(0.0, 0.0, machine[0], restart=own.restart)
             wall = simulate_runs(40 * every, every, plain, mtbf, runs=RUNS, seed=own.seed).wall
             mean, error = float(wall.mean()), float(wall.std() / np.sqrt(RUNS))
             if not abs(formula - mean) <= ERRORS * error:
@@ -356,6 +356,6 @@ def choice_findings(choice: Callable[[], str], own: SurviveTask) -> list[Finding
     return [legal, limits, kept(GOODPUT, words)]
 
 
-def _price(own: SurviveTask) -> Saving:
+def _price(own: SurviveTask) -> CheckpointCost:
     """Return what a synchronous checkpoint costs the learner's machine."""
     return saving(experiment_of(own))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.costs.checkpoints import CheckpointCost
 
 STEPS = 60  # of Newton's method; it doubles its digits in each, unless it starts at an edge
 SMALLEST, LARGEST = 1e-12, 1 - 1e-15  # of tau / M
@@ -66,7 +66,7 @@ def _excess(u: NDArray[np.float64]) -> Any:
     return np.where(u < 1e-3, series, -np.log1p(-u) - u)
 
 
-def expected_cycle(interval: Any, saving: Saving, mtbf: Any) -> Any:
+def expected_cycle(interval: Any, saving: CheckpointCost, mtbf: Any) -> Any:
     """Return the expected s of wall time for each `interval` s of training and its checkpoint.
 
     Synchronous: M e^(R/M) (e^((tau + delta)/M) - 1), Daly's complete model (2006). A write of w s behind
@@ -89,7 +89,7 @@ def expected_cycle(interval: Any, saving: Saving, mtbf: Any) -> Any:
     return np.where(np.isnan(cycle), np.inf, cycle)[()]
 
 
-def mean_restart(saving: Saving, mtbf: Any) -> Any:
+def mean_restart(saving: CheckpointCost, mtbf: Any) -> Any:
     """Return the expected s of a restart, which starts over if a failure strikes during it: M (e^(R/M) - 1)."""
     rate = 1 / np.asarray(mtbf, dtype=np.float64)
 
@@ -102,12 +102,12 @@ def mean_restart(saving: Saving, mtbf: Any) -> Any:
         )
 
 
-def goodput(interval: Any, saving: Saving, mtbf: Any) -> Any:
+def goodput(interval: Any, saving: CheckpointCost, mtbf: Any) -> Any:
     """Return the share of wall time that becomes training: interval / expected_cycle, 0 to 1."""
     return np.divide(interval, expected_cycle(interval, saving, mtbf))[()]
 
 
-def best_interval(saving: Saving, mtbf: Any) -> Any:
+def best_interval(saving: CheckpointCost, mtbf: Any) -> Any:
     """Return the interval in s of the highest goodput, however state is saved; inf without failures.
 
     It is that of synchronous checkpoints which take as long as training stalls, since a write in the

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lib_dlhpc.costs.checkpoints import HASH_RATE, Saving, saving, write_rate, writers, written_at
+from lib_dlhpc.costs.checkpoints import (
+    HASH_RATE,
+    CheckpointCost,
+    saving,
+    write_rate,
+    writers,
+    written_at,
+)
 from lib_dlhpc.prediction.explanation import Explanation, source_of
 from lib_dlhpc.prediction.failures import intervals
 from lib_dlhpc.records import dataclass
@@ -32,7 +39,7 @@ class Resilience:
     """A run with checkpoints and failures; seconds, every value may be an array."""
 
     prediction: "Breakdown"
-    saving: Saving  # what one checkpoint costs
+    saving: CheckpointCost  # what one checkpoint costs
     mtbf: Any  # s between failures of all nodes together
 
     @property
@@ -158,7 +165,7 @@ class Resilience:
         return np.where(never, 1.0, share * (1 - self.waits))[()]
 
     @property
-    def _spread(self) -> Saving:
+    def _spread(self) -> CheckpointCost:
         """The cost of a checkpoint for each `interval`: a run shorter than the interval has a fraction of one."""
         chosen = self.prediction.experiment.run.checkpoint_interval
         none = np.equal(chosen, 0)
@@ -269,7 +276,7 @@ def _writers_reach(p: "Breakdown", tier: StorageTier) -> list[tuple[str, str, st
     ]
 
 
-def _bytes_each(p: "Breakdown", price: Saving) -> str:
+def _bytes_each(p: "Breakdown", price: CheckpointCost) -> str:
     size = float(price.size) / p.experiment.model.trained
     return f"{size:g} B per trained parameter: weights, master weights, optimizer state"
 

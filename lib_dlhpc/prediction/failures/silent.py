@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lib_dlhpc.costs.checkpoints import Checks, Saving
+from lib_dlhpc.costs.checkpoints import CheckpointCost, Checks
 from lib_dlhpc.prediction.failures.intervals import expected_cycle, goodput, mean_restart
 
 STEPS = 60  # of Newton's method, which comes from above on a convex function
@@ -29,7 +29,7 @@ def first_order_check(takes: Any, silent_mtbf: Any) -> Any:
     return np.sqrt(takes * silent_mtbf)
 
 
-def checked_cycle(interval: Any, saving: Saving, mtbf: Any, checks: Checks) -> Any:
+def checked_cycle(interval: Any, saving: CheckpointCost, mtbf: Any, checks: Checks) -> Any:
     """Return the expected s of wall time for each checks.every s of training that passes its check.
 
     e^(D/M_s) (D/tau A + A_V) + (e^(D/M_s) - 1) R': A is the expected_cycle of one checkpoint interval, A_V
@@ -45,7 +45,7 @@ def checked_cycle(interval: Any, saving: Saving, mtbf: Any, checks: Checks) -> A
     return np.where(np.isnan(cycle), np.inf, cycle)[()]
 
 
-def checked_goodput(interval: Any, saving: Saving, mtbf: Any, checks: Checks) -> Any:
+def checked_goodput(interval: Any, saving: CheckpointCost, mtbf: Any, checks: Checks) -> Any:
     """Return the share of wall time that becomes training which passed its check, 0 to 1.
 
     Without any check, checks.every = inf: that of no silent errors, or else 0.
@@ -57,7 +57,7 @@ def checked_goodput(interval: Any, saving: Saving, mtbf: Any, checks: Checks) ->
     return np.where(never, alone, share)[()]
 
 
-def best_check(interval: Any, saving: Saving, mtbf: Any, checks: Checks) -> Any:
+def best_check(interval: Any, saving: CheckpointCost, mtbf: Any, checks: Checks) -> Any:
     """Return the checks.every of the highest goodput, in s of training; inf without silent errors.
 
     nan where training makes no headway. The root of a D^2 / M_s + (A_V + R') D / M_s = A_V + R' (1 - e^(-D/M_s)),
@@ -78,7 +78,7 @@ def best_check(interval: Any, saving: Saving, mtbf: Any, checks: Checks) -> Any:
     return np.where(never, np.inf, np.where(np.isfinite(slowdown), every, np.nan))[()]
 
 
-def _check_and_restart(saving: Saving, mtbf: Any, checks: Checks) -> tuple[Any, Any]:
+def _check_and_restart(saving: CheckpointCost, mtbf: Any, checks: Checks) -> tuple[Any, Any]:
     """Return the expected s of a check, which a failure repeats, and of the restart from files."""
     nothing = replace(saving, blocked=0.0, background=0.0)
     found = expected_cycle(checks.takes, nothing, mtbf)

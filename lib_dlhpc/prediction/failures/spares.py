@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib_dlhpc.costs.spares import Pool
+from lib_dlhpc.costs.spares import NodePool
 
 
-def in_repair(pool: Pool) -> NDArray[np.float64]:
+def in_repair(pool: NodePool) -> NDArray[np.float64]:
     """Return the shares of the time with 0, 1, 2, ... nodes in repair; they add up to 1."""
     mean = pool.nodes * pool.repair / pool.node_mtbf
     failed = np.arange(min(pool.nodes + pool.spares, int(mean + 40 * (1 + sqrt(mean)))))
@@ -34,7 +34,7 @@ def in_repair(pool: Pool) -> NDArray[np.float64]:
     return shares / shares.sum()
 
 
-def waiting(pool: Pool) -> float:
+def waiting(pool: NodePool) -> float:
     """Return the share of the time in which all wait for a repaired node, if all nodes train or none: Erlang's B."""
     shares = in_repair(replace(pool, replica=0))
     return float(shares[pool.spares + 1]) if len(shares) > pool.spares + 1 else 0.0
@@ -45,14 +45,14 @@ def waiting_share(nodes: Any, spares: Any, node_mtbf: Any, repair: Any) -> Any:
 
     def share(count: int, more: int, mtbf: float, time: float) -> float:
         never = np.isinf(mtbf) or time == 0
-        return 0.0 if never else waiting(Pool(int(count), int(more), float(mtbf), float(time)))
+        return 0.0 if never else waiting(NodePool(int(count), int(more), float(mtbf), float(time)))
 
     if not np.any(repair):
         return 0.0
     return np.vectorize(share, otypes=[float])(nodes, spares, node_mtbf, repair)[()]
 
 
-def waiting_goodput(pool: Pool, goodput: float) -> float:
+def waiting_goodput(pool: NodePool, goodput: float) -> float:
     """Return the share of nodes and time, spares included, that becomes training if all nodes train or none.
 
     goodput: of the run while it does not wait, with its checkpoints and restarts. Exact, as nothing fails
@@ -61,7 +61,7 @@ def waiting_goodput(pool: Pool, goodput: float) -> float:
     return pool.nodes / (pool.nodes + pool.spares) * (1 - waiting(pool)) * goodput
 
 
-def elastic_goodput(pool: Pool, stall: float, rejoin: float) -> float:
+def elastic_goodput(pool: NodePool, stall: float, rejoin: float) -> float:
     """Return the share if the other replicas continue: sum_k p_k n_k / (N + S) e^(-n_k s / M_node) e^(-r R / M_node).
 
     s: stall of all in s after a failure, in which another one begins it anew; R: rejoin, s until the

@@ -25,7 +25,7 @@ MOST_PARTS = 4096  # microbatches of a configuration that is tried
 
 
 @dataclass(frozen=True)
-class Way:
+class Remedy:
     """A change of an experiment that makes it fit."""
 
     words: str
@@ -38,7 +38,7 @@ class Way:
         return untrained(self.prediction.experiment)
 
 
-def ways_to_fit(experiment: Experiment, order: str = "step_time", most: int = MOST) -> list[Way]:
+def ways_to_fit(experiment: Experiment, order: str = "step_time", most: int = MOST) -> list[Remedy]:
     """Return configurations of a scalar experiment that fit, ordered by `order`; itself included if it fits.
 
     order: step_time, or device_hours of the run, which differ if some have more devices. At
@@ -58,7 +58,7 @@ class Search:
     """
 
     def __init__(self, experiment: Experiment) -> None:
-        self.found: list[Way] = []
+        self.found: list[Remedy] = []
         self.tried = 0
         self._base = alone(experiment)
         self._known: set[tuple[float, ...]] = set()
@@ -84,9 +84,9 @@ class Search:
                 continue
             if prediction.fits and _numbers(prediction) not in self._known:
                 self._known.add(_numbers(prediction))
-                self.found.append(Way(words, dict(changes), prediction))
+                self.found.append(Remedy(words, dict(changes), prediction))
 
-    def ordered(self, order: str = "step_time") -> list[Way]:
+    def ordered(self, order: str = "step_time") -> list[Remedy]:
         """Return the configurations found, the fastest (or, by device_hours, the cheapest) first."""
         return sorted(self.found, key=lambda way: float(getattr(way.prediction, order)))
 

@@ -20,18 +20,18 @@ PAGE_FAULT = 30e-6  # s
 PAGE = 64 * 1024  # B; 2 MiB at the most
 
 
-class Exchange(NamedTuple):
+class OffloadCost(NamedTuple):
     """Cost of an exchange, and its exposed seconds."""
 
     cost: Cost
     exposed: float
 
 
-NONE = Exchange(Cost(0.0, 0.0, 0.0), 0.0)
+NONE = OffloadCost(Cost(0.0, 0.0, 0.0), 0.0)
 
 
 @dataclass(frozen=True)
-class Need:
+class OffloadNeed:
     """The offload traffic of a step on the rank that moves the most."""
 
     moved: float  # B, both directions
@@ -41,15 +41,17 @@ class Need:
     paged: float  # s with demand paging, see paged_time
 
 
-def in_a_pass(way: OffloadLink, out: float, back: float, seconds: float) -> Exchange:
+def in_a_pass(way: OffloadLink, out: float, back: float, seconds: float) -> OffloadCost:
     """Return the cost of moving in a pass of `seconds`, and its exposed part."""
     if not out and not back:
         return NONE
     takes = way.seconds(out, back)
-    return Exchange(Cost(way.latency, takes - way.latency, 0.0), max(0.0, takes - seconds))
+    return OffloadCost(Cost(way.latency, takes - way.latency, 0.0), max(0.0, takes - seconds))
 
 
-def with_the_update(way: OffloadLink, away: OffloadTraffic, back: float, update: float) -> Exchange:
+def with_the_update(
+    way: OffloadLink, away: OffloadTraffic, back: float, update: float
+) -> OffloadCost:
     """Return the cost of moving in an update of `update` s after a last backward pass of `back` s."""
     rest = max(0.0, back - way.seconds(away.backward_out, away.backward_in))
     return in_a_pass(way, away.update_out, away.update_in, rest + update)
@@ -57,7 +59,7 @@ def with_the_update(way: OffloadLink, away: OffloadTraffic, back: float, update:
 
 def need(
     experiment: Experiment, away: OffloadTraffic, passes: tuple[float, float], update: float
-) -> Need:
+) -> OffloadNeed:
     """Return required and available bandwidth; passes: s of a forward and a backward pass; update: s."""
     way, many = offload_link(experiment), int(experiment.strategy.microbatches)
     required = late = 0.0
@@ -72,7 +74,7 @@ def need(
         required = max(required, _rate(last, passes[1] + update))
         late += with_the_update(way, away, passes[1], update).exposed
     moved = away.moved(many)
-    return Need(moved, required, min(way.out, way.back), late, paged_time(experiment, moved))
+    return OffloadNeed(moved, required, min(way.out, way.back), late, paged_time(experiment, moved))
 
 
 def _rate(moved: float, seconds: float) -> float:

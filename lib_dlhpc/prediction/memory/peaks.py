@@ -15,7 +15,7 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs.roofline import BYTES
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import sizes
-from lib_dlhpc.prediction.memory.pytorch_pipelines import Kept, kept_elements
+from lib_dlhpc.prediction.memory.pytorch_pipelines import StoredMessages, kept_elements
 from lib_dlhpc.prediction.pipelines.pipelined import (
     before_backward,
     before_mirrored_backward,
@@ -37,7 +37,7 @@ TERMS = (
 )
 
 
-class Needs(NamedTuple):
+class RankNeeds(NamedTuple):
     """What a rank holds with these parts, whatever its place in the pipeline."""
 
     stored: Floats  # B of a sample that each part stores
@@ -50,12 +50,12 @@ class Needs(NamedTuple):
     summed: float = 0.0  # B of the largest gradient of a pass, to be accumulated
     fixed: Mapping[str, float] = {}  # B by term
     away: float = 0.0  # B offloaded of the state
-    kept: Kept = Kept()
+    kept: StoredMessages = StoredMessages()
     # B of each part, there from its first backward pass to its last, after which shards replace them; (): always
     gradients: tuple[float, ...] = ()
 
 
-class Ranks(NamedTuple):
+class RankColumns(NamedTuple):
     """Ranks of pipelines, a column each.
 
     needs: (ranks,). fixed: B, (terms, ranks). numbers: (16, ranks): rank, stages, chunks, batch, B of an element; of a
@@ -70,7 +70,7 @@ class Ranks(NamedTuple):
     offloads: bool
 
 
-def ranks_of(experiment: Experiment, each: Sequence[tuple[int, Needs]]) -> Ranks:
+def ranks_of(experiment: Experiment, each: Sequence[tuple[int, RankNeeds]]) -> RankColumns:
     """Return ranks of a scalar experiment with what they hold."""
     s = experiment.strategy
     same = sizes(experiment).pipeline, s.chunks, s.batch, BYTES[s.precision]
@@ -81,7 +81,7 @@ def ranks_of(experiment: Experiment, each: Sequence[tuple[int, Needs]]) -> Ranks
         numbers.append(
             (rank, *same, *first, one.before, one.after, one.summed, one.away, *one.kept)
         )
-    return Ranks(
+    return RankColumns(
         needs,
         np.array([[*one.fixed.values()] for _, one in each]).T,
         np.array(numbers, float).T,
@@ -91,7 +91,7 @@ def ranks_of(experiment: Experiment, each: Sequence[tuple[int, Needs]]) -> Ranks
 
 
 def in_passes(
-    ranks: Ranks, many: NDArray[np.int64], schedule: str
+    ranks: RankColumns, many: NDArray[np.int64], schedule: str
 ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Return for each rank, with `many` microbatches, the B of activations where it has most, of the working set, that
     are offloaded, of the buffers of messages between stages, and of gradients that are not held."""
@@ -112,14 +112,14 @@ def in_passes(
     # stage its previous gradient is in flight and its next input is expected, except in GPipe.
     last = 1 if schedule == "gpipe" else np.minimum(3, many)
     between = np.where(after, 2, last) * before + 3 * after
-    messages = Kept(*rest)
+    messages = StoredMessages(*rest)
     everything = kept_elements(messages, rank, stages, chunks, many, schedule, (before, after))
     between = np.where(messages.none, between, everything) * batch * size * (stages > 1)
     return keeps, extra + summed * (many > 1), away, between, absent
 
 
 def peaks(
-    each: Sequence[Ranks],
+    each: Sequence[RankColumns],
     of: NDArray[np.intp],
     many: NDArray[np.int64],
     schedules: NDArray[np.str_],
@@ -140,13 +140,13 @@ def peaks(
         ends = np.cumsum(own)
         rows = np.repeat(first[of[some]] - ends + own, own) + np.arange(ends[-1])
         needs, fixed, numbers = (column[..., rows] for column in every)
-        ranks = Ranks(needs, fixed, numbers, bool(both), offloads=False)
+        ranks = RankColumns(needs, fixed, numbers, bool(both), offloads=False)
         terms = _terms(ranks, np.repeat(many[some], own), schedule)
         found[:, some] = terms[:, _fullest(terms.sum(axis=0), ends - own)]
     return found
 
 
-def _terms(ranks: Ranks, many: NDArray[np.int64], schedule: str) -> Floats:
+def _terms(ranks: RankColumns, many: NDArray[np.int64], schedule: str) -> Floats:
     """Return what ranks hold in the backward pass where they hold most, (terms, ranks)."""
     keeps, extra, _, between, absent = in_passes(ranks, many, schedule)
     found = ranks.fixed.copy()
@@ -165,7 +165,7 @@ def _fullest(total: Floats, first: NDArray[np.intp]) -> NDArray[np.intp]:
     return rows[np.unique(layout[rows], return_index=True)[1]]
 
 
-def _of_parts(ranks: Ranks, many: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
+def _of_parts(ranks: RankColumns, many: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
     """Return the B of a sample that ranks with several parts keep when they have most, the working set of that pass,
     and the B of gradients that are not held."""
     # A rank is less than two groups of microbatches, one for each stage, ahead: after three of them its passes repeat.
@@ -186,7 +186,7 @@ def _of_parts(ranks: Ranks, many: NDArray[np.int64]) -> tuple[Floats, Floats, Fl
 
 @lru_cache(maxsize=1 << 15)
 def _most(
-    key: Keyed[Needs], rank: int, stages: int, chunks: int, many: int, batch: float
+    key: Keyed[RankNeeds], rank: int, stages: int, chunks: int, many: int, batch: float
 ) -> tuple[float, float, float]:
     """Return the same of a rank; many: microbatches, or 0 where the rank has a stage of each copy of the network;
     batch: samples of one."""

@@ -20,7 +20,7 @@ from lib_dlhpc.spec.strategy import PYTORCH, Strategy
 WAYS = "receives", "sends"
 
 
-class Kept(NamedTuple):
+class StoredMessages(NamedTuple):
     """What a rank keeps of messages: how many of its parts receive and send, elements of a sample of its last output.
 
     none: 1 where messages are freed once they are used, else 0.
@@ -37,16 +37,16 @@ def holds_messages(strategy: Strategy) -> bool:
     return strategy.pipeline_runtime == PYTORCH and int(strategy.pipeline) > 1
 
 
-def kept_by(held: tuple[Part, ...]) -> Kept:
+def kept_by(held: tuple[Part, ...]) -> StoredMessages:
     """Return what a rank keeps of its parts' messages; the last part has neither a message to send nor one after it."""
     last = [part.model.layers[-1] for part in held if not part.sends]
     output = sum(float(np.prod(layer.output_shape)) for layer in last)
     receives, sends = (sum(map(bool, [getattr(part, way) for part in held])) for way in WAYS)
-    return Kept(float(receives), float(sends), output, 0.0)
+    return StoredMessages(float(receives), float(sends), output, 0.0)
 
 
 def kept_elements(
-    kept: Kept,
+    kept: StoredMessages,
     rank: Any,
     stages: Any,
     chunks: Any,

@@ -27,8 +27,8 @@ from lib_dlhpc.costs.stored_activations import (
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, folded, parts, place, representative, shards, sizes
 from lib_dlhpc.prediction.explanation import Explanation, source_of, stored_narrow
-from lib_dlhpc.prediction.memory.peaks import TERMS, Needs, Ranks, in_passes, ranks_of
-from lib_dlhpc.prediction.memory.pytorch_pipelines import Kept, holds_messages, kept_by
+from lib_dlhpc.prediction.memory.peaks import TERMS, RankColumns, RankNeeds, in_passes, ranks_of
+from lib_dlhpc.prediction.memory.pytorch_pipelines import StoredMessages, holds_messages, kept_by
 from lib_dlhpc.prediction.memory.rank_parts import rank_model, rank_parts
 from lib_dlhpc.prediction.memory.zero import exchange_buffers, gradient_bytes, model_states
 from lib_dlhpc.prediction.pipelines.pipelined import in_flight
@@ -91,7 +91,7 @@ def _peak(key: Keyed[Experiment]) -> Moment:
     return max(chain.from_iterable(each), key=lambda moment: moment.total)
 
 
-def _needs_of_ranks(experiment: Experiment) -> "list[list[Needs]]":
+def _needs_of_ranks(experiment: Experiment) -> "list[list[RankNeeds]]":
     """Return what each rank of a pipeline holds, at each place in space that can be the slowest; alike ones have the
     same object."""
     chains, stages = rank_parts(experiment), sizes(experiment).pipeline
@@ -100,7 +100,7 @@ def _needs_of_ranks(experiment: Experiment) -> "list[list[Needs]]":
     return [[known[id(held)] for held in ranks] for ranks in zip(*chains, strict=True)]
 
 
-def rank_columns(experiment: Experiment) -> Ranks:
+def rank_columns(experiment: Experiment) -> RankColumns:
     """Return what the ranks of a pipeline hold that may have the highest peak; the experiment holds no arrays.
 
     Of ranks with the same parts the first, where that has most. Raises SpecError where the network cannot be split so.
@@ -109,12 +109,12 @@ def rank_columns(experiment: Experiment) -> Ranks:
 
 
 @lru_cache(maxsize=4096)  # the cuts of a space, with all ways to shard and to recompute
-def _holding(key: Keyed[Experiment]) -> Ranks:
+def _holding(key: Keyed[Experiment]) -> RankColumns:
     experiment = folded(key.value)
     return ranks_of(experiment, [*_fullest(experiment)])
 
 
-def _fullest(experiment: Experiment) -> Iterator[tuple[int, Needs]]:
+def _fullest(experiment: Experiment) -> Iterator[tuple[int, RankNeeds]]:
     """Yield ranks of which one has the highest peak, with what they hold."""
     # Then the first has the most passes in flight, and nothing else waits.
     strategy = experiment.strategy
@@ -128,7 +128,7 @@ def _fullest(experiment: Experiment) -> Iterator[tuple[int, Needs]]:
                 yield rank, one
 
 
-def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs:
+def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> RankNeeds:
     from lib_dlhpc.parallel.overlapped_passes import overlaps_passes
 
     strategy = experiment.strategy
@@ -154,7 +154,7 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> Needs
         summed=largest * size if accumulates else 0.0,
         fixed={name: float(fixed.get(name, 0.0)) for name in TERMS},
         away=away,
-        kept=kept_by(held) if kept else Kept(),
+        kept=kept_by(held) if kept else StoredMessages(),
         # Without shards they stay until the update.
         gradients=_of_parts(held, experiment) if kept and whole and shards(experiment) > 1 else (),
     )
@@ -168,7 +168,7 @@ def _of_parts(held: tuple[Part, ...], experiment: Experiment) -> tuple[float, ..
 @lru_cache(maxsize=4096)
 def _activations(
     key: Keyed[tuple[Part, ...]], size: int, recompute: str, out: bool, in_two: str, whole: str
-) -> Needs:
+) -> RankNeeds:
     """Return what a rank holds for each sample, which is the same with any ZeRO, machine and number of replicas."""
     held = key.value
     residents = (resident_bytes(part, size, recompute) for part in held) if out else ()
@@ -176,7 +176,7 @@ def _activations(
         np.array([backward_extra(part, size, recompute, out, where) for part in held])
         for where in (in_two, whole)
     )
-    return Needs(
+    return RankNeeds(
         np.array([stored_bytes(part, size, recompute, out) for part in held]),
         beside,
         together,
@@ -187,7 +187,9 @@ def _activations(
     )
 
 
-def _of_rank(experiment: Experiment, needs: Needs, rank: int, stages: int) -> tuple[Moment, ...]:
+def _of_rank(
+    experiment: Experiment, needs: RankNeeds, rank: int, stages: int
+) -> tuple[Moment, ...]:
     strategy = experiment.strategy
     many, chunks = int(strategy.microbatches), int(strategy.chunks)
     found = in_passes(ranks_of(experiment, [(rank, needs)]), np.array([many]), strategy.schedule)

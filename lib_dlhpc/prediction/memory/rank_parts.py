@@ -38,7 +38,7 @@ def _joined(key: Keyed[tuple[Part, ...]]) -> Model:
     return Model(f"{first.name} and more", layers, first.input_shape)
 
 
-def offloading(experiment: Experiment, scale: Any = 1.0) -> offload.Need:
+def offloading(experiment: Experiment, scale: Any = 1.0) -> offload.OffloadNeed:
     """Return the required bandwidth of the rank with the most offload traffic; scalar experiments that offload."""
     from lib_dlhpc.parallel import program, update_time
     from lib_dlhpc.program import pass_seconds

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from lib_dlhpc.errors import SpecError
 
 
-class Passes(NamedTuple):
+class PassTimes(NamedTuple):
     """Seconds of a stage for a microbatch: forward, all of backward, its weight gradients.
 
     overlapped: of a forward and a backward pass at once; None: they take as long as one after the other.
@@ -29,7 +29,7 @@ class Passes(NamedTuple):
     overlapped: float | None = None
 
 
-class Held(NamedTuple):
+class RankCost(NamedTuple):
     """Seconds that a rank is idle in a step, copies of a stage's weights, microbatches whose activations it holds."""
 
     idle: float
@@ -37,7 +37,7 @@ class Held(NamedTuple):
     activations: int
 
 
-def bubbles(stages: int, passes: Passes) -> dict[str, Held]:
+def bubbles(stages: int, passes: PassTimes) -> dict[str, RankCost]:
     """Return what each schedule costs.
 
     Raises SpecError for an odd number of stages, which DualPipe cannot have, and for weight gradients that take so
@@ -53,7 +53,7 @@ def bubbles(stages: int, passes: Passes) -> dict[str, Held]:
     if not 0 <= w <= most:
         raise SpecError(f"weights = {w:g} s: legal: 0 to {most:g} s with these other passes.")
     return {
-        "1F1B": Held((stages - 1) * (f + b), 1, stages),
-        "ZB-H1": Held((stages - 1) * (f + b - 2 * w), 1, stages),
-        "DualPipe": Held((stages / 2 - 1) * (both + b - 3 * w), 2, stages + 1),
+        "1F1B": RankCost((stages - 1) * (f + b), 1, stages),
+        "ZB-H1": RankCost((stages - 1) * (f + b - 2 * w), 1, stages),
+        "DualPipe": RankCost((stages / 2 - 1) * (both + b - 3 * w), 2, stages + 1),
     }

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from lib_dlhpc.spec.model import Model
 
 
-class Ranks(NamedTuple):
+class RankTimes(NamedTuple):
     """Seconds per microbatch on each rank, (p,) each, and of the messages between stages."""
 
     forward: Floats
@@ -50,7 +50,7 @@ class Ranks(NamedTuple):
     wrap: float = 0.0  # from the last rank to the first, where a rank has several chunks
 
 
-def pipeline_time(ranks: Ranks, microbatches: int, schedule: str, chunks: int = 1) -> float:
+def pipeline_time(ranks: RankTimes, microbatches: int, schedule: str, chunks: int = 1) -> float:
     """Return the seconds of all microbatches forward and backward through all stages."""
     if len(ranks.forward) == 1:
         return float(microbatches * (ranks.forward[0] + ranks.backward[0]))
@@ -127,7 +127,7 @@ def before_mirrored_backward(
     return np.array(kept), np.array(waits), np.array(back), np.array(whole)
 
 
-def _gpipe(ranks: Ranks, m: int) -> float:
+def _gpipe(ranks: RankTimes, m: int) -> float:
     total = 0.0
     for each in (ranks.forward, ranks.backward):
         interval = max(each.max(), ranks.transfer.max())
@@ -135,7 +135,7 @@ def _gpipe(ranks: Ranks, m: int) -> float:
     return float(total)
 
 
-def _one_by_one(ranks: Ranks, m: int) -> float:
+def _one_by_one(ranks: RankTimes, m: int) -> float:
     work = ranks.forward + ranks.backward
     p, hops = len(work), np.append(2 * ranks.latency, 0.0)
     done = np.concatenate([[0.0], np.cumsum(work + hops)])
@@ -149,7 +149,7 @@ def _one_by_one(ranks: Ranks, m: int) -> float:
     return float(done[-1] + stall)
 
 
-def _interleaved(ranks: Ranks, m: int, v: int) -> float:
+def _interleaved(ranks: RankTimes, m: int, v: int) -> float:
     work = ranks.forward + ranks.backward
     p = len(work)
     hop = max(ranks.latency.max(), ranks.wrap)

@@ -17,7 +17,7 @@ from lib_dlhpc.spec.units import count, format_energy, format_plain
 from lib_dlhpc.spec.units import format_quantity as show
 
 if TYPE_CHECKING:
-    from lib_dlhpc.prediction.limits.fit import Search, Way
+    from lib_dlhpc.prediction.limits.fit import Remedy, Search
 
 
 def as_dict(prediction: Breakdown) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def configurations_text(search: "Search") -> str:
     return "\n".join(lines)
 
 
-def _worthwhile(ways: list["Way"]) -> list["Way"]:
+def _worthwhile(ways: list["Remedy"]) -> list["Remedy"]:
     """Return ways, the fastest first, without those that change more than a faster one and hold no less."""
     return [
         way

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.costs.checkpoints import CheckpointCost
 from lib_dlhpc.costs.model_state import model_state_bytes
 from lib_dlhpc.costs.nccl import allreduce_time
 from lib_dlhpc.costs.stored_activations import stored_bytes
@@ -34,7 +34,7 @@ def checkpoint_interval(cost: float, mtbf: float, order: str = "higher") -> Any:
 
 def training_share(cost: float, mtbf: float, restart: float) -> Any:
     """Return the goodput at the best checkpoint interval (Daly 2006, complete model)."""
-    price = Saving(size=0.0, written=0.0, blocked=cost, restart=restart)
+    price = CheckpointCost(size=0.0, written=0.0, blocked=cost, restart=restart)
     return goodput(best_interval(price, mtbf), price, mtbf)
 
 

@@ -37,7 +37,7 @@ STARTS = ("from", "scale_from", "link_from")
 
 
 @dataclass(frozen=True)
-class Standing:
+class RowUse:
     """How a published row is used, and why it is not scored if it is not."""
 
     status: str  # scored, input, left out
@@ -119,13 +119,13 @@ def row_of(identity: str) -> tuple[dict[str, Any], dict[str, Any]]:
     raise SpecError(f"{identity!r} is not a row that is scored or left out.")
 
 
-def standings(chosen: Iterable[str] = ()) -> dict[str, Standing]:
+def standings(chosen: Iterable[str] = ()) -> dict[str, RowUse]:
     """Return how every published row of these families is used, by id."""
     tables = families(chosen)
-    found: dict[str, Standing] = {}
+    found: dict[str, RowUse] = {}
     for table in tables:
         for entry in entries(table, "left_out"):
-            found[entry["id"]] = Standing("left out", entry["reason"])
+            found[entry["id"]] = RowUse("left out", entry["reason"])
     started: dict[str, list[str]] = {}
     for table in tables:
         for entry in [*entries(table, "rows"), *entries(table, "inputs")]:
@@ -133,12 +133,12 @@ def standings(chosen: Iterable[str] = ()) -> dict[str, Standing]:
                 started.setdefault(start, []).append(entry["id"])
         for entry in entries(table, "inputs"):
             if "reason" in entry:
-                found[entry["id"]] = Standing("input", entry["reason"])
+                found[entry["id"]] = RowUse("input", entry["reason"])
     for start, rows in started.items():
         more = f" and {len(rows) - 1} more" * (len(rows) > 1)
-        found.setdefault(start, Standing("input", f"the measured start of {rows[0]}{more}"))
+        found.setdefault(start, RowUse("input", f"the measured start of {rows[0]}{more}"))
     for table in tables:
-        found |= {entry["id"]: Standing("scored") for entry in entries(table, "rows")}
+        found |= {entry["id"]: RowUse("scored") for entry in entries(table, "rows")}
     return found
 
 

@@ -54,7 +54,7 @@ class AllWaits:
     late_receiver: Waits
     collective: Waits
     per_rank: dict[str, Array]
-    held: "Held"
+    held: "BlockedTime"
 
 
 def waits(found: Calls, busy: Busy) -> AllWaits:
@@ -68,7 +68,7 @@ def waits(found: Calls, busy: Busy) -> AllWaits:
     stands |= ~found.of_all[number_of(found)[at]]
     released = at[found.pattern[number_of(found)[at]] == ALL_FOR_ROOT]
     still = [(receives, late), (sends, unmet), (at[stands], seconds[stands])]
-    held = Held(found, still, np.concatenate([released, found.members[found.is_root]]))
+    held = BlockedTime(found, still, np.concatenate([released, found.members[found.is_root]]))
     per_rank = {
         "late sender": _by_rank(found, receives, late),
         "late receiver": _by_rank(found, sends, unmet),
@@ -130,7 +130,7 @@ def number_of(found: Calls) -> Rows:
     return number
 
 
-class Held:
+class BlockedTime:
     """How long each rank has been blocked, up to every row.
 
     waits: rows and their s. released: members that a 1-to-n collective releases together; others may be present.

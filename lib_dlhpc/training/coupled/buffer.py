@@ -26,7 +26,7 @@ def wait_until(done: Callable[[], bool]) -> None:
         sleep(NAP)
 
 
-class Outlet:
+class BatchSender:
     """The sending end, on a simulating rank."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Outlet:
         return True
 
 
-class Inlet:
+class BatchReceiver:
     """The receiving end, on a training rank. x, y: the last samples taken, (own samples, 1, grid, grid)."""
 
     def __init__(

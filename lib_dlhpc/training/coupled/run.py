@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lib_dlhpc.spec.workflow import Costs, Workflow, share
 from lib_dlhpc.timeline import Timeline
-from lib_dlhpc.training.coupled.buffer import Inlet, Outlet
+from lib_dlhpc.training.coupled.buffer import BatchReceiver, BatchSender
 from lib_dlhpc.training.coupled.calls import Calls, gathered
 from lib_dlhpc.training.coupled.heat import Heat
 from lib_dlhpc.training.coupled.learner import Learner, check, learner
@@ -51,9 +51,9 @@ def couple(workflow: Workflow, comm: Any) -> Coupled | None:
     ):
         before = own.error() if own else 0.0
         samples = Samples(Heat(workflow.simulation, ours), calls) if ours else None
-        outlet = Outlet(workflow, comm, training, calls) if ours else None
+        outlet = BatchSender(workflow, comm, training, calls) if ours else None
         mine = share(workflow.batch, theirs.rank, theirs.size) if theirs else slice(0, 0)
-        inlet = Inlet(workflow, comm, simulating, mine, calls) if theirs else None
+        inlet = BatchReceiver(workflow, comm, simulating, mine, calls) if theirs else None
         shift = offset(comm) if comm.size > 1 else 0.0
         barrier(comm)
         begun = calls.now()
@@ -83,8 +83,8 @@ def couple(workflow: Workflow, comm: Any) -> Coupled | None:
 def _simulate_and_train(
     workflow: Workflow,
     samples: Samples | None,
-    outlet: Outlet | None,
-    inlet: Inlet | None,
+    outlet: BatchSender | None,
+    inlet: BatchReceiver | None,
     own: Learner | None,
 ) -> list[float]:
     """Run this rank's part of all batches; return its part of the losses."""
@@ -107,7 +107,7 @@ def _simulate_and_train(
     return losses
 
 
-def _train(workflow: Workflow, inlet: Inlet, own: Learner) -> list[float]:
+def _train(workflow: Workflow, inlet: BatchReceiver, own: Learner) -> list[float]:
     """Train on the next batch; until it arrives, repeat the last one if the workflow asks for it."""
     losses = []
     if workflow.coupling.empty == "again":

@@ -18,7 +18,7 @@ from lib_dlhpc.schedules.ring_collectives import Rounds, allgather, reduce_scatt
 from lib_dlhpc.spec.model import Layer, Model
 from lib_dlhpc.training.collectives import PIECE
 from lib_dlhpc.training.messages.exchange import Exchange
-from lib_dlhpc.training.ordered_collectives import InOrder, Later
+from lib_dlhpc.training.ordered_collectives import DeferredCollective, InOrder
 
 GROUP = "pieces"  # of communicators
 
@@ -111,7 +111,7 @@ class CutExchange(Exchange):
         return y
 
     def _start(self, rounds: Any) -> None:
-        self._numbers.append(self._stream.post(Later(rounds)))
+        self._numbers.append(self._stream.post(DeferredCollective(rounds)))
 
     def _own(self, piece: int) -> slice:
         """Return the rows of a piece in this rank's own part."""

@@ -13,7 +13,7 @@ from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.energy.energy import facility_energy
 from lib_dlhpc.prediction.reports.explain import explain
 from lib_dlhpc.prediction.reports.report import as_dict, as_text
-from lib_dlhpc.program import Mix, mixes_of
+from lib_dlhpc.program import BoundShares, mixes_of
 from lib_dlhpc.spec.units import format_quantity
 
 RUN = Experiment(
@@ -46,7 +46,7 @@ SECONDS = {
 
 def test_a_step_by_hand():
     """24 devices; forward is half arithmetic, half launches; 4 nodes of 500 W; PUE 1.05."""
-    watts = device_watts(BY_HAND, (Mix(0.5, 0.0), Mix(0.0, 1.0)))
+    watts = device_watts(BY_HAND, (BoundShares(0.5, 0.0), BoundShares(0.0, 1.0)))
     memory, polled = 50 + 250 * MEMORY, 50 + 250 * EXCHANGE
     joules = [175 * 0.25, memory * 0.4, memory * 0.1, polled * 0.05, polled * 0.1, 0, 50 * 0.1, 0]
     expected = dict(

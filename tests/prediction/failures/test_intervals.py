@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib_dlhpc.costs.checkpoints import Saving
+from lib_dlhpc.costs.checkpoints import CheckpointCost
 from lib_dlhpc.prediction.failures.intervals import (
     best_interval,
     daly,
@@ -22,7 +22,7 @@ MINUTE, HOUR, YEAR = 60.0, 3600.0, 365 * 86400.0
 
 
 def saved(blocked, background=0.0, restart=0.0, survived=0.0, local=0.0):
-    return Saving(0, 0, blocked, background, 0.0, restart, survived, local)
+    return CheckpointCost(0, 0, blocked, background, 0.0, restart, survived, local)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import Experiment
-from lib_dlhpc.costs.checkpoints import Saving, saving
+from lib_dlhpc.costs.checkpoints import CheckpointCost, saving
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.failures.intervals import (
     best_interval,
@@ -288,6 +288,6 @@ def test_a_machine_like_llama_3s_trains_more_than_nine_tenths_of_the_time():
     mtbf = system_mtbf(machine.node_mtbf, 2048)
     assert mtbf / 3600 == pytest.approx(54 * 24 / 419, rel=1e-3)
     write = 405e9 * 14 / machine.storage["tectonic"].write_bandwidth
-    price = Saving(405e9 * 14, 405e9 * 14, write, restart=machine.restart_time + write)
+    price = CheckpointCost(405e9 * 14, 405e9 * 14, write, restart=machine.restart_time + write)
     assert 0.9 < goodput(best_interval(price, mtbf), price, mtbf) < 0.95
     assert goodput(3 * 3600, price, mtbf) < 0.65  # as often as BLOOM

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import SpecError
-from lib_dlhpc.costs.checkpoints import Checks, Saving
+from lib_dlhpc.costs.checkpoints import CheckpointCost, Checks
 from lib_dlhpc.prediction.failures.intervals import expected_cycle, goodput
 from lib_dlhpc.prediction.failures.silent import best_check, checked_cycle, checked_goodput
 from lib_dlhpc.prediction.failures.silent import first_order_check as first_order
@@ -14,7 +14,7 @@ INTERVAL, MTBF = 40.0, 200.0
 
 
 def saved(blocked, background=0.0, restart=0.0, survived=0.0, local=0.0):
-    return Saving(0, 0, blocked, background, 0.0, restart, survived, local)
+    return CheckpointCost(0, 0, blocked, background, 0.0, restart, survived, local)
 
 
 SYNCHRONOUS = saved(5.0, restart=10.0)

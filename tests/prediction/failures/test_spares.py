@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lib_dlhpc import SpecError
-from lib_dlhpc.costs.checkpoints import Saving
-from lib_dlhpc.costs.spares import Pool
+from lib_dlhpc.costs.checkpoints import CheckpointCost
+from lib_dlhpc.costs.spares import NodePool
 from lib_dlhpc.prediction.failures.intervals import goodput
 from lib_dlhpc.prediction.failures.spares import (
     elastic_goodput,
@@ -20,8 +20,8 @@ from lib_dlhpc.prediction.failures.spares import (
 from lib_dlhpc.simulation.spares import REPAIRS, simulate_elastic, simulate_waiting
 
 HOUR, DAY = 3600.0, 86400.0
-POOL = Pool(64, 3, 40 * DAY, 1.5 * DAY, 8)  # 2.4 nodes in repair on the mean
-SAVED = Saving(0, 0, 60.0, restart=600.0)
+POOL = NodePool(64, 3, 40 * DAY, 1.5 * DAY, 8)  # 2.4 nodes in repair on the mean
+SAVED = CheckpointCost(0, 0, 60.0, restart=600.0)
 EVERY, FAILURES = 1800.0, 4000  # goodput of a leg scatters by 1: its mean is known to 1.6%
 
 

@@ -7,7 +7,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.parallel import pipeline, program, step
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.memory.rank_memory import moments
-from lib_dlhpc.prediction.pipelines.bubbles import Passes, bubbles
+from lib_dlhpc.prediction.pipelines.bubbles import PassTimes, bubbles
 from lib_dlhpc.prediction.pipelines.pipelined import explain_bubble
 from lib_dlhpc.prediction.reports.explain_split import explain_split
 from lib_dlhpc.program import PairAllreduce
@@ -44,7 +44,7 @@ def test_the_idle_time_of_the_paper(p):
     first = program(run_of("zb-h1", p, 2 * p)).stages[0][0]
     f, i, w = (float(each.alone(1.0)[0]) for each in (first.forward, first.backward, first.weights))
     assert f == i == w
-    for name, paper in bubbles(p, Passes(f, i + w, w)).items():
+    for name, paper in bubbles(p, PassTimes(f, i + w, w)).items():
         step = predict(run_of(SCHEDULES[name], p, 2 * p))
         assert float(step.pipeline_bubble) == pytest.approx(paper.idle, rel=1e-9, abs=1e-15), name
 
@@ -61,7 +61,7 @@ def test_the_memory_of_the_paper(p):
         every = moments(run_of(schedule, p, 2 * p))
         held[name] = next(each.terms for each in every if each.rank == 1 and "back" in each.when)
     each = held["1F1B"]["activations"] / (p - 1)
-    for name, paper in bubbles(p, Passes(1.0, 2.0, 1.0)).items():
+    for name, paper in bubbles(p, PassTimes(1.0, 2.0, 1.0)).items():
         for term in ("weights", "gradients", "optimizer state"):
             assert held[name][term] == paper.weights * held["1F1B"][term] > 0, (name, term)
         kept = held[name]["activations"] / each + (name == "1F1B") - (name == "ZB-H1")

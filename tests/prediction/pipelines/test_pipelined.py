@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.prediction.pipelines.pipelined import (
-    Ranks,
+    RankTimes,
     before_backward,
     before_mirrored_backward,
     in_flight,
@@ -14,7 +14,7 @@ from lib_dlhpc.prediction.pipelines.pipelined import (
     waiting,
 )
 from lib_dlhpc.schedules.dualpipe import dualpipe
-from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send, Weights
+from lib_dlhpc.schedules.pipeline import Backward, Forward, Receive, Send, WeightGradients
 from lib_dlhpc.schedules.pipelines import gpipe, interleaved, one_f_one_b, zb_h1
 
 STREAMS = {
@@ -59,7 +59,7 @@ def played(schedule, m, forward, backward, hop, v=1):
 def predicted(schedule, m, forward, backward, hop, v=1):
     p = len(forward) // v
     each = [np.reshape(times, (v, p)).sum(axis=0) for times in (forward, backward)]
-    ranks = Ranks(*each, np.full(p - 1, hop), np.zeros(p - 1), hop)
+    ranks = RankTimes(*each, np.full(p - 1, hop), np.zeros(p - 1), hop)
     return pipeline_time(ranks, m, schedule, v)
 
 
@@ -115,7 +115,7 @@ def test_uneven_stages_are_predicted_too(schedule, seed):
 def test_messages_never_make_it_quicker():
     draw = np.random.default_rng(1)
     for schedule, v in (("gpipe", 1), ("1f1b", 1), ("interleaved", 2)):
-        ranks = Ranks(draw.uniform(1, 2, 4), draw.uniform(1, 2, 4), np.zeros(3), np.zeros(3))
+        ranks = RankTimes(draw.uniform(1, 2, 4), draw.uniform(1, 2, 4), np.zeros(3), np.zeros(3))
         times = [
             pipeline_time(ranks._replace(latency=np.full(3, hop), wrap=hop), 8, schedule, v)
             for hop in (0.0, 0.1, 1.0, 3.0)
@@ -137,7 +137,7 @@ def test_messages_never_make_it_quicker():
 )
 def test_a_rank_keeps_what_its_stream_keeps(schedule, p, m, v):
     pipeline = STREAMS[schedule](p, m, v)
-    frees = Weights if pipeline.splits_backward else Backward
+    frees = WeightGradients if pipeline.splits_backward else Backward
     for rank, stream in enumerate(pipeline.streams):
         kept = most = 0
         for step in stream:
@@ -156,7 +156,7 @@ def test_before_backward_some_microbatches_wait_for_weight_gradients_alone(p, m)
             if isinstance(step, Backward):
                 found.append((whole, later))
             whole += isinstance(step, Forward) - isinstance(step, Backward)
-            later += isinstance(step, Backward) - isinstance(step, Weights)
+            later += isinstance(step, Backward) - isinstance(step, WeightGradients)
         most = waiting(rank, p, m, "zb-h1")
         assert max(found) == (in_flight(rank, p, m, "zb-h1") - most, most)
 
@@ -173,7 +173,7 @@ def test_each_stage_of_a_dualpipe_rank_keeps_what_its_stream_keeps(p, m):
                 found.add((*kept, *later, step.chunk))
                 kept[step.chunk] -= 1
                 later[step.chunk] += 1
-            elif isinstance(step, Weights):
+            elif isinstance(step, WeightGradients):
                 later[step.chunk] -= 1
         whole, waits, back, _ = before_mirrored_backward(rank, p)
         rows = np.column_stack([whole, waits, back])

@@ -9,7 +9,7 @@ from lib_dlhpc.layout import parts
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.memory.rank_memory import peak_of
-from lib_dlhpc.prediction.pipelines.bubbles import Passes, bubbles
+from lib_dlhpc.prediction.pipelines.bubbles import PassTimes, bubbles
 from lib_dlhpc.program import Compute
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.spec.experiment import Experiment
@@ -83,7 +83,7 @@ def test_the_bubble_of_experts_is_the_papers(kind, p):
     first = program(run).stages[0][0]
     f, i, w = (float(each.alone(1.0)[0]) for each in (first.forward, first.backward, first.weights))
     assert w > 0.3 * (i + w)  # experts dominate, and the router is split anyway
-    paper = bubbles(p, Passes(f, i + w, w))["ZB-H1"].idle
+    paper = bubbles(p, PassTimes(f, i + w, w))["ZB-H1"].idle
     found = predict(run)
     assert float(found.pipeline_bubble) == pytest.approx(paper, rel=1e-9)
     assert paper == pytest.approx((p - 1) * (f + i - w))

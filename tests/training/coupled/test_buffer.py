@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from small_workflow import small
 
-from lib_dlhpc.training.coupled.buffer import Inlet, Outlet, wait_until
+from lib_dlhpc.training.coupled.buffer import BatchReceiver, BatchSender, wait_until
 from lib_dlhpc.training.coupled.calls import Calls
 
 
@@ -18,8 +18,8 @@ def ends(require):
         workflow, calls = small("shared", depth=depth), Calls(0, 1)
         comm = mpi.COMM_SELF.Dup()  # messages left in flight by one test must not reach another
         mine = slice(0, workflow.batch)
-        inlet = Inlet(workflow, comm, range(1), mine, calls)
-        return workflow, Outlet(workflow, comm, range(1), calls), inlet
+        inlet = BatchReceiver(workflow, comm, range(1), mine, calls)
+        return workflow, BatchSender(workflow, comm, range(1), calls), inlet
 
     return ends
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lib_dlhpc.costs.storage_reads import cached_share, limits, remote_share
-from lib_dlhpc.simulation.storage import Way
+from lib_dlhpc.simulation.storage import StoragePath
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.training.input.throttle import Throttle
 from lib_dlhpc.training.single_rank import SingleRank
@@ -46,7 +46,7 @@ COOPERATIVE = {"storage.access": "cooperative", "storage.local": "ssd", "strateg
 )
 def test_a_sample_comes_when_the_simulator_has_it(changes):
     run = RUN.set(changes)
-    throttle, way = Throttle(run, 100, SingleRank()), Way(run, 0)
+    throttle, way = Throttle(run, 100, SingleRank()), StoragePath(run, 0)
     for sample, now in enumerate(
         np.cumsum(np.random.default_rng(2).exponential(1e-3, 30)).tolist()
     ):
