@@ -13,7 +13,7 @@ WHOLE = -1
 WORDS = ("gather", "collect", "copy", "slice", "reduce", "loss")  # of exchanges
 
 
-class Distribution(NamedTuple):
+class ShardSpec(NamedTuple):
     """The distribution of one output over the ranks of a group: replicated, or ranges along an axis of a sample."""
 
     name: str  # of the local layer that gives it
@@ -21,13 +21,13 @@ class Distribution(NamedTuple):
     axis: int = WHOLE
     ranges: tuple[Ranges, ...] = ()  # of each rank
 
-    def same_split(self, other: "Distribution") -> bool:
+    def same_split(self, other: "ShardSpec") -> bool:
         """Whether both are distributed alike."""
         return self.axis == other.axis and self.ranges == other.ranges
 
-    def called(self, name: str) -> "Distribution":
+    def called(self, name: str) -> "ShardSpec":
         """Return an output of another layer with the same distribution."""
-        return Distribution(name, self.shape, self.axis, self.ranges)
+        return ShardSpec(name, self.shape, self.axis, self.ranges)
 
 
 class RepeatedLayer(NamedTuple):
@@ -72,8 +72,8 @@ class Graph:
     rank: int
     layers: list[Layer | RepeatedLayer] = field(default_factory=list)
     homes: list[int] = field(default_factory=list)
-    held: dict[str, Distribution] = field(default_factory=dict)
-    converted: dict[tuple[str, str], Distribution] = field(default_factory=dict)
+    held: dict[str, ShardSpec] = field(default_factory=dict)
+    converted: dict[tuple[str, str], ShardSpec] = field(default_factory=dict)
     """Outputs that were exchanged, by the local layer that gives them and the word of the exchange."""
     _names: set[str] = field(default_factory=set)  # of layers
 
@@ -83,7 +83,7 @@ class Graph:
         every = (*self.held.values(), *self.converted.values())
         return frozenset(each.name for each in every if each.axis == WHOLE)
 
-    def local_shape(self, held: Distribution) -> tuple[int, ...]:
+    def local_shape(self, held: ShardSpec) -> tuple[int, ...]:
         """Return the shape of this rank's shard of a sample."""
         if held.axis == WHOLE:
             return held.shape
@@ -97,7 +97,7 @@ class Graph:
         known = tuple([(word, each.axis) for word, each in self.conversions(held.name)])
         return name == "input", held.shape, held.axis, held.ranges, known
 
-    def conversions(self, name: str) -> Iterator[tuple[str, Distribution]]:
+    def conversions(self, name: str) -> Iterator[tuple[str, ShardSpec]]:
         """Yield what a local layer's output was converted into so far, by word, and then what these were."""
         for word in WORDS:
             if (found := self.converted.get((name, word))) is not None:
@@ -107,15 +107,15 @@ class Graph:
     def append(
         self,
         home: int,
-        inputs: tuple[Distribution, ...],
-        gives: Distribution,
+        inputs: tuple[ShardSpec, ...],
+        gives: ShardSpec,
         share: float = 1.0,
         part: Mapping[str, tuple[int, tuple[Ranges, ...]]] | None = None,
         parameters: int | None = None,
         stored: int | None = None,
         sums: bool = False,
         **attributes: Any,
-    ) -> Distribution:
+    ) -> ShardSpec:
         """Add the local form of layer `home`.
 
         share: of the layer's FLOP. part: the ranges of a parameter's axis on each rank. stored: elements stored for
@@ -169,14 +169,14 @@ class Graph:
     def exchange(
         self,
         home: int,
-        source: Distribution,
-        gives: Distribution,
+        source: ShardSpec,
+        gives: ShardSpec,
         word: str,
         forward: str,
         backward: str,
         axis: int,
         stored: int | None = None,
-    ) -> Distribution:
+    ) -> ShardSpec:
         """Add a communication layer, once for each source and word."""
         if (source.name, word) in self.converted:
             return self.converted[source.name, word]

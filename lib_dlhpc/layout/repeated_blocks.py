@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from lib_dlhpc.layout.graph import WORDS, Distribution, Graph, RepeatedLayer
+from lib_dlhpc.layout.graph import WORDS, Graph, RepeatedLayer, ShardSpec
 from lib_dlhpc.spec.model import Layer, Model
 
 Rule = Callable[[int, Layer], None]
@@ -32,7 +32,7 @@ class _Made(NamedTuple):
 
     block: Block
     layers: tuple[tuple[Layer, int, str], ...]
-    converted: tuple[tuple[tuple[str, str], Distribution], ...]
+    converted: tuple[tuple[tuple[str, str], ShardSpec], ...]
 
 
 def add_in_blocks(graph: Graph, rule: Rule) -> None:

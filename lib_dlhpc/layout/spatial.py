@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layout.cuts import Range, Ranges, even, length
-from lib_dlhpc.layout.graph import WHOLE, Distribution, Graph
+from lib_dlhpc.layout.graph import WHOLE, Graph, ShardSpec
 from lib_dlhpc.spec.model import Layer, Model
 
 ROWS = 1  # axis of a sample (channels, rows, ...)
@@ -43,7 +43,7 @@ def rows_read(model: Model, ranks: int) -> tuple[Range, ...]:
     return tuple(each for (each,) in _samples(model, ranks).ranges)
 
 
-def _samples(model: Model, ranks: int) -> Distribution:
+def _samples(model: Model, ranks: int) -> ShardSpec:
     """Return the rows of the samples that each rank reads, halos included: reading costs no message."""
     shape = model.input_shape
     readers = [layer for layer in model.layers if "input" in layer.inputs]
@@ -57,7 +57,7 @@ def _samples(model: Model, ranks: int) -> Distribution:
         (max(0, min(a for a, _ in each)), min(shape[ROWS], max(b for _, b in each)))
         for each in zip(*reads, strict=True)
     ]
-    return Distribution("input", shape, ROWS, tuple((each,) for each in inside))
+    return ShardSpec("input", shape, ROWS, tuple((each,) for each in inside))
 
 
 def _add(graph: Graph, home: int, layer: Layer, known: Known) -> None:
@@ -73,23 +73,23 @@ def _add(graph: Graph, home: int, layer: Layer, known: Known) -> None:
         _window(graph, home, layer, sources[0])
     elif way == "rows" and len({held.ranges for held in sources}) == 1:
         sources = [_own(graph, home, held) if held.name == "input" else held for held in sources]
-        gives = Distribution("", layer.output_shape, ROWS, sources[0].ranges)
+        gives = ShardSpec("", layer.output_shape, ROWS, sources[0].ranges)
         graph.append(home, tuple(sources), gives, _share(graph, sources[0]), sums=True)
     else:
         inputs = tuple(_whole(graph, home, name) for name in layer.inputs)
-        graph.append(home, inputs, Distribution("", layer.output_shape))
+        graph.append(home, inputs, ShardSpec("", layer.output_shape))
         return
     if "input" not in layer.inputs:
         known[key] = graph.added(start)
 
 
-def _window(graph: Graph, home: int, layer: Layer, source: Distribution) -> None:
+def _window(graph: Graph, home: int, layer: Layer, source: ShardSpec) -> None:
     """A convolution or a pool: the rows that it reads come first, so that it needs no padding there."""
     needed = _needed(layer, graph.ranks)
     reads = source
     if needed != tuple(each for (each,) in source.ranges):
         reads = _halo(graph, home, source, needed, layer.traits.padding_value)
-    gives = Distribution("", layer.output_shape, ROWS, _even_rows(_rows(layer), graph.ranks))
+    gives = ShardSpec("", layer.output_shape, ROWS, _even_rows(_rows(layer), graph.ranks))
     padding = (0, *layer.attributes["padding"][1:])
     graph.append(home, (reads,), gives, _share(graph, gives), sums=True, padding=padding)
 
@@ -97,10 +97,10 @@ def _window(graph: Graph, home: int, layer: Layer, source: Distribution) -> None
 def _halo(
     graph: Graph,
     home: int,
-    source: Distribution,
+    source: ShardSpec,
     needed: tuple[Range, ...],
     padding_value: float = 0.0,
-) -> Distribution:
+) -> ShardSpec:
     owned = tuple(each for (each,) in source.ranges)
     start, stop = needed[graph.rank]
     own = graph.local_shape(source)
@@ -120,10 +120,10 @@ def _halo(
     halo = Layer(name, "halo", (source.name,), own, shape, stored=elements, attributes=attributes)
     graph.place(halo, home)
     # Beyond the edge of the whole there is no such row: the shape says what the rank has.
-    return Distribution(name, source.shape, ROWS, tuple((each,) for each in needed))
+    return ShardSpec(name, source.shape, ROWS, tuple((each,) for each in needed))
 
 
-def _own(graph: Graph, home: int, samples: Distribution) -> Distribution:
+def _own(graph: Graph, home: int, samples: ShardSpec) -> ShardSpec:
     """Return the rank's own rows of the samples, without the halo that they were read with."""
     own = even(samples.shape[ROWS], graph.ranks)
     if own == tuple(each for (each,) in samples.ranges):
@@ -131,14 +131,14 @@ def _own(graph: Graph, home: int, samples: Distribution) -> Distribution:
     return _halo(graph, home, samples, own)
 
 
-def _whole(graph: Graph, home: int, name: str) -> Distribution:
+def _whole(graph: Graph, home: int, name: str) -> ShardSpec:
     """Return a layer's output such that every rank has all rows."""
     held = graph.held[name]
     if held.axis == WHOLE:
         return held
     if name == "input":
         held = _own(graph, home, held)
-    gives = Distribution("", held.shape)
+    gives = ShardSpec("", held.shape)
     backward = "none" if name == "input" else "slice"
     return graph.exchange(home, held, gives, "gather", "all_gather", backward, ROWS)
 
@@ -169,5 +169,5 @@ def _even_rows(rows: int, ranks: int) -> tuple[Ranges, ...]:
     return tuple((each,) for each in even(rows, ranks))
 
 
-def _share(graph: Graph, held: Distribution) -> float:
+def _share(graph: Graph, held: ShardSpec) -> float:
     return length(held.ranges[graph.rank]) / held.shape[ROWS]

@@ -16,7 +16,7 @@ from typing import Any
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.layers.state_space import features_of
 from lib_dlhpc.layout.cuts import Range, Ranges, even, even_parts, length, scaled
-from lib_dlhpc.layout.graph import WHOLE, Distribution, Graph
+from lib_dlhpc.layout.graph import WHOLE, Graph, ShardSpec
 from lib_dlhpc.layout.repeated_blocks import add_in_blocks
 from lib_dlhpc.spec.model import Layer, Model
 
@@ -30,7 +30,7 @@ def split_tensors(model: Model, ranks: int, rank: int, split: str, sequence: boo
     Raises SpecError if no layer can be split over this number of ranks.
     """
     graph = Graph(model, "tensor", ranks, rank)
-    graph.held["input"] = Distribution("input", model.input_shape)
+    graph.held["input"] = ShardSpec("input", model.input_shape)
     one = _Splitter(graph, split, sequence)
     add_in_blocks(graph, one.add)
     one.end()
@@ -81,7 +81,7 @@ class _Splitter:
             self._at_positions(home, layer)
         else:
             inputs = tuple(self.whole(home, name) for name in layer.inputs)
-            self.graph.append(home, inputs, Distribution("", layer.output_shape))
+            self.graph.append(home, inputs, ShardSpec("", layer.output_shape))
 
     def _readers(self, layer: Layer) -> list[Layer]:
         model = self.graph.model
@@ -100,12 +100,12 @@ class _Splitter:
         else:
             self.whole(last, layer.name)
 
-    def whole(self, home: int, name: str) -> Distribution:
+    def whole(self, home: int, name: str) -> ShardSpec:
         """Return a layer's output such that every rank has all of it."""
         held = self.graph.held[name]
         if held.axis == WHOLE:
             return held
-        gives = Distribution("", held.shape)
+        gives = ShardSpec("", held.shape)
         return self.graph.exchange(home, held, gives, "gather", "all_gather", "slice", held.axis)
 
     # -- products --------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class _Splitter:
             self._column(home, layer)
         else:
             entered = self.whole(home, layer.inputs[0])
-            self.graph.append(home, (entered,), Distribution("", layer.output_shape))
+            self.graph.append(home, (entered,), ShardSpec("", layer.output_shape))
 
     def _column(self, home: int, layer: Layer) -> None:
         """Each rank computes some outputs; the gradient of the input is an allreduce."""
@@ -134,27 +134,27 @@ class _Splitter:
         if not layer.attributes.get("tied"):
             part["weight"] = (weight, ranges)
         each = (layer.parameters // many) if many else 0
-        gives = Distribution("", layer.output_shape, _features(layer.output_shape), ranges)
+        gives = ShardSpec("", layer.output_shape, _features(layer.output_shape), ranges)
         changed: dict[str, Any] = {layer.traits.output_option: mine}
         graph.append(home, (entered,), gives, mine / many, part, each * mine, **changed)
 
-    def _entered(self, home: int, source: Distribution) -> Distribution:
+    def _entered(self, home: int, source: ShardSpec) -> ShardSpec:
         """Return all of an input of which each rank gives a part of the gradient."""
         if source.axis != WHOLE:
-            gives = Distribution("", source.shape)
+            gives = ShardSpec("", source.shape)
             way = ("collect", "all_gather", "reduce_scatter")
             return self.graph.exchange(home, source, gives, *way, source.axis)
         if source.name == "input":
             return source
         return self.graph.exchange(home, source, source, "copy", "none", "all_reduce", WHOLE)
 
-    def _row(self, home: int, layer: Layer, source: Distribution) -> None:
+    def _row(self, home: int, layer: Layer, source: ShardSpec) -> None:
         """Each rank reads some inputs; the output is an allreduce, to which the first rank adds the bias."""
         graph, axis = self.graph, _features(source.shape)
         if source.axis != axis:
             source = self.whole(home, layer.inputs[0])
             ranges = even_parts(source.shape[axis], self.ranks)
-            gives = Distribution("", source.shape, axis, ranges)
+            gives = ShardSpec("", source.shape, axis, ranges)
             back = "none" if layer.inputs[0] == "input" else "all_gather"
             source = graph.exchange(home, source, gives, "slice", "slice", back, axis)
         mine, many = length(source.ranges[graph.rank]), source.shape[axis]
@@ -169,7 +169,7 @@ class _Splitter:
         partial = graph.append(
             home,
             (source,),
-            Distribution("", layer.output_shape),
+            ShardSpec("", layer.output_shape),
             mine / many,
             part,
             weights + outputs * bias,
@@ -179,22 +179,20 @@ class _Splitter:
         graph.held[layer.name] = self._summed(home, layer, partial)
 
     def _summed(
-        self, home: int, layer: Layer, partial: Distribution, stored: int | None = None
-    ) -> Distribution:
+        self, home: int, layer: Layer, sums: ShardSpec, stored: int | None = None
+    ) -> ShardSpec:
         """Reduce the partial sums of an output: allreduce, or reduce-scatter to the rank's own positions.
 
         stored: elements of the sum that are stored for backward; those of the layer by default.
         """
         stored = layer.stored if stored is None else stored
         if self.sequence and len(layer.output_shape) == 2:
-            gives = self._positions(partial.shape)
+            gives = self._positions(sums.shape)
             stored = stored // layer.output_shape[0] * length(gives.ranges[self.graph.rank])
             return self.graph.exchange(
-                home, partial, gives, "reduce", "reduce_scatter", "all_gather", SEQUENCE, stored
+                home, sums, gives, "reduce", "reduce_scatter", "all_gather", SEQUENCE, stored
             )
-        return self.graph.exchange(
-            home, partial, partial, "reduce", "all_reduce", "none", WHOLE, stored
-        )
+        return self.graph.exchange(home, sums, sums, "reduce", "all_reduce", "none", WHOLE, stored)
 
     def _output_ranges(self, layer: Layer) -> tuple[Ranges, ...]:
         """Return which outputs each rank has; before attention, whole heads of queries, keys and values."""
@@ -237,7 +235,7 @@ class _Splitter:
 
     # -- all else --------------------------------------------------------------------------------
 
-    def _heads(self, home: int, layer: Layer, source: Distribution) -> None:
+    def _heads(self, home: int, layer: Layer, source: ShardSpec) -> None:
         """Each rank has some heads; an input that all heads read is whole on each."""
         graph, (heads, kv_heads) = self.graph, _split_heads(layer, self.ranks)
         shared = [layer.inputs[at] for at in layer.traits.shared_inputs]
@@ -252,21 +250,19 @@ class _Splitter:
         ranges = tuple(scaled((part,), layer.output_shape[-1] // many) for part in heads)
         if layer.output_shape == layer.input_shape:  # queries, keys and values pass
             ranges = source.ranges
-        gives = Distribution("", layer.output_shape, 1, ranges)
+        gives = ShardSpec("", layer.output_shape, 1, ranges)
         graph.append(home, (source, *others), gives, mine / many, sums=True, **own)
 
     def _divides_groups(self, layer: Layer) -> bool:
         """Return whether each rank has groups of a state-space layer's heads, which share what they read."""
         return bool(layer.traits.tensor == "groups" and layer.attributes["groups"] >= self.ranks)
 
-    def _groups(self, home: int, layer: Layer, source: Distribution) -> None:
+    def _groups(self, home: int, layer: Layer, source: ShardSpec) -> None:
         """Each rank has the heads of some groups."""
         of, groups = layer.attributes, even_parts(layer.attributes["groups"], self.ranks)
         mine = length(groups[self.graph.rank])
         share, width = mine / of["groups"], layer.output_shape[-1] // of["groups"]
-        gives = Distribution(
-            "", layer.output_shape, 1, tuple(scaled(each, width) for each in groups)
-        )
+        gives = ShardSpec("", layer.output_shape, 1, tuple(scaled(each, width) for each in groups))
         own = {"parameters": round(layer.parameters * share), "heads": round(of["heads"] * share)}
         self.graph.append(home, (source,), gives, share, groups=mine, **own)
 
@@ -287,7 +283,7 @@ class _Splitter:
         partial = graph.append(
             home,
             inputs,
-            Distribution("", layer.output_shape),
+            ShardSpec("", layer.output_shape),
             mine / count,
             dict.fromkeys(layer.traits.expert_parameters, (0, ranges)),
             layer.parameters // count * mine,
@@ -297,7 +293,7 @@ class _Splitter:
         )
         graph.held[layer.name] = self._summed(home, layer, partial, stored=0)
 
-    def _by_feature(self, home: int, layer: Layer, source: Distribution) -> None:
+    def _by_feature(self, home: int, layer: Layer, source: ShardSpec) -> None:
         """Each output feature depends on one input feature, or each input feature gives several."""
         inputs = tuple(self.graph.held[name] for name in layer.inputs)
         axis = _features(layer.output_shape)
@@ -305,7 +301,7 @@ class _Splitter:
         ranges = tuple(scaled(each, many) for each in source.ranges)
         names = layer.traits.feature_parameters
         own = len(names) * length(ranges[self.graph.rank])
-        gives = Distribution("", layer.output_shape, axis, ranges)
+        gives = ShardSpec("", layer.output_shape, axis, ranges)
         self.graph.append(
             home, inputs, gives, part=dict.fromkeys(names, (0, ranges)), parameters=own
         )
@@ -329,7 +325,7 @@ class _Splitter:
         partial = self.graph.append(
             home,
             (self.whole(home, layer.inputs[0]),),
-            Distribution("", layer.output_shape),
+            ShardSpec("", layer.output_shape),
             part={"weight": (0, rows)} if own else {},
             parameters=mine * layer.attributes["features"] * own,
             stored=0,
@@ -337,8 +333,8 @@ class _Splitter:
         )
         self.graph.held[layer.name] = self._summed(home, layer, partial)
 
-    def _positions(self, shape: tuple[int, ...]) -> Distribution:
-        return Distribution("", shape, SEQUENCE, even_parts(shape[0], self.ranks))
+    def _positions(self, shape: tuple[int, ...]) -> ShardSpec:
+        return ShardSpec("", shape, SEQUENCE, even_parts(shape[0], self.ranks))
 
     def _by_position(self, layer: Layer) -> bool:
         split = any(
@@ -367,14 +363,14 @@ class _Splitter:
             positions=mine,
         )
 
-    def _at_own_positions(self, home: int, name: str) -> Distribution:
+    def _at_own_positions(self, home: int, name: str) -> ShardSpec:
         """Return an input at the rank's own positions; a vector of the sample, which all positions read, is whole."""
         held = self.graph.held[name]
         return (
             self._entered(home, held) if len(held.shape) == 1 else self._own_positions(home, name)
         )
 
-    def _own_positions(self, home: int, name: str) -> Distribution:
+    def _own_positions(self, home: int, name: str) -> ShardSpec:
         held = self.graph.held[name]
         if held.axis == SEQUENCE:
             return held

@@ -359,9 +359,7 @@ def _prompts(kind: AttentionKind, chunks: Sequence[Chunk]) -> tuple[float, float
     return flop, kind.stored * sum(seen)
 
 
-def _decoded(
-    kind: AttentionKind, contexts: Sequence[float], drafts: int = 0
-) -> tuple[float, float]:
+def _decoded(kind: AttentionKind, contexts: Sequence[float], drafts: int) -> tuple[float, float]:
     """Return FLOP and bytes of attention of one layer for new tokens that see `contexts` tokens each.
 
     Drafts of a sequence see one token more each; its cache is read once for them all.

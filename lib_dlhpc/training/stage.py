@@ -45,7 +45,6 @@ from lib_dlhpc.training.tensor_norms import whole_squares, whole_tensor
 from lib_dlhpc.training.weights import Parameter
 from lib_dlhpc.training.zero import Shards
 
-# Groups whose ranks exchange within a pass.
 EXCHANGE_WITHIN = ("tensor", "pieces", "spatial", "experts", "context")
 
 
@@ -344,11 +343,10 @@ class Stage:
         for start, stop in self.sharding.units:
             own, place = self.sharding.own(start, stop), self.sharding.mine(start, stop)
             inside = [p for p in parameters if start <= p.start < stop]
-            apart = self.level == 2
-            gradients = self.store.gradients[place] if apart else self.network.gradients[own]
-            yield OptimizerShard(
-                weights[own], gradients, self.sharding.clipped(inside, place.start), place
-            )
+            sharded = self.level == 2
+            gradients = self.store.gradients[place] if sharded else self.network.gradients[own]
+            clipped = self.sharding.clipped(inside, place.start)
+            yield OptimizerShard(weights[own], gradients, clipped, place)
 
     def _optimizer_of(self, own: OptimizerShard) -> Optimizer:
         """Return the optimizer of a slice, whose state is part of the rank's."""

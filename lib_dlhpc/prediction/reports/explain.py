@@ -72,18 +72,46 @@ def explain(prediction: Breakdown) -> list[Explanation]:
 def _compute(p: Breakdown) -> Explanation:
     e, device = p.experiment, p.experiment.machine.device
     asked = FORMATS.get(e.strategy.precision, e.strategy.precision)
-    asked = "bf16" if asked in NARROW and not low_precision.is_used(e.model) else asked
+    casts = low_precision.is_used(e.model)
+    asked = "bf16" if asked in NARROW and not casts else asked
     rate = peak_rate(device, asked)
     # Mixed precision without fast 16-bit arithmetic computes in another one.
     used = max(device.peak, key=lambda key: (device.peak[key] == rate, key == asked))
-    inputs = [
+    inputs = [*_peak_inputs(p, used, rate), *_narrow_inputs(p), *_kernel_inputs(p)]
+    inputs += _measured_inputs(p) if device.layers else []
+    inputs += [*_muon_inputs(p), *_scale_inputs(p)]
+    return Explanation(
+        "compute",
+        show(float(p.compute), "s"),
+        "Σ over layers of max((w + w½) / (peak × efficiency), bytes / memory bandwidth), forward once and"
+        " backward twice (once where weights are frozen), plus the optimizer's update; scaled to the measured rate if"
+        " there is one"
+        + (IN_NARROW.format(used, low_precision.FORMS[used].cast) if casts else "")
+        + (KERNELS if device.dispatch or device.multiprocessors else "")
+        + (MEASURED if device.layers else ""),
+        tuple(inputs),
+        "Williams, Waterman & Patterson 2009 (roofline); Hockney 1985 (half-performance size)",
+        "Kernels run serially; no fusion, no Winograd or FFT convolution. Without a measured rate this is"
+        " an estimate: 37% off in the median over published single-device rates, 117% at worst; with one it"
+        " is exact at that point." + "".join(f" Note: {warning}" for warning in e.warnings),
+    )
+
+
+def _peak_inputs(p: Breakdown, precision: str, rate: float) -> list[tuple[str, str, str]]:
+    """Return what the roofline reads of the model and the device; rate: peak FLOP/s in `precision`."""
+    e, device = p.experiment, p.experiment.machine.device
+    return [
         (
             "FLOP per sample, forward",
             show(e.model.forward_flop, "FLOP"),
             "counted from the layers' shapes",
         ),
         ("batch per device", f"{e.strategy.batch}", "given"),
-        (f"peak rate, {used}", show(rate, "FLOP/s"), source_of(p, "device", f"peak.{used}")),
+        (
+            f"peak rate, {precision}",
+            show(rate, "FLOP/s"),
+            source_of(p, "device", f"peak.{precision}"),
+        ),
         (
             "share of the peak that large kernels reach",
             f"{device.efficiency:.0%}",
@@ -100,29 +128,6 @@ def _compute(p: Breakdown) -> Explanation:
             source_of(p, "device", "memory_bandwidth"),
         ),
     ]
-    inputs += _narrow_inputs(p)
-    inputs += _kernel_inputs(p)
-    inputs += _measured_inputs(p) if device.layers else []
-    inputs += [*_muon_inputs(p), *_scale_inputs(p)]
-    return Explanation(
-        "compute",
-        show(float(p.compute), "s"),
-        "Σ over layers of max((w + w½) / (peak × efficiency), bytes / memory bandwidth), forward once and"
-        " backward twice (once where weights are frozen), plus the optimizer's update; scaled to the measured rate if"
-        " there is one"
-        + (
-            IN_NARROW.format(used, low_precision.FORMS[used].cast)
-            if low_precision.is_used(e.model)
-            else ""
-        )
-        + (KERNELS if device.dispatch or device.multiprocessors else "")
-        + (MEASURED if device.layers else ""),
-        tuple(inputs),
-        "Williams, Waterman & Patterson 2009 (roofline); Hockney 1985 (half-performance size)",
-        "Kernels run serially; no fusion, no Winograd or FFT convolution. Without a measured rate this is"
-        " an estimate: 37% off in the median over published single-device rates, 117% at worst; with one it"
-        " is exact at that point." + "".join(f" Note: {warning}" for warning in e.warnings),
-    )
 
 
 def _narrow_inputs(p: Breakdown) -> list[tuple[str, str, str]]:
