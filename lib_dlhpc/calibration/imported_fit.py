@@ -97,8 +97,8 @@ def _fit(group: list[Timed], rows: list[dict[str, float]]) -> tuple[list[Fitted]
     found: list[Fitted] = []
     with np.errstate(divide="ignore"):  # where a law says nothing about a point
         ends = points.intervals(x, shown)
-    for at, (key, (low, high)) in enumerate(zip(columns, ends, strict=True)):
-        value = float(shown(x)[at])
+    for index, (key, (low, high)) in enumerate(zip(columns, ends, strict=True)):
+        value = float(shown(x)[index])
         if "." not in key or not math.isfinite(value) or not _is_said(key, rows):
             continue
         if key.endswith(".latency"):
@@ -108,7 +108,7 @@ def _fit(group: list[Timed], rows: list[dict[str, float]]) -> tuple[list[Fitted]
                 if row.get(key)
             ]
             low = min(low, *least)
-        sources = _merged([source for source, row in zip(used, terms, strict=True) if row[at]])
+        sources = _merged([source for source, row in zip(used, terms, strict=True) if row[index]])
         found.append(Fitted(key, value, (min(low, value), max(high, value)), sources))
     return found, _contradictions(used, points.errors(x), found)
 
@@ -122,7 +122,11 @@ def _chosen(group: Sequence[Timed], rows: Sequence[Mapping[str, float]]) -> list
     """Return the points to fit: of each test the messages from SMALLEST on, or all if it has none."""
     tests = [(each.source.file, each.source.tool) for each in group]
     large = {test for test, row in zip(tests, rows, strict=True) if _size(row) >= SMALLEST}
-    return [at for at, row in enumerate(rows) if _size(row) >= SMALLEST or tests[at] not in large]
+    return [
+        index
+        for index, row in enumerate(rows)
+        if _size(row) >= SMALLEST or tests[index] not in large
+    ]
 
 
 def _is_said(key: str, rows: Sequence[Mapping[str, float]]) -> bool:
@@ -164,8 +168,8 @@ def _repeats(seconds: Sequence[tuple[float, ...]]) -> Floats:
 def _merged(sources: Sequence[Source]) -> tuple[Source, ...]:
     """Return one source for each file and test, from its first to its last line."""
     by_file: dict[tuple[str, str], list[Source]] = {}
-    for each in sources:
-        by_file.setdefault((each.file, each.tool), []).append(each)
+    for source in sources:
+        by_file.setdefault((source.file, source.tool), []).append(source)
     return tuple(
         Source(file, tool, min(s.first for s in some), max(s.last for s in some))
         for (file, tool), some in by_file.items()
@@ -176,7 +180,7 @@ def _contradictions(
     sources: Sequence[Source], errors: Floats, found: Sequence[Fitted]
 ) -> list[str]:
     """Return a note if the points of a file or of a test are far from the fit of all."""
-    tests = [(each.file, each.tool) for each in sources]
+    tests = [(source.file, source.tool) for source in sources]
     off = {
         test: float(np.median([e for e, of in zip(errors, tests, strict=True) if of == test]))
         for test in dict.fromkeys(tests)

@@ -102,12 +102,12 @@ def _numbers(changes: Mapping[str, Any]) -> dict[str, Any]:
 def _stated(values: Sequence[Value]) -> dict[str, Value]:
     """Return the values by key; raises SpecError if two files state different ones."""
     found: dict[str, Value] = {}
-    for each in values:
-        other = found.setdefault(each.key, each)
-        if other.value != each.value:
+    for value in values:
+        other = found.setdefault(value.key, value)
+        if other.value != value.value:
             raise SpecError(
-                f"{each.key} = {other.value!r} ({other.source}), and {each.value!r} ({each.source}): leave out one of"
-                f" the files, or decide with --set {each.key}=VALUE."
+                f"{value.key} = {other.value!r} ({other.source}), and {value.value!r} ({value.source}): leave out one"
+                f" of the files, or decide with --set {value.key}=VALUE."
             )
     return found
 

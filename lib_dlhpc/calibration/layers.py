@@ -130,10 +130,10 @@ def _rates(
     rows: dict[str, list[tuple[Floats, Floats, Floats, Floats, float]]] = {}
     for case in cases:
         products, started = layer_rates.products(case.model), layer_rates.started(case.model)
-        for at, layer in enumerate(case.model.layers):
-            terms = np.array([1.0, case.work[at], case.bytes[at]])
-            twice = terms * [started[at], products[at], products[at]]
-            mine = terms, case.forward[:, at], twice, case.backward[:, at], case.took
+        for index, layer in enumerate(case.model.layers):
+            terms = np.array([1.0, case.work[index], case.bytes[index]])
+            twice = terms * [started[index], products[index], products[index]]
+            mine = terms, case.forward[:, index], twice, case.backward[:, index], case.took
             rows.setdefault(layer.traits.rate_key(layer), []).append(mine)
     layers = (layer for case in cases for layer in case.model.layers)
     limited = {layer.traits.rate_key(layer) for layer in layers if layer.traits.product}

@@ -161,7 +161,7 @@ def _medians(errors: Mapping[str, Floats]) -> str:
 def _busy(found: "Calibrated") -> list[str]:
     """Return a note if other processes used the cores."""
     loads = [np.asarray(found.raw[module]["others"]) for module in (PROBE, WORKER)]
-    load = max(float(np.mean(each[calm(each)])) for each in loads)
+    load = max(float(np.mean(load[calm(load)])) for load in loads)
     if load < BUSY:
         return []
     return [f"NOTE  other processes kept {load:.1f} cores busy: rerun when the machine is idle."]

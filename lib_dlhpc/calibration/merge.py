@@ -23,7 +23,7 @@ def merged(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _one(turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one measurement with the values of all turns."""
-    lists = {key: [each[key] for each in turns] for key in BY_RANK if key in turns[0]}
+    lists = {key: [turn[key] for turn in turns] for key in BY_RANK if key in turns[0]}
     return {**turns[0], **{key: _concatenated(each) for key, each in lists.items()}}
 
 

@@ -102,7 +102,10 @@ def protocol_step(sizes: Sequence[int], seconds: Sequence[float]) -> tuple[int, 
     """
     n, t = np.asarray(sizes, float), np.asarray(seconds, float)
     one = _left(n, t)
-    found = [(_left(n[:at], t[:at]) + _left(n[at:], t[at:]), at) for at in range(2, len(n) - 1)]
+    found = [
+        (_left(n[:index], t[:index]) + _left(n[index:], t[index:]), index)
+        for index in range(2, len(n) - 1)
+    ]
     if not found:
         return 0, 0.0
     least, at = min(found)

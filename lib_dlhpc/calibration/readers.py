@@ -64,11 +64,14 @@ class Readers:
         for process in busy:
             _send(process, "go")
         answers = [_receive(process) for process in busy]
-        mine = time.process_time() - mine + sum(each["work"] for each in answers)
+        mine = time.process_time() - mine + sum(answer["work"] for answer in answers)
         foreign = other_processes.busy() - before - mine
-        begin, end = min(each["begin"] for each in answers), max(each["end"] for each in answers)
+        begin, end = (
+            min(answer["begin"] for answer in answers),
+            max(answer["end"] for answer in answers),
+        )
         load = max(0.0, foreign) / (end - begin)
-        return end - begin, sum(each["samples"] for each in answers), load
+        return end - begin, sum(answer["samples"] for answer in answers), load
 
 
 def _send(process: subprocess.Popen[str], line: str) -> None:

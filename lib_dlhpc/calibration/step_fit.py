@@ -51,7 +51,7 @@ class StepFit:
 
 def fit_steps(moments: Sequence[Mapping[str, Any]], machine: Machine) -> StepFit:
     """Return the fit of the runs of several moments; machine: fitted to the parts."""
-    calm = [run for each in moments if max(each["others"]) <= CALM for run in each["runs"]]
+    calm = [run for moment in moments if max(moment["others"]) <= CALM for run in moment["runs"]]
     chosen = [run for run in calm if not run.get("tiny")]
     runs = [_Run(run, machine) for run in chosen]
     counted = [run for run in runs if run.counts]

@@ -44,4 +44,4 @@ def columns(of: "Calibrated") -> Columns:
         for name, ends in intervals.items()
     ]
     names = ("parameter", "value", "low", "high", "unit")
-    return {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    return {name: [row[index] for row in rows] for index, name in enumerate(names)}

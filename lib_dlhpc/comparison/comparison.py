@@ -285,7 +285,7 @@ def measured(
     together = int(short.strategy.local_steps)
     found = steps_of(timeline, together, steps_of_an_epoch(short), core_wait)
     slowdowns = [slowdown_factors(moment, short.machine, here.ranks) for moment in beside]
-    known = tuple(each for each in slowdowns if each is not None)
+    known = tuple(slowdown for slowdown in slowdowns if slowdown is not None)
     step = typical_step(timeline)
     power = run_power(short, here.ranks, took, before, after)
     return replace(found, slowdowns=known, asked=bool(beside), timeline=step, power=power)
@@ -306,7 +306,7 @@ def beside(expected: Expected, runs: Sequence[Steps], folder: Path | None = None
     terms = {
         name: {way: of[name] for way, of in ways.items() if name in of}
         for name in names
-        if any(of.get(name) for of in ways.values())
+        if any(way.get(name) for way in ways.values())
     }
     step = {**expected.step, "measured": found.step}
     parts = (expected.placed, terms, step, (found.low, found.high), expected.bands, found.steps)

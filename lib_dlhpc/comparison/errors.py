@@ -8,11 +8,11 @@ from lib_dlhpc.prediction.measured.bands import ALL
 
 def errors(comparisons: Sequence[Comparison], way: str) -> list[float]:
     """Return |error| of the step by that way, of each comparison that has it."""
-    found = [each.error(way, ALL) for each in comparisons]
+    found = [comparison.error(way, ALL) for comparison in comparisons]
     return [abs(error) for error in found if error is not None]
 
 
 def inside(comparisons: Sequence[Comparison], way: str = "predicted") -> tuple[int, int]:
     """Return how many measured steps lie within the way's bands, and how many have a band."""
-    held = [each.inside(way) for each in comparisons]
+    held = [comparison.inside(way) for comparison in comparisons]
     return sum(1 for each in held if each), sum(1 for each in held if each is not None)

@@ -36,7 +36,7 @@ class Load:
 
 def slowdown_of(runs: Sequence[Steps]) -> Slowdown | None:
     """Return the geometric mean of the slowdown factors beside the runs; None if unknown."""
-    slowdowns = [each for run in runs for each in run.slowdowns]
+    slowdowns = [slowdown for run in runs for slowdown in run.slowdowns]
     if not slowdowns:
         return None
     work, calls = (
@@ -75,7 +75,7 @@ def load_of(runs: Sequence[Steps], found: Steady, apart: float) -> Load:
         core_wait=statistics.fmean(run.without_core for run in known) if known else None,
         left_out=found.disturbed,
         enough=found.enough,
-        slowdowns=tuple(each for run in runs for each in run.slowdowns),
+        slowdowns=tuple(slowdown for run in runs for slowdown in run.slowdowns),
         asked=any(run.asked for run in runs),
         apart=apart,
     )

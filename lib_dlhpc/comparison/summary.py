@@ -37,7 +37,7 @@ def columns(of: "Comparison") -> Columns:
         for way, seconds in ways.items()
     ]
     names = ("model", "ranks", "way", "term", "seconds", "low", "high")
-    return {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    return {name: [row[index] for row in rows] for index, name in enumerate(names)}
 
 
 def sweep_summary(of: "Sweep") -> Summary:

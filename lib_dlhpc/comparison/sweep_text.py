@@ -45,8 +45,8 @@ def table(cells: list[list[str]]) -> list[str]:
     """Return lines with right-aligned columns; a short row ends with its reason."""
     full = len(cells[0])
     widths = [
-        max(len(row[at]) for row in cells if len(row) == full or at < len(row) - 1)
-        for at in range(full)
+        max(len(row[index]) for row in cells if len(row) == full or index < len(row) - 1)
+        for index in range(full)
     ]
     lines = []
     for row in cells:

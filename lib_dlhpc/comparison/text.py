@@ -50,7 +50,8 @@ def as_dict(of: "Comparison") -> dict[str, Any]:
             "core_wait": of.load.core_wait,
             "steps_left_out": of.load.left_out,
             "paces": [
-                dict(zip(("work", "calls"), each, strict=True)) for each in of.load.slowdowns
+                dict(zip(("work", "calls"), slowdown, strict=True))
+                for slowdown in of.load.slowdowns
             ],
             "step_slowest_over_quickest": of.load.apart,
         },
@@ -129,7 +130,7 @@ def _energy(of: "Comparison") -> list[str]:
     if of.power is None:
         return []
     ways = {way: each for way, each in of.joules.items() if each}
-    names = [name for name in of.terms if any(name in each for each in ways.values())]
+    names = [name for name in of.terms if any(name in way for way in ways.values())]
     of_devices = {way: sum(each.get(name, 0.0) for name in names) for way, each in ways.items()}
     rows: dict[str, Mapping[str, float]] = {"energy of a step, devices": of_devices}
     for name in (*names, REST):

@@ -85,8 +85,8 @@ def around(rows: Iterable[Row], value: Any, workers: int) -> list[Row]:
     Both sides, since a stronger setting may cost less, and more workers too.
     """
     rows, found = list(rows), list[Row]()
-    for each in _sides([row["value"] for row in rows], value):
-        own = [row for row in rows if row["value"] == each]
+    for side in _sides([row["value"] for row in rows], value):
+        own = [row for row in rows if row["value"] == side]
         if all("workers" in row for row in own):
             near = _sides([row["workers"] for row in own], workers)
             own = [row for row in own if row["workers"] in near]

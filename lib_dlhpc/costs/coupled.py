@@ -61,7 +61,7 @@ def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
     element = BYTES[workflow.experiment.strategy.precision]
     cut = buckets(workflow.experiment.model, float(workflow.experiment.strategy.bucket), element)
     sizes = cut.sizes.tolist()
-    summed = sum(2 * (training - 1) * message(each / training) for each in sizes)
+    summed = sum(2 * (training - 1) * message(size / training) for size in sizes)
     return (
         Side(simulating, compute(max(rows)), compute(sum(rows) / simulating), halo, given),
         Side(training, trained(most(batch, training)), trained(batch / training), summed, taken),

@@ -30,14 +30,14 @@ def representative(where: Where, own: NodeRange) -> NodeRange:
         return ALL
 
     def those(first: int) -> set[int]:
-        return {kinds[at % len(kinds)] for at in range(first, first + many)}
+        return {kinds[index % len(kinds)] for index in range(first, first + many)}
 
     same = those(own.first // block)
     if own.beside and same != {0}:
         return own
     if same == {*kinds}:
         return ALL
-    first = next(at for at in range(0, own.first // block + 1, many) if those(at) == same)
+    first = next(index for index in range(0, own.first // block + 1, many) if those(index) == same)
     return NodeRange(first * block, own.many)
 
 

@@ -27,8 +27,10 @@ class LayerRun(NamedTuple):
 def light_runs(layers: tuple[Layer, ...]) -> list[LayerRun]:
     """Return the runs of layers within which outputs are recomputed, from the first layer to the last."""
     readers = _readers(layers)
-    chosen = {at for at, layer in enumerate(layers) if _is_light(layer, at, readers, layers)}
-    at_of = {layer.name: at for at, layer in enumerate(layers)}
+    chosen = {
+        index for index, layer in enumerate(layers) if _is_light(layer, index, readers, layers)
+    }
+    at_of = {layer.name: index for index, layer in enumerate(layers)}
     gathers = set[int]()  # a repeated product needs its whole input
     for at in chosen:
         if layers[at].traits.product:
@@ -55,7 +57,7 @@ def reads_input(layer: Layer) -> bool:
 
 def _readers(layers: tuple[Layer, ...]) -> list[list[int]]:
     """Return the layers that read each output, behind exchanges between ranks, too."""
-    at_of = {layer.name: at for at, layer in enumerate(layers)}
+    at_of = {layer.name: index for index, layer in enumerate(layers)}
     found: list[list[int]] = [[] for _ in layers]
     for at in reversed(range(len(layers))):
         reach = found[at] if layers[at].kind == "exchange" else [at]

@@ -69,9 +69,9 @@ def matrices(layer: Layer) -> dict[str, Matrices]:
 def matrices_of(model: Model) -> tuple[tuple[int, Matrices], ...]:
     """Return the tensors of a model that are orthogonalized, each with the index of its layer."""
     return tuple(
-        (index, each)
+        (index, matrix)
         for index, layer in enumerate(model.layers)
-        for each in matrices(layer).values()
+        for matrix in matrices(layer).values()
     )
 
 

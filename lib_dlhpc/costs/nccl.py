@@ -46,9 +46,9 @@ def allreduce_time(n: float, ranks: int, nodes: int, bandwidth: float) -> float:
 def by_protocol(n: float, ranks: int, nodes: int, bandwidth: float) -> dict[tuple[str, str], float]:
     """Return the same of each algorithm and protocol, such as ("ring", "LL")."""
     found = {}
-    for at, protocol in enumerate(PROTOCOLS):
-        found["ring", protocol] = _ring(at, n, ranks, nodes, bandwidth)
-        found["tree", protocol] = _tree(at, n, ranks, nodes, bandwidth)
+    for index, protocol in enumerate(PROTOCOLS):
+        found["ring", protocol] = _ring(index, n, ranks, nodes, bandwidth)
+        found["tree", protocol] = _tree(index, n, ranks, nodes, bandwidth)
     return found
 
 

@@ -43,7 +43,7 @@ class OverlappedPrices:
         self.weights = self._joined("weights")
 
     def _joined(self, name: str) -> Floats:
-        return np.concatenate([getattr(each, name) for each in self.parts], axis=-1)
+        return np.concatenate([getattr(part, name) for part in self.parts], axis=-1)
 
     @cached_property
     def input_grad(self) -> Floats:
@@ -73,13 +73,13 @@ class OverlappedPrices:
     @cached_property
     def seconds(self) -> Mapping[str, list[float]]:
         """The seconds of each layer, by phase."""
-        ahead, back = (each.seconds for each in self.parts)
+        ahead, back = (part.seconds for part in self.parts)
         return {phase: [*ahead[phase], *back[phase]] for phase in ahead}
 
     @cached_property
     def limited(self) -> Mapping[str, tuple[Floats, Floats]]:
         """The seconds of each layer that arithmetic and memory limit, of "forward" and "backward"."""
-        ahead, back = (each.limited for each in self.parts)
+        ahead, back = (part.limited for part in self.parts)
 
         def joined(phase: str, limit: int) -> Floats:
             return np.concatenate([ahead[phase][limit], back[phase][limit]], axis=-1)

@@ -25,31 +25,31 @@ def per_op_runs(layers: tuple[Layer, ...], blocks: list[tuple[int, int]]) -> lis
 def repeated(layers: tuple[Layer, ...], first: int, stop: int, saved: set[int]) -> tuple[int, ...]:
     """Return which layers of a block backward, or another repeated one, reads the output of, if it is not saved."""
     readers: dict[str, list[int]] = {}
-    for at in range(first, stop):
-        for name in layers[at].inputs:
-            readers.setdefault(name, []).append(at)
+    for index in range(first, stop):
+        for name in layers[index].inputs:
+            readers.setdefault(name, []).append(index)
     found = set[int]()
-    for at in reversed(range(first, stop)):
-        layer = layers[at]
+    for index in reversed(range(first, stop)):
+        layer = layers[index]
         reads = readers.get(layer.name, [])
         own = "output" in layer.traits.backward_reads
-        if at not in saved and (
-            own or any(each in found or reads_input(layers[each]) for each in reads)
+        if index not in saved and (
+            own or any(read in found or reads_input(layers[read]) for read in reads)
         ):
-            found.add(at)
+            found.add(index)
     return tuple(sorted(found))
 
 
 def _saved(layers: tuple[Layer, ...], first: int, stop: int) -> set[int]:
     found, products = set[int](), 0
-    for at in range(first, stop):
-        layer = layers[at]
+    for index in range(first, stop):
+        layer = layers[index]
         if layer.traits.own_operands or layer.kind in FUSED_KINDS or _shards(layer):
-            found.add(at)
+            found.add(index)
         elif layer.traits.product and not layer.traits.selective:
             products += 1
             if products % 2:
-                found.add(at)
+                found.add(index)
     return found
 
 

@@ -327,8 +327,8 @@ def traffic(model: Model, size: int) -> tuple[NDArray[np.float64], NDArray[np.fl
     traits = [layer.traits for layer in model.layers]
     moved = model.layer_input_elements + np.maximum(model.layer_output_elements, model.layer_stored)
     moved += np.array([layer.traits.extra_traffic(layer, size) for layer in model.layers])
-    still = [each.view or each.message or each.stand_in for each in traits]
-    lookup = [each.lookup for each in traits]
+    still = [trait.view or trait.message or trait.stand_in for trait in traits]
+    lookup = [trait.lookup for trait in traits]
     return np.where(still, 0.0, moved), np.where(lookup, 0.0, model.layer_parameters)
 
 

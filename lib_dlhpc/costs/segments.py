@@ -47,7 +47,7 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
     if recompute == PER_OP:
         return tuple(_segment(layers, *run) for run in per_op_runs(layers, _blocks(layers)))
     if recompute == "selective":
-        runs = [(at, at + 1) for at, layer in enumerate(layers) if layer.traits.selective]
+        runs = [(index, index + 1) for index, layer in enumerate(layers) if layer.traits.selective]
     else:
         runs = _blocks(layers) if model.has_blocks or model.in_blocks else _equal(model)
     if recompute == EARLY_STOP:
@@ -63,7 +63,7 @@ def _segment(
 
 def _read(layers: tuple[Layer, ...], first: int, stop: int) -> tuple[int, ...]:
     """Return the layers of a run up to the last of which backward reads something."""
-    masks = (at for at in range(first, stop) if layers[at].mask_bytes)
+    masks = (index for index in range(first, stop) if layers[index].mask_bytes)
     last = max((*repeated(layers, first, stop, set()), *masks), default=first - 1)
     return tuple(range(first, last + 1))
 
@@ -89,7 +89,9 @@ def cut_within(model: Model, recompute: str, ends: tuple[int, ...]) -> bool:
     """Return whether stages that may end there are cut within a block, or where several outputs are live."""
     if not model.has_blocks:
         return not {*ends[1:-1]} <= {*cut_points(model)}
-    return any(each.first < end < each.stop for each in segments(model, recompute) for end in ends)
+    return any(
+        segment.first < end < segment.stop for segment in segments(model, recompute) for end in ends
+    )
 
 
 def _keeps_output(layer: Layer) -> bool:
@@ -130,7 +132,9 @@ def _block(layer: Layer) -> str:
 
 def _equal(model: Model) -> list[tuple[int, int]]:
     points = np.array(cut_points(model), int)
-    first = next((at for at, each in enumerate(model.layers) if not each.traits.stand_in), None)
+    first = next(
+        (index for index, layer in enumerate(model.layers) if not layer.traits.stand_in), None
+    )
     if first is None:
         return []
     edges = {first, len(model.layers)}

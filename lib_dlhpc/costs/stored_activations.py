@@ -57,7 +57,7 @@ def resident_bytes(part: Part, size: int, recompute: str = "none") -> tuple[floa
     model = part.model
     own = _stored(model, part.sends, size, recompute, True)
     whole = _stored(model, part.sends, size, "none", True)
-    inside = {at: s for s in segments(model, recompute) for at in range(s.first, s.stop)}
+    inside = {index: s for s in segments(model, recompute) for index in range(s.first, s.stop)}
     moved = size * moved_elements(model)
     most = 0.0, 0.0
     for index, layer in enumerate(model.layers):
@@ -112,7 +112,7 @@ def backward_bytes(
         there = stored.copy()
         there[again] = whole[again]
         first = np.repeat([segment.first for segment in each], [s.stop - s.first for s in each])
-        inside = [at for segment in each for at in range(segment.first, segment.stop)]
+        inside = [index for segment in each for index in range(segment.first, segment.stop)]
         before, all_there = np.append(0.0, own)[first], np.append(0.0, np.cumsum(there))
         held[inside] = all_there[1:][inside] - all_there[first] + before
     if recompute == LIGHT:

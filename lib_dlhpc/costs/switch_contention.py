@@ -158,8 +158,8 @@ def _slowdown(machine: Machine, loads: Loads, *where: Any, own: NodeRange = ALL)
         np.ndim(sizes[2]) == 0 and not shares_links(machine)
     ):
         return 1.0
-    fields = (machine.topology, *(last_axis(each) for each in sizes), loads, *where)
-    if all(np.ndim(each) == 0 for each in fields):
+    fields = (machine.topology, *(last_axis(size) for size in sizes), loads, *where)
+    if all(np.ndim(field) == 0 for field in fields):
         return _mean(own, *fields)
     return np.vectorize(partial(_mean, own), otypes=[np.float64])(*fields)[()]
 

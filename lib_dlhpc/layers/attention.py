@@ -229,7 +229,7 @@ class Attention(Kind):
         heads = self.heads + self.kv_heads
         turning = heads * size
         angles = _rotation(len(self.positions), size, self.base)
-        cos, sin = (each[self.own].astype(x.dtype) for each in angles)
+        cos, sin = (angle[self.own].astype(x.dtype) for angle in angles)
         out[..., turning:] = x[..., turning:]
         pairs, turned = (
             each[..., :turning].reshape(*x.shape[:2], heads, 2, size // 2) for each in (x, out)

@@ -47,8 +47,8 @@ class HeadNorm(Kind):
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Scales of 1."""
-        for each in weights.values():
-            each.fill(1)
+        for weight in weights.values():
+            weight.fill(1)
 
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y, shaped as x."""

@@ -33,8 +33,8 @@ class Tokens(Kind):
 
     def start(self, weights: Tensors, rng: Rng) -> None:
         """Vectors of zeros (Dosovitskiy et al. 2021, published code)."""
-        for each in weights.values():
-            each.fill(0)
+        for weight in weights.values():
+            weight.fill(0)
 
     def forward(self, weights: Tensors, saved: Saved, x: Array) -> Array:
         """Return y of shape (batch, positions, channels)."""

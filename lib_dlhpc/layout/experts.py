@@ -133,7 +133,7 @@ def mean_shards(experiment: Experiment, model: Model) -> float:
     many, shared = shards(experiment), int(experiment.strategy.experts)
     if many == 1 or shared == 1 or not model.trained:
         return float(many)
-    theirs = sum(each.trained for each in model.layers if each.has_experts)
+    theirs = sum(layer.trained for layer in model.layers if layer.has_experts)
     return model.trained * many / (model.trained - theirs + shared * theirs)
 
 

@@ -211,7 +211,7 @@ class Graph:
 
     def added(self, start: int) -> list[Layer]:
         """Return the layers from a number on that rules have added."""
-        return [each for each in self.layers[start:] if isinstance(each, Layer)]
+        return [layer for layer in self.layers[start:] if isinstance(layer, Layer)]
 
     def place(self, layer: Layer | RepeatedLayer, home: int) -> None:
         """Add a layer as it is."""

@@ -44,7 +44,8 @@ def _represented(key: Keyed[tuple[Stages, Model]], places: tuple[tuple[int, ...]
     like = [stages.likeness(stage) for stage in range(len(stages))]
     of = id(stages.network), id(network)
     return tuple(
-        _held(Keyed((*key.value, some), *of, *[like[stage] for stage in some])) for some in places
+        _held(Keyed((*key.value, place), *of, *[like[stage] for stage in place]))
+        for place in places
     )
 
 

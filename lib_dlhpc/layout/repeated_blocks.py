@@ -108,7 +108,7 @@ def _block(
     readers: dict[str, list[int]],
     tied: set[str | None],
 ) -> Block:
-    stop, inside = start + len(own), {layer.name: at for at, layer in enumerate(own)}
+    stop, inside = start + len(own), {layer.name: index for index, layer in enumerate(own)}
     reads = dict[str, int]()
     rows: list[Hashable] = []
     for layer in own:

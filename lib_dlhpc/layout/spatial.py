@@ -64,7 +64,7 @@ def _add(graph: Graph, home: int, layer: Layer, known: Known) -> None:
     sources = [graph.held[name] for name in layer.inputs]
     rows = all(held.axis == ROWS for held in sources) and len(layer.output_shape) >= 3
     way = layer.traits.spatial if rows else ""
-    key = (layer.likeness, *[each.ranges for each in sources])
+    key = (layer.likeness, *[source.ranges for source in sources])
     if way and key in known:
         graph.repeat(home, known[key])
         return

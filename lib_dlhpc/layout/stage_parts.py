@@ -75,7 +75,7 @@ class RankLayers:
     @cached_property
     def tied(self) -> dict[str, list[int]]:
         """The layers that have the same weights, by the name of the first."""
-        of = {each.name: each.attributes.get("tied") for each in self.layers}
+        of = {layer.name: layer.attributes.get("tied") for layer in self.layers}
         found = {name: list[int]() for name in of.values() if name in of}
         for number, name in enumerate(of):
             for owner in found.keys() & {name, of[name]}:

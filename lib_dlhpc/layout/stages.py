@@ -144,8 +144,8 @@ def live_names(model: Model) -> tuple[tuple[str, ...], ...]:
 def _read_by_many_blocks(model: Model) -> bool:
     """Return whether blocks share a vector of the sample, such as its timestep, which is then live in all of them."""
     vectors = [layer.name for layer in model.layers if len(layer.output_shape) == 1]
-    readers = ({model.blocks[each] for each in model.readers.get(one, ())} for one in vectors)
-    return any(len(found - {""}) > 2 for found in readers)
+    readers = ({model.blocks[each] for each in model.readers.get(vector, ())} for vector in vectors)
+    return any(len(blocks - {""}) > 2 for blocks in readers)
 
 
 def cut_that_fits(

@@ -219,9 +219,10 @@ class _Splitter:
     def _heads_fit(self, layer: Layer) -> bool:
         """Return whether each rank has a head, where the layer is read by attention."""
         readers = self._readers(layer)
-        if any(each.traits.replicated for one in readers for each in (one, *self._readers(one))):
+        behind = (layer for reader in readers for layer in (reader, *self._readers(reader)))
+        if any(layer.traits.replicated for layer in behind):
             return False
-        if not (reads := [each for each in readers if each.traits.tensor == "heads"]):
+        if not (reads := [reader for reader in readers if reader.traits.tensor == "heads"]):
             return True
         heads = reads[0].attributes["heads"]
         kv_heads = reads[0].attributes.get("kv_heads", heads)
@@ -230,7 +231,7 @@ class _Splitter:
                 f"strategy.tensor = {self.ranks}: {reads[0].name} has {kv_heads} heads of keys and values for its"
                 f" {heads} heads of queries, and they are not replicated over ranks; legal: 1 to {kv_heads}."
             )
-        shared = [reads[0].inputs[at] for at in reads[0].traits.shared_inputs]
+        shared = [reads[0].inputs[number] for number in reads[0].traits.shared_inputs]
         return len(readers) == 1 and bool(heads >= self.ranks) and layer.name not in shared
 
     # -- all else --------------------------------------------------------------------------------
@@ -238,7 +239,7 @@ class _Splitter:
     def _heads(self, home: int, layer: Layer, source: ShardSpec) -> None:
         """Each rank has some heads; an input that all heads read is whole on each."""
         graph, (heads, kv_heads) = self.graph, _split_heads(layer, self.ranks)
-        shared = [layer.inputs[at] for at in layer.traits.shared_inputs]
+        shared = [layer.inputs[number] for number in layer.traits.shared_inputs]
         others = (
             self._entered(home, graph.held[name]) if name in shared else graph.held[name]
             for name in layer.inputs[1:]
@@ -262,7 +263,7 @@ class _Splitter:
         of, groups = layer.attributes, even_parts(layer.attributes["groups"], self.ranks)
         mine = length(groups[self.graph.rank])
         share, width = mine / of["groups"], layer.output_shape[-1] // of["groups"]
-        gives = ShardSpec("", layer.output_shape, 1, tuple(scaled(each, width) for each in groups))
+        gives = ShardSpec("", layer.output_shape, 1, tuple(scaled(span, width) for span in groups))
         own = {"parameters": round(layer.parameters * share), "heads": round(of["heads"] * share)}
         self.graph.append(home, (source,), gives, share, groups=mine, **own)
 
@@ -310,7 +311,7 @@ class _Splitter:
         """Return whether the inputs are split alike, and each feature's elements lie together in the output."""
         first, *others = (self.graph.held[name] for name in layer.inputs)
         together = len(first.shape) >= 3 or len(first.shape) == len(layer.output_shape)
-        return together and all(first.same_split(each) for each in others)
+        return together and all(first.same_split(other) for other in others)
 
     def _splits_table(self, layer: Layer) -> bool:
         options = layer.attributes

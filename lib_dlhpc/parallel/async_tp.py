@@ -46,23 +46,30 @@ class _Pieces(NamedTuple):
         found: list[Instruction] = []
         replaced: Collective | None = None  # the next one, of an exchange that is cut
         pairs = self._pairs(instructions)
-        for each in instructions:
-            if each == replaced:
+        for instruction in instructions:
+            if instruction == replaced:
                 replaced = None
-            elif not isinstance(each, Compute) or each.phase == "weight_grad":
-                found.append(each)
+            elif not isinstance(instruction, Compute) or instruction.phase == "weight_grad":
+                found.append(instruction)
             else:
-                way = _way(each)
+                way = _way(instruction)
                 before, after = pairs[way]
-                if each.layer in before or each.layer in after:
-                    found += self._product(way, each, before.get(each.layer), after.get(each.layer))
+                if instruction.layer in before or instruction.layer in after:
+                    found += self._product(
+                        way,
+                        instruction,
+                        before.get(instruction.layer),
+                        after.get(instruction.layer),
+                    )
                     continue
-                first, exchange = each.layer in before.values(), list[Instruction]()
-                if first or each.layer in after.values():
-                    (replaced,) = communication(self.layers[each.layer], way)
-                    exchange += self._exchange(way, each.layer, first)
-                adds = not first and self.cut.summed[each.layer] > 0  # once all pieces are there
-                found += [*exchange, each] if adds else [each, *exchange]
+                first, exchange = instruction.layer in before.values(), list[Instruction]()
+                if first or instruction.layer in after.values():
+                    (replaced,) = communication(self.layers[instruction.layer], way)
+                    exchange += self._exchange(way, instruction.layer, first)
+                adds = (
+                    not first and self.cut.summed[instruction.layer] > 0
+                )  # once all pieces are there
+                found += [*exchange, instruction] if adds else [instruction, *exchange]
         return found
 
     def _pairs(self, instructions: list[Instruction]) -> dict[str, list[dict[int, int]]]:
@@ -70,7 +77,11 @@ class _Pieces(NamedTuple):
 
         An exchange may be repeated in backward for a product that is not: it stays whole.
         """
-        there = {(_way(each), each.layer) for each in instructions if isinstance(each, Compute)}
+        there = {
+            (_way(instruction), instruction.layer)
+            for instruction in instructions
+            if isinstance(instruction, Compute)
+        }
         return {
             way: [
                 {

@@ -44,19 +44,23 @@ def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> l
         return list(instructions)
     element = roofline.BYTES[experiment.strategy.precision]
     found: list[Instruction] = []
-    for each in instructions:
-        if isinstance(each, Collective) and each.of == WIRE and each.group != "copies":
-            size = each.elements * element
+    for instruction in instructions:
+        if (
+            isinstance(instruction, Collective)
+            and instruction.of == WIRE
+            and instruction.group != "copies"
+        ):
+            size = instruction.elements * element
             if is_scaled(experiment.strategy):
-                found += _scale(each, float(search_time(experiment, size)), element)
+                found += _scale(instruction, float(search_time(experiment, size)), element)
             seconds = float(cast_time(experiment, size))
-            one = ("data", each.stream, seconds, 0.0)
-            found.append(Transfer(*one, label=f"cast {each.label}"))
-            found.append(each)
-            if each.goal == "allreduce":
-                found.append(Transfer(*one, label=f"cast back {each.label}"))
+            one = ("data", instruction.stream, seconds, 0.0)
+            found.append(Transfer(*one, label=f"cast {instruction.label}"))
+            found.append(instruction)
+            if instruction.goal == "allreduce":
+                found.append(Transfer(*one, label=f"cast back {instruction.label}"))
         else:
-            found.append(each)
+            found.append(instruction)
     return found
 
 

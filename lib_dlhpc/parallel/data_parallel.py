@@ -68,10 +68,14 @@ def _posted(
     instructions: list[Instruction], filled: Mapping[int, list[Collective]]
 ) -> list[Instruction]:
     found: list[Instruction] = []
-    for each in instructions:
-        found.append(each)
-        if type(each) is Compute and each.phase == "backward" and each.layer in filled:
-            found += filled[each.layer]
+    for instruction in instructions:
+        found.append(instruction)
+        if (
+            type(instruction) is Compute
+            and instruction.phase == "backward"
+            and instruction.layer in filled
+        ):
+            found += filled[instruction.layer]
     return found
 
 
@@ -189,6 +193,6 @@ def holders(
     inside = range(first, stop)
     theirs = tuple(at for at in inside if part.model.layers[at].has_experts)
     others = tuple(at for at in inside if at not in theirs)
-    own = float(sum(part.model.layers[at].parameters for at in theirs))
+    own = float(sum(part.model.layers[index].parameters for index in theirs))
     both = (("data", elements - own, theirs), ("alike", own, others))
     return [each for each in both if each[1]]

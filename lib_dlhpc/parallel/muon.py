@@ -73,7 +73,7 @@ def _units(experiment: Experiment, part: Part) -> Iterator[tuple[int, int]]:
     """Yield the layers, first and one past the last, of what replicas cut into slices."""
     strategy = experiment.strategy
     if strategy.zero == 3 and strategy.zero_unit == "layer" and strategy.gather != FORWARD:
-        yield from ((at, at + 1) for at in range(len(part.model.layers)))
+        yield from ((index, index + 1) for index in range(len(part.model.layers)))
     else:
         yield from ((bucket.first, bucket.stop) for bucket in cut(experiment, part))
 

@@ -48,7 +48,10 @@ def overlapped(ahead: Passes, back: Passes) -> Template:
 
 def hides_exchanges(both: Template) -> bool:
     """Return whether overlapped passes exchange for experts at all."""
-    return any(isinstance(each, Collective) and each.stream == STREAM for each in both.instructions)
+    return any(
+        isinstance(instruction, Collective) and instruction.stream == STREAM
+        for instruction in both.instructions
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -92,20 +95,27 @@ class _Side(NamedTuple):
         A wait for all that is on a stream waits for what this pass has posted there.
         """
         posted: dict[str, list[str]] = {}
-        for number, each in enumerate(instructions):
-            if isinstance(each, Compute):
-                yield each._replace(layer=each.layer + self.first), self._flop(each)
-            elif isinstance(each, Collective | Transfer) and each.stream:
-                key = f"{self.name} {each.key or number}"
-                posted.setdefault(each.stream, []).append(key)
-                yield each._replace(key=key), 0.0
-            elif isinstance(each, Wait):
-                keys = [f"{self.name} {each.key}"] if each.key else [*posted.get(each.stream, ())]
+        for number, instruction in enumerate(instructions):
+            if isinstance(instruction, Compute):
+                yield (
+                    instruction._replace(layer=instruction.layer + self.first),
+                    self._flop(instruction),
+                )
+            elif isinstance(instruction, Collective | Transfer) and instruction.stream:
+                key = f"{self.name} {instruction.key or number}"
+                posted.setdefault(instruction.stream, []).append(key)
+                yield instruction._replace(key=key), 0.0
+            elif isinstance(instruction, Wait):
+                keys = (
+                    [f"{self.name} {instruction.key}"]
+                    if instruction.key
+                    else [*posted.get(instruction.stream, ())]
+                )
                 for key in keys:
-                    posted[each.stream].remove(key)
-                    yield each._replace(key=key), 0.0
+                    posted[instruction.stream].remove(key)
+                    yield instruction._replace(key=key), 0.0
             else:
-                yield each, 0.0
+                yield instruction, 0.0
 
     def post(self, what: Collective, number: int) -> Collective:
         """Return an exchange that travels while the other pass computes."""

@@ -157,7 +157,9 @@ def _tables(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[PairAl
             back = strategy.mirrored and part.stage != place  # of the copy that starts at the end
             for name, stages in part.shared.items():
                 table = next(layer for layer in part.model.layers if layer.name == name)
-                for other in sorted({last - at if back else at % len(held) for at in stages}):
+                for other in sorted(
+                    {last - stage if back else stage % len(held) for stage in stages}
+                ):
                     done = strategy.mirrored and other == last - place
                     if other > place and not table.frozen and not done:
                         way = path_between(experiment, place, other)

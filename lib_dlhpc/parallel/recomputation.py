@@ -31,8 +31,8 @@ def repeated(
         for number in segment.repeated:
             again += one_layer(number, model.layers[number], "forward", experts)
     found: list[Instruction] = []
-    for each in instructions:
-        if isinstance(each, Compute):
-            found += before.pop(each.layer, [])
-        found.append(each)
+    for instruction in instructions:
+        if isinstance(instruction, Compute):
+            found += before.pop(instruction.layer, [])
+        found.append(instruction)
     return found

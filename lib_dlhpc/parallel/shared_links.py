@@ -67,7 +67,7 @@ def _meets(key: Keyed[Experiment], one_way: bool) -> SharedLinks | None:
             others[line][other].append((own[line] - 1, own[other] - 1, part))
     if one_way and not any(own):
         return None
-    return SharedLinks(tuple(own), tuple(_fixed(each) for each in others))
+    return SharedLinks(tuple(own), tuple(_fixed(other) for other in others))
 
 
 def above(experiment: Experiment) -> Above | None:

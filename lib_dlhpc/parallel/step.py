@@ -182,25 +182,27 @@ def _stage(
         variants = [passes[chunk] for passes in made]
         prices: tuple[Prices, ...] = tuple(
             part_prices(
-                *(experiment, each.part.model, scale, collectives),
-                _exchanged(experiment, each, collectives),
-                beside=_beside(experiment, each),
+                *(experiment, variant.part.model, scale, collectives),
+                _exchanged(experiment, variant, collectives),
+                beside=_beside(experiment, variant),
             )
-            for each in variants
+            for variant in variants
         )
-        sent = tuple(collectives.sample * each.part.elements(each.part.sends) for each in variants)
+        sent = tuple(
+            collectives.sample * variant.part.elements(variant.part.sends) for variant in variants
+        )
         chunks.append(
             Chunk(
-                _block(tuple(each.forward_pass for each in variants), prices),
-                _block(tuple(each.backward_pass for each in variants), prices),
-                _block(tuple(each.last_pass for each in variants), prices),
+                _block(tuple(variant.forward_pass for variant in variants), prices),
+                _block(tuple(variant.backward_pass for variant in variants), prices),
+                _block(tuple(variant.last_pass for variant in variants), prices),
                 tuple(variants[0].hidden),
                 groups.NOTHING,
                 sent,
-                _block(tuple(each.weights_pass for each in variants), prices)
+                _block(tuple(variant.weights_pass for variant in variants), prices)
                 if variants[0].weights is not None
                 else None,
-                _block(tuple(each.first_pass for each in variants), prices)
+                _block(tuple(variant.first_pass for variant in variants), prices)
                 if variants[0].first is not None
                 else None,
                 _overlapped(experiment, made, chunk, scale, collectives),
@@ -280,7 +282,7 @@ def _linked(experiment: Experiment, stages: list[tuple[Chunk, ...]]) -> list[tup
         key = id(chunks), ways
         if key not in known:
             known[key] = tuple(
-                _sending(one, way, again) for one, way in zip(chunks, ways, strict=True)
+                _sending(chunk, way, again) for chunk, way in zip(chunks, ways, strict=True)
             )
         found.append(known[key])
     return found
@@ -321,7 +323,7 @@ def _waits(last: Block) -> bool:
 
 def _behind(block: Block, message: Message) -> Block:
     """Return a pass that begins while a message is on its way, if it exchanges anything."""
-    if not any(each.shape.priced for each in block.variants):
+    if not any(variant.shape.priced for variant in block.variants):
         return block
     return _block(block.variants, block.prices, block.ahead, message)
 
@@ -383,9 +385,9 @@ def update_time(experiment: Experiment, held: tuple[Part, ...], scale: Any) -> f
     device, optimizer = experiment.machine.device, applied_rule(experiment)
     models, casts = [part.model for part in held], not casts_each_pass(experiment.strategy)
     seconds = sum(
-        roofline.streamed_update_time(each, device, optimizer, casts)
-        / mean_shards(experiment, each)
-        for each in models
+        roofline.streamed_update_time(model, device, optimizer, casts)
+        / mean_shards(experiment, model)
+        for model in models
     )
     seconds = scale * (seconds + muon.orthogonalization_time(experiment, held))
     return float(seconds + copied_after_update(experiment, held))

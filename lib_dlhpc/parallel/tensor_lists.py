@@ -40,10 +40,16 @@ def copied(experiment: Experiment, passes: Passes) -> tuple[Floats, Floats]:
     weights, found = elements(passes.part.model), []
     for instructions in (passes.forward, passes.backward):
         seconds = np.zeros(len(weights))
-        for each in instructions:
-            if isinstance(each, Collective) and each.kind == "data" and each.layers:
-                _, first, stop = each.layers
-                seconds[first] += _seconds(experiment, _lists(weights[first:stop], each.goal))
+        for instruction in instructions:
+            if (
+                isinstance(instruction, Collective)
+                and instruction.kind == "data"
+                and instruction.layers
+            ):
+                _, first, stop = instruction.layers
+                seconds[first] += _seconds(
+                    experiment, _lists(weights[first:stop], instruction.goal)
+                )
         found.append(seconds)
     ahead, back = found
     return ahead, np.maximum(back - ahead * _repeated(passes.backward, len(weights)), 0.0)
@@ -53,7 +59,7 @@ def copied_after_update(experiment: Experiment, held: tuple[Part, ...]) -> float
     """Return the seconds of copies of the small weights that are gathered after the update."""
     if not copies(experiment):
         return 0.0
-    every = [size for part in held for each in elements(part.model) for size in each]
+    every = [size for part in held for sizes in elements(part.model) for size in sizes]
     return _seconds(experiment, [size for size in every if size < PERSISTENT])
 
 
@@ -71,13 +77,13 @@ def elements(model: Model) -> Elements:
     for layer in model.layers:
         shapes = getattr(layer.traits(layer), "shapes", None) if layer.parameters else {}
         whole = (layer.parameters,)
-        found.append(whole if shapes is None else tuple(prod(each) for each in shapes.values()))
+        found.append(whole if shapes is None else tuple(prod(shape) for shape in shapes.values()))
     return tuple(found)
 
 
 def _lists(layers: Iterable[tuple[int, ...]], goal: str) -> list[int]:
     """Return the elements of the weights that a collective handles one by one."""
-    every = [size for each in layers for size in each]
+    every = [size for sizes in layers for size in sizes]
     return every if goal == "reduce_scatter" else [size for size in every if size >= PERSISTENT]
 
 
@@ -91,7 +97,7 @@ def _seconds(experiment: Experiment, sizes: list[int]) -> float:
 def _repeated(instructions: list[Instruction], layers: int) -> Floats:
     """Return how often a backward pass repeats the forward pass of each layer."""
     found = np.zeros(layers)
-    for each in instructions:
-        if isinstance(each, Compute) and each.phase == "forward":
-            found[each.layer] += 1
+    for instruction in instructions:
+        if isinstance(instruction, Compute) and instruction.phase == "forward":
+            found[instruction.layer] += 1
     return found

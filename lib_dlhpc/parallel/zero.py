@@ -92,15 +92,15 @@ def _gathered_once(
     if experiment.overlap and experiment.strategy.mirrored:
         found += gathers
     elif experiment.overlap and chunk == 0:
-        found += [each for of in range(len(held)) for each in _of_chunk(experiment, held, of)]
+        found += [each for index in range(len(held)) for each in _of_chunk(experiment, held, index)]
     coming = deque(gathers)
-    for each in instructions:
-        if isinstance(each, Compute) and weights[each.layer]:
-            while coming and coming[0].layers[1] <= each.layer:
+    for instruction in instructions:
+        if isinstance(instruction, Compute) and weights[instruction.layer]:
+            while coming and coming[0].layers[1] <= instruction.layer:
                 gather = coming.popleft()
                 found += [] if experiment.overlap else [gather]
                 found.append(Wait("data", STREAM, gather.key, LABEL))
-        found.append(each)
+        found.append(instruction)
     return found
 
 

@@ -30,19 +30,19 @@ def _in_two(
     again = {layer.name for layer in regathered(part.model, experiment.strategy.recompute)}
     backward: list[Instruction] = []
     weights: list[Instruction] = []
-    for each in instructions:
-        if isinstance(each, Collective) and each.layers:
-            weights.append(each)
-        elif not isinstance(each, Compute) or each.phase != "backward":
-            backward.append(each)
-        elif layers[each.layer].traits.splits_backward:
-            backward.append(computed(each.layer, "input_grad"))
-            weights.append(computed(each.layer, "weight_grad"))
+    for instruction in instructions:
+        if isinstance(instruction, Collective) and instruction.layers:
+            weights.append(instruction)
+        elif not isinstance(instruction, Compute) or instruction.phase != "backward":
+            backward.append(instruction)
+        elif layers[instruction.layer].traits.splits_backward:
+            backward.append(computed(instruction.layer, "input_grad"))
+            weights.append(computed(instruction.layer, "weight_grad"))
         else:
-            if layers[each.layer].name in again and not experiment.overlap:
+            if layers[instruction.layer].name in again and not experiment.overlap:
                 # The repeated all-gather before it is for a weight gradient.
-                count = len(communication(layers[each.layer], "forward"))
+                count = len(communication(layers[instruction.layer], "forward"))
                 weights += backward[len(backward) - count :]
                 del backward[len(backward) - count :]
-            backward.append(each)
+            backward.append(instruction)
     return backward, weights

@@ -77,7 +77,7 @@ def of_whole_blocks(
     seconds, fits = np.zeros(len(p)), np.ones(len(p), bool)
     for stages in np.unique(p).tolist():
         at = np.flatnonzero(some & (p == stages))
-        n, v, f, _, _, _, first, last = (each[at] for each in blocks)
+        n, v, f, _, _, _, first, last = (block[at] for block in blocks)
         share = np.where(alone[at], f / v, plain[at])
         ways = zip(m[at].tolist(), c["schedule"][at].tolist(), strict=True)
         kept = np.array([passes_kept(stages, *way) for way in ways]).reshape(-1, stages).T

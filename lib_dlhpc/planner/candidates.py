@@ -102,7 +102,7 @@ def candidates(runs: Sequence[Experiment], where: Place, held: int = HELD) -> li
     Chunks of all of them are one piece of work. A folder of `where` stays. Raises SpecError, LostError as `results`.
     """
     axes = [axes_of(run) for run in runs]
-    totals = [combinations(each) for each in axes]
+    totals = [combinations(axis) for axis in axes]
     arguments = {
         "experiments": [text_of(run) for run in runs],
         "combinations": totals,
@@ -112,8 +112,8 @@ def candidates(runs: Sequence[Experiment], where: Place, held: int = HELD) -> li
     work = Work("lib_dlhpc.planner.candidates:chunk", arguments, sum(many))
     chunks = results(work, where, keep=True)
     found = [
-        _merged(run, each, islice(chunks, number), held // len(runs))
-        for run, each, number in zip(runs, axes, many, strict=True)
+        _merged(run, axis, islice(chunks, number), held // len(runs))
+        for run, axis, number in zip(runs, axes, many, strict=True)
     ]
     next(chunks, None)  # workers end
     return found

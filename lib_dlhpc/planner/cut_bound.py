@@ -106,11 +106,11 @@ def _memory(group: SamePasses, stages: list[Floats], each: ExchangeTimes) -> Flo
     every = (each.state.T @ stages[2]).reshape(-1, chunks, ranks)
     stored = stages[3].reshape(chunks, ranks)
     ways = zip(group.many.tolist(), group.schedules.tolist(), strict=True)
-    for at, (many, schedule) in enumerate(ways):
+    for index, (many, schedule) in enumerate(ways):
         if chunks > 1:  # the first rank is ahead of the others
             kept, _ = before_backward(0, ranks, min(many, 3 * ranks), chunks)
-            held, state = (kept @ stored[:, 0]).max(), every[at, :, 0].sum()
+            held, state = (kept @ stored[:, 0]).max(), every[index, :, 0].sum()
         else:
-            held, state = passes_kept(ranks, many, schedule) * stored[0], every[at, 0]
-        found[at] = (state + each.stored[at] * held).max()
+            held, state = passes_kept(ranks, many, schedule) * stored[0], every[index, 0]
+        found[index] = (state + each.stored[index] * held).max()
     return found

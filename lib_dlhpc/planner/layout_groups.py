@@ -81,8 +81,8 @@ class LayoutGroup:
         many, schedules = (columns[name][rows] for name in PIPELINE)
         found = defaultdict[int, list[int]](list)
         each = [self.like(*one) for one in zip(many.tolist(), schedules.tolist(), strict=True)]
-        for at, one in enumerate(each):
-            found[id(one)].append(at)
+        for index, one in enumerate(each):
+            found[id(one)].append(index)
         for some in found.values():
             yield SamePasses(each[some[0]], rows[some], many[some], schedules[some])
 

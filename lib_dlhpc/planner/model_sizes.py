@@ -118,7 +118,7 @@ def sizes(
     strategy |= {"nodes": devices // node}
     tables = {"dataset": "webtext", "machine": machine, "strategy": strategy}
     tables |= {"calibration": {"compute_scale": compute_scale}}
-    return tuple(_size(read_experiment({**tables, "model": decoder(each)})) for each in layers)
+    return tuple(_size(read_experiment({**tables, "model": decoder(layer)})) for layer in layers)
 
 
 def _size(run: Experiment) -> Size:

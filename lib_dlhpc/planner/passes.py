@@ -93,7 +93,7 @@ class Passes:
     @cached_property
     def layers(self) -> list[tuple[Activities, NDArray[np.intp] | tuple[int, ...]]]:
         """The seconds of each layer by what limits it, and the layers that are recomputed, by variant."""
-        return [self._layers(at) for at in range(len(self.chunk.backward.variants))]
+        return [self._layers(index) for index in range(len(self.chunk.backward.variants))]
 
     def _layers(
         self, variant: int, waits: bool = True
@@ -130,7 +130,7 @@ class Passes:
         ahead, back = (self.scale * seconds for seconds in roofline.total(each))
         back[:, again] += ahead[:, again]
         read_by = (model.readers.get(layer.name, ()) for layer in model.layers)
-        last = np.array([max(readers, default=at) for at, readers in enumerate(read_by)])
+        last = np.array([max(readers, default=index) for index, readers in enumerate(read_by)])
         exchanged = [
             self._between(one.variants[0]) for one in (self.chunk.forward, self.chunk.last)
         ]
@@ -143,7 +143,7 @@ class Passes:
         """Trained weights of each layer, but for those of experts that replicas share, and of these, (2, layers)."""
         model = chain(self.experiment)[0][0].model
         shared = int(self.experiment.strategy.experts) > 1
-        theirs = np.array([shared and each.has_experts for each in model.layers])
+        theirs = np.array([shared and layer.has_experts for layer in model.layers])
         return np.where(np.stack([~theirs, theirs]), model.layer_trained, 0.0)
 
     def blocks(self) -> Blocks:
@@ -164,16 +164,16 @@ class Passes:
         """Return the exchanges of a pass that come between two layers."""
         found, kinds = list[tuple[int, int, int]](), dict[int, int]()
         here, pending, each = -1, list[Collective](), list[Floats]()
-        for one in template.instructions:
-            if isinstance(one, Compute):
-                before, here = here, one.layer
+        for instruction in template.instructions:
+            if isinstance(instruction, Compute):
+                before, here = here, instruction.layer
                 for what in pending:
                     if (number := kinds.setdefault(id(what), len(kinds))) == len(each):
                         each.append(self._seconds(what))
                     found.append((before, here, number))
                 pending = []
-            elif isinstance(one, Collective) and not one.stream:
-                pending.append(one)
+            elif isinstance(instruction, Collective) and not instruction.stream:
+                pending.append(instruction)
         seconds = np.array(each).reshape(len(each), len(self.samples)).T
         return Exchanges(seconds, *np.array(found, np.intp).reshape(-1, 3).T)
 
@@ -203,7 +203,7 @@ class Passes:
         """Return the seconds of exchanges, or those of a kind, within a forward and a backward pass of the variant with
         most."""
         return [
-            np.max([self._of(each, kind) for each in block.variants], axis=0)
+            np.max([self._of(variant, kind) for variant in block.variants], axis=0)
             for block in (self.chunk.forward, self.chunk.last)
         ]
 

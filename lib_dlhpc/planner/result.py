@@ -68,7 +68,7 @@ def _column(amounts: list[float], objective: str) -> list[str]:
     """Return amounts of an objective in words, times all in one unit."""
     if objective == "time":
         return format_times(amounts)
-    return [in_words(each, objective) for each in amounts]
+    return [in_words(amount, objective) for amount in amounts]
 
 
 @dataclass(frozen=True)

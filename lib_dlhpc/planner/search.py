@@ -108,7 +108,9 @@ class _Search:
         self.predicted, self.legal = 0, sum(each.legal for each in found)
         self.ends = np.cumsum([len(each) for each in found])
         self.least = np.concatenate([each.least(self.wanted[0]) for each in found])
-        self.kinds = np.concatenate([_kinds(each) + KINDS * at for at, each in enumerate(found)])
+        self.kinds = np.concatenate(
+            [_kinds(each) + KINDS * index for index, each in enumerate(found)]
+        )
         self.above = np.ones(KINDS * len(found))  # the least price over its bound, by kind
         self.waiting = np.ones(len(self.least), bool)
         self.refined = np.zeros(len(self.least), bool)
@@ -214,17 +216,17 @@ class _Search:
         fits, price = np.broadcast_to(found.fits, rows.shape), values[self.wanted[0]]
         with np.errstate(divide="ignore"):
             ratios = np.maximum(1.0, price / self.least[rows])
-        for at, (row, ratio) in enumerate(zip(some.tolist(), ratios.tolist(), strict=True)):
-            kind = self.kinds[rows[at]]
+        for index, (row, ratio) in enumerate(zip(some.tolist(), ratios.tolist(), strict=True)):
+            kind = self.kinds[rows[index]]
             self.above[kind] = min(ratio, self.above[kind]) if known[kind] else ratio
             known[kind] = True
-            own = {name: float(each[at]) for name, each in values.items()}
+            own = {name: float(each[index]) for name, each in values.items()}
             over = (name for name, most in self.limits.items() if own[name] > most * ROUNDED)
-            reason = f"over the limit of {next(over, '')}" if fits[at] else "does not fit"
-            if fits[at]:
+            reason = f"over the limit of {next(over, '')}" if fits[index] else "does not fit"
+            if fits[index]:
                 for name in self.limits:
                     self.reached[name] = min(own[name], self.reached.get(name, np.inf))
-            if fits[at] and reason == "over the limit of ":
+            if fits[index] and reason == "over the limit of ":
                 changes = {**changes_of(columns, row), **named(base, self.base.plan.axes)}
                 self.ranked.append(Choice(base, changes, own))
             else:

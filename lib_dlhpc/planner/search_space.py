@@ -131,8 +131,8 @@ def alike(columns: Sequence[NDArray[Any]]) -> list[NDArray[np.intp]]:
     for column in columns:
         values = {*column.tolist()}
         code *= len(values)
-        for number, each in enumerate(values):
-            code[column == each] += number
+        for number, value in enumerate(values):
+            code[column == value] += number
     order = np.argsort(code, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(code[order])) + 1)
 
@@ -230,7 +230,7 @@ def _defaults(experiment: Experiment, nodes: Any) -> dict[str, list[Any]]:
     scores = any(layer.traits.selective for layer in model.layers)  # fused attention stores none
     positions = any(layer.traits.tensor == "heads" for layer in model.layers)
     counts = [layer.attributes["experts"] for layer in expert_layers(model)]
-    sharded = {each for each in devices if gcd(*counts) % each == 0} if counts else set()
+    sharded = {device for device in devices if gcd(*counts) % device == 0} if counts else set()
     axes: dict[str, list[Any]] = {
         "tensor": sorted({*near, int(now.tensor)}),
         "pipeline": [p for p in sorted(devices) if p < len(cut_points(model, 1))],
@@ -254,14 +254,16 @@ def _contexts(experiment: Experiment, devices: set[int]) -> list[int]:
     """Return the context degrees that are tried: of a long sequence those that leave a rank PART tokens or more."""
     model, now = experiment.model, int(experiment.strategy.context)
     sequence = model.input_shape[0] if model.reads_tokens else 1
-    several = [each for each in devices if each & (each - 1) == 0 and each * PART <= sequence]
+    several = [
+        device for device in devices if device & (device - 1) == 0 and device * PART <= sequence
+    ]
     return sorted({1, now, *several} if sequence >= LONG else {now})
 
 
 def _within(name: str, values: list[int], bounds: Bounds) -> list[int]:
     least = values[0] if bounds.least is None else bounds.least
     most = values[-1] if bounds.most is None else bounds.most
-    found = [each for each in values if least <= each <= most]
+    found = [value for value in values if least <= value <= most]
     if not found:
         legal = ", ".join(map(str, values))
         raise SpecError(f"plan.axes.{name}: none within {least} and {most}; legal here: {legal}.")
@@ -270,7 +272,7 @@ def _within(name: str, values: list[int], bounds: Bounds) -> list[int]:
 
 def divisors(number: int) -> list[int]:
     """Return what divides a number, in order."""
-    return [each for each in range(1, number + 1) if number % each == 0]
+    return [index for index in range(1, number + 1) if number % index == 0]
 
 
 def _rules(

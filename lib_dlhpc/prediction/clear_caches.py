@@ -19,6 +19,6 @@ def remembered() -> Iterator["_lru_cache_wrapper[Any]"]:
     """Yield the caches of layouts, programs, their prices and memory."""
     for name, module in list(sys.modules.items()):
         if name.startswith(ROOMS):
-            for found in list(vars(module).values()):
-                if isinstance(found, _lru_cache_wrapper):
-                    yield found
+            for var in list(vars(module).values()):
+                if isinstance(var, _lru_cache_wrapper):
+                    yield var

@@ -136,8 +136,8 @@ def linked(key: Pipeline) -> tuple[Sequence[Turn], CallLinks]:
     flags: Any = (True, True, True)
     if any(PassGroup in set(map(type, turns)) for turns in each):
         steps = [[step for turn in turns for step in _steps(turn)] for turns in each]
-        each = [[work for work, *_ in one] for one in steps]
-        flags = [flag for one in steps for _, *flag in one]
+        each = [[work for work, *_ in step] for step in steps]
+        flags = [flag for step in steps for _, *flag in step]
     works = [*chain.from_iterable(each)]
     receives, sends, computes = np.broadcast_to(flags, (len(works), 3)).T
     place = np.repeat(np.arange(key.ranks), [*map(len, each)])

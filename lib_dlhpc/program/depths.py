@@ -52,7 +52,7 @@ class Stretch(NamedTuple):
     @property
     def rows(self) -> int:
         """Rows of the depths, once."""
-        return sum(each.rows for each in self.depths)
+        return sum(depth.rows for depth in self.depths)
 
 
 @lru_cache(maxsize=512)  # the pipelines of a space
@@ -78,7 +78,7 @@ def _repeated(
 ) -> tuple[Stretch, ...]:
     """Return depths with the longest stretch of each period, in their order."""
     depths = by_depth(schedule, ranks, many, chunks)
-    keys, at, found = [each.key for each in depths], 0, list[Stretch]()
+    keys, at, found = [depth.key for depth in depths], 0, list[Stretch]()
     for period in periods:
         first, times = _longest(keys, at, period)
         if times > 1:
@@ -95,19 +95,19 @@ def _repeated(
 def _reach(depths: Sequence[Depth]) -> int:
     """Return how many rows before depths they read."""
     most = row = 0
-    for each in depths:
-        most, row = max(most, int(each.back.max()) - row), row + each.rows
+    for depth in depths:
+        most, row = max(most, int(depth.back.max()) - row), row + depth.rows
     return most
 
 
 def _longest(keys: Sequence[object], start: int, period: int) -> tuple[int, int]:
     """Return where the longest stretch of a period begins, from `start` on, and how many periods it has."""
     begins, longest, first = start, 0, start
-    for at in range(start, len(keys) - period):
-        if keys[at] != keys[at + period]:
-            begins = at + 1
-        elif at + 1 - begins > longest:
-            first, longest = begins, at + 1 - begins
+    for index in range(start, len(keys) - period):
+        if keys[index] != keys[index + period]:
+            begins = index + 1
+        elif index + 1 - begins > longest:
+            first, longest = begins, index + 1 - begins
     return first, longest // period + 1
 
 

@@ -111,25 +111,25 @@ class Shape:
         # Of the current span: the kind of its first exchange, its exchanges, and whether it computes nothing.
         kind, met, empty = "", 0, True
         spent, runs, number_of = self._spent, self._runs, self._numbers
-        for each in instructions:
-            if type(each) is Compute:
-                layer, phase = each
+        for instruction in instructions:
+            if type(instruction) is Compute:
+                layer, phase = instruction
                 spent[phase].extend((layer, len(runs)))
                 empty = False
-            elif type(each) is Collective and not each.stream:
+            elif type(instruction) is Collective and not instruction.stream:
                 runs.append(3 * self.spans + (1 if met else 0))
-                number = number_of.get(id(each))
-                self.numbers.append(self._number(each) if number is None else number)
+                number = number_of.get(id(instruction))
+                self.numbers.append(self._number(instruction) if number is None else number)
                 self.spans_of.append(self.spans)
-                kind, met = kind or each.kind, met + 1
+                kind, met = kind or instruction.kind, met + 1
             else:
                 self._end(kind, met, empty)
                 kind, met, empty = "", 0, True
-                self.pieces.append(each)  # type: ignore[arg-type]
-                if type(each) is Collective:
-                    self.posts.append(self._number(each))
-                elif type(each) is Transfer:
-                    self.moves[each] += 1
+                self.pieces.append(instruction)  # type: ignore[arg-type]
+                if type(instruction) is Collective:
+                    self.posts.append(self._number(instruction))
+                elif type(instruction) is Transfer:
+                    self.moves[instruction] += 1
         self._end(kind, met, empty)
 
     def _end(self, kind: str, met: int, empty: bool) -> None:
@@ -164,7 +164,9 @@ class Shape:
     def compact(self) -> list[Piece]:
         """The pieces without empty spans, for ranks that are all alike."""
         full = set(self.full)
-        return [one for one in self.pieces if not isinstance(one, Span) or one.number in full]
+        return [
+            piece for piece in self.pieces if not isinstance(piece, Span) or piece.number in full
+        ]
 
     @cached_property
     def queue(self) -> "Queue | None":
@@ -258,9 +260,9 @@ def fold(
     shapes: Sequence[Shape], prices: "Sequence[Prices]", message: Message | None = None
 ) -> Iterator[Folded]:
     """Yield a block in s; shapes, prices: of each variant. message: on its way when it begins."""
-    work = np.stack([each.work(price) for each, price in zip(shapes, prices, strict=True)])
-    costs = [each.seconds(price) for each, price in zip(shapes, prices, strict=True)]
-    talk = np.stack([each.exchanged(cost) for each, cost in zip(shapes, costs, strict=True)])
+    work = np.stack([shape.work(price) for shape, price in zip(shapes, prices, strict=True)])
+    costs = [shape.seconds(price) for shape, price in zip(shapes, prices, strict=True)]
+    talk = np.stack([shape.exchanged(cost) for shape, cost in zip(shapes, costs, strict=True)])
     posted = alone = shapes[0].posted(costs[0][0])
     for number, (shape, price) in enumerate(zip(shapes, prices, strict=True)):
         spans = work[number].sum(axis=1) + talk[number, 0]
@@ -274,11 +276,11 @@ def fold(
     does = (work.sum(axis=(0, 2)) + talk[:, 0].sum(axis=0) > 0).tolist()
     one = len(shapes) == 1
     thirds: Any = work[0].tolist() if one else np.moveaxis(work, 0, 2)[..., None, :, None]
-    for at, piece in enumerate(shapes[0].compact if one else shapes[0].pieces):
+    for index, piece in enumerate(shapes[0].compact if one else shapes[0].pieces):
         if isinstance(piece, Span):
             number, kind = piece
             if does[number]:
-                kind = kind or ("" if one else _kind(shapes, at))
+                kind = kind or ("" if one else _kind(shapes, index))
                 head, middle, tail = thirds[number]
                 yield Run(head, middle, tail, messages[number], sent[number], kind)
         elif isinstance(piece, Collective):
@@ -292,5 +294,5 @@ def fold(
 
 def _kind(shapes: Sequence[Shape], at: int) -> str:
     """Return the kind of what a span exchanges in any variant."""
-    kinds = (getattr(each.pieces[at], "kind", "") for each in shapes[1:])
+    kinds = (getattr(shape.pieces[at], "kind", "") for shape in shapes[1:])
     return next((kind for kind in kinds if kind), "")

@@ -117,9 +117,9 @@ class GradientExchanges:
 
     def settle(self, streams: Sequence[dict[str, Any]]) -> None:
         """Let the streams of gradients be free when what met them is done; streams: of each stage."""
-        for each, at in zip(streams, self.free, strict=True):
-            if GRADIENTS in each:
-                each[GRADIENTS] = self.maximum(each[GRADIENTS], at)
+        for stream, at in zip(streams, self.free, strict=True):
+            if GRADIENTS in stream:
+                stream[GRADIENTS] = self.maximum(stream[GRADIENTS], at)
 
     def join(self, place: Any, free: Any) -> Any:
         """Return when the stream of gradients is free for those of a pass that begins: behind messages."""

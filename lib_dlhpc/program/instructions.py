@@ -42,13 +42,13 @@ BLOCKS = {  # what they are parts of
 def whole_layers(instructions: "Iterable[Instruction | None]") -> "Iterator[Instruction | None]":
     """Yield the instructions, the blocks of a layer, which follow one another, as one computation."""
     before: Compute | None = None
-    for each in instructions:
-        if not isinstance(each, Compute):
-            yield each
+    for instruction in instructions:
+        if not isinstance(instruction, Compute):
+            yield instruction
             continue
-        if each.phase not in BLOCKS or each != before:
-            yield each._replace(phase=BLOCKS.get(each.phase, each.phase))
-        before = each
+        if instruction.phase not in BLOCKS or instruction != before:
+            yield instruction._replace(phase=BLOCKS.get(instruction.phase, instruction.phase))
+        before = instruction
 
 
 class Collective(NamedTuple):

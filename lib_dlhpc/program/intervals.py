@@ -34,7 +34,7 @@ def kind_of(call: Call) -> str:
 def pass_name(program: Program, call: Call) -> str:
     """Return what a pass is called: with its microbatch and chunk, if there are several."""
     if len(call.halves) > 1:
-        return " and ".join(pass_name(program, each) for each in call.halves)
+        return " and ".join(pass_name(program, half) for half in call.halves)
     name, pipeline = NAMES[call.phase], program.schedule
     if pipeline.ranks * pipeline.microbatches > 1:
         name += f" {call.microbatch}"
@@ -63,7 +63,7 @@ def halves(
     if len(call.halves) == 1:
         yield call, start, end
         return
-    shares = np.array([block.forward_share(each) for each in range(len(block.variants))])
+    shares = np.array([block.forward_share(index) for index in range(len(block.variants))])
     share: Any = shares[variant] if np.ndim(start) == 0 else shares[:, None]
     middle = start + share * (end - start)
     yield from zip(call.halves, (start, middle), (middle, end), strict=True)

@@ -31,8 +31,8 @@ def walk(
     table: (COLUMNS, ranks, chunks, lanes).
     """
     found = _Walk(table, _shares(table))
-    for one in stretches(schedule, ranks, many, chunks):
-        found.run(one)
+    for stretch in stretches(schedule, ranks, many, chunks):
+        found.run(stretch)
     return found.clock, found.freed(), found.idle
 
 
@@ -83,10 +83,12 @@ def _together(depth: Depth, exchanges: GradientExchanges) -> Iterator[slice]:
     """Yield passes of a depth that follow one another, none of which depends on what those before it send."""
     targets = np.where(depth.boundary >= 0, exchanges.target(depth.place, depth.boundary), -1)
     first, reached = 0, set[int]()
-    for at, (place, target) in enumerate(zip(depth.place.tolist(), targets.tolist(), strict=True)):
+    for index, (place, target) in enumerate(
+        zip(depth.place.tolist(), targets.tolist(), strict=True)
+    ):
         if place in reached or target in reached:
-            yield slice(first, at)
-            first, reached = at, set()
+            yield slice(first, index)
+            first, reached = index, set()
         if target >= 0:
             reached.add(target)
     yield slice(first, len(depth.place))
@@ -125,9 +127,9 @@ class _Walk:
 
     def run(self, one: Stretch) -> None:
         """Walk a stretch."""
-        for each in one.depths:
-            if not each.last:
-                np.add.at(self.counts, each.made, one.times)
+        for depth in one.depths:
+            if not depth.last:
+                np.add.at(self.counts, depth.made, one.times)
         kept = self.arrives[max(0, self.row - max(one.reach, 1)) : self.row]
         self.row = len(kept)
         more = np.empty((one.rows * one.times, kept.shape[1]))

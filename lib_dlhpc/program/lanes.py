@@ -109,7 +109,7 @@ def timed(step: Program, samples: Samples, factor: float, stream: str) -> Timed:
         np.moveaxis(np.array(table), 2, 0),
         np.stack(work, axis=1),
         np.stack(limited, axis=2),
-        np.array([stages[id(each)][0] for each in step.stages]),
+        np.array([stages[id(stage)][0] for stage in step.stages]),
         tuple(_rows(step, stream)),
         step.schedule,
         step.lines,
@@ -160,12 +160,12 @@ def _taken(
     talk = np.zeros_like(work)
     np.add.at(talk, np.array(shape.spans_of, np.int64), costs[np.array(shape.numbers, np.int64)])
     posts = costs[shape.posts] if not shape.moves else _with_moves(shape, costs)
-    for at, lane in enumerate(samples):
-        alone = work[:, at] + talk[:, at]
-        added = shape.crossing(prices, alone, posts[:, at], key.value.message, lane)
+    for index, lane in enumerate(samples):
+        alone = work[:, index] + talk[:, index]
+        added = shape.crossing(prices, alone, posts[:, index], key.value.message, lane)
         if added is not None:
-            talk[:, at] += added.spans
-            posts[:, at] += added.posts
+            talk[:, index] += added.spans
+            posts[:, index] += added.posts
     seconds = factor * work + talk
     if shape.queue is not None:
         return _queued(shape.queue, seconds, posts, origin)
@@ -199,7 +199,7 @@ def _with_moves(shape: Shape, costs: Floats) -> Floats:
     posts = iter(shape.posts)
     pieces = (each for each in shape.compact if isinstance(each, Collective | Transfer))
     seconds = (
-        each.seconds if isinstance(each, Transfer) else costs[next(posts)] for each in pieces
+        piece.seconds if isinstance(piece, Transfer) else costs[next(posts)] for piece in pieces
     )
     return np.array([each + np.zeros(costs.shape[1]) for each in seconds])
 

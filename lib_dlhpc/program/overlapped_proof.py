@@ -19,8 +19,8 @@ def prove_overlapped(where: str, chunk: Chunk, other: Chunk) -> None:
     block = chunk.overlapped
     assert block is not None
     in_flight = InFlight()
-    for each in block.variants[0].instructions:
-        in_flight.follow(where, each)
+    for instruction in block.variants[0].instructions:
+        in_flight.follow(where, instruction)
     if in_flight.streams:
         raise ProofError(f"{where}: ends before {in_flight.streams[0]} does.")
     for variant, template in enumerate(block.variants):
@@ -63,7 +63,9 @@ def _prove_weights_follow(where: str, both: Iterable[Instruction]) -> None:
 
 def _exchanged(instructions: Sequence[Instruction]) -> Counter[tuple[object, ...]]:
     """Return what is exchanged, and how often."""
-    return Counter(_what(each) for each in instructions if isinstance(each, Collective))
+    return Counter(
+        _what(instruction) for instruction in instructions if isinstance(instruction, Collective)
+    )
 
 
 def _what(each: Collective) -> tuple[object, ...]:
@@ -72,7 +74,7 @@ def _what(each: Collective) -> tuple[object, ...]:
 
 def _inside(instructions: Iterable[Instruction]) -> set[tuple[object, ...]]:
     """Return the blocking exchanges of a pass, those on the stream of computation."""
-    found = [each for each in instructions if isinstance(each, Collective)]
+    found = [instruction for instruction in instructions if isinstance(instruction, Collective)]
     posted = {_what(each) for each in found if each.stream}
     return {_what(each) for each in found if not each.stream} - posted
 

@@ -71,10 +71,12 @@ def crossing(
 
 def _may_meet(shape: "Shape", busy: Sequence[Busy], sent: "_Active | None") -> bool:
     """Whether exchanges of two streams, or the message, use links of one kind."""
-    uses = [[any(busy[n][kind] for n in some) for kind in range(KINDS)] for some in shape.streams]
+    uses = [
+        [any(busy[n][kind] for n in stream) for kind in range(KINDS)] for stream in shape.streams
+    ]
     if sent is not None:
         uses.append([*map(bool, sent.busy)])
-    return any(sum(each[kind] for each in uses) > 1 for kind in range(KINDS))
+    return any(sum(use[kind] for use in uses) > 1 for kind in range(KINDS))
 
 
 def _alone(shape: "Shape", busy: Sequence[Busy], spans: Floats) -> Iterable[tuple[float, Busy]]:
@@ -83,7 +85,7 @@ def _alone(shape: "Shape", busy: Sequence[Busy], spans: Floats) -> Iterable[tupl
         return zip(spans.tolist(), [NONE] * len(spans), strict=True)
     seconds, each = np.where(spans > 0, spans, 1.0), np.array(busy)[shape.numbers].T
     kinds = [np.bincount(shape.spans_of, one, len(spans)) / seconds for one in each]
-    return zip(spans.tolist(), zip(*(one.tolist() for one in kinds), strict=True), strict=True)
+    return zip(spans.tolist(), zip(*(kind.tolist() for kind in kinds), strict=True), strict=True)
 
 
 def _posted(shape: "Shape", busy: Sequence[Busy], seconds: Sequence[float]) -> "Iterator[_Active]":

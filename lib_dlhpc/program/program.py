@@ -110,20 +110,21 @@ class Template:
         """The collectives on the stream of computation, and after which layers each is; equal ones are one."""
         found: dict[tuple[object, ...], tuple[Collective, list[int]]] = {}
         layer = 0
-        for one in self.instructions:
-            if isinstance(one, Compute):
-                layer = one.layer
-            elif isinstance(one, Collective) and not one.stream:
-                found.setdefault((*one[:6], one.algorithm), (one, []))[1].append(layer)
-        return tuple((one, np.array(layers)) for one, layers in found.values())
+        for instruction in self.instructions:
+            if isinstance(instruction, Compute):
+                layer = instruction.layer
+            elif isinstance(instruction, Collective) and not instruction.stream:
+                key = *instruction[:6], instruction.algorithm
+                found.setdefault(key, (instruction, []))[1].append(layer)
+        return tuple((exchange, np.array(layers)) for exchange, layers in found.values())
 
     @cached_property
     def repeated(self) -> NDArray[np.int64]:
         """The layers whose forward time the instructions spend."""
         if "forward_block" not in self.shape.layers:
             return self.shape.layers.get("forward", np.array([], np.int64))
-        rows = (each for each in whole_layers(self.instructions) if isinstance(each, Compute))
-        return np.array([each.layer for each in rows if each.phase == "forward"], np.int64)
+        products = (each for each in whole_layers(self.instructions) if isinstance(each, Compute))
+        return np.array([layer.layer for layer in products if layer.phase == "forward"], np.int64)
 
 
 class Sent(NamedTuple):
@@ -163,7 +164,7 @@ class Block:
     @cached_property
     def folded(self) -> tuple[Folded, ...]:
         """The block as sums, see fold.py."""
-        return tuple(fold([each.shape for each in self.variants], self.prices, self.message))
+        return tuple(fold([variant.shape for variant in self.variants], self.prices, self.message))
 
     @cached_property
     def gradients(self) -> tuple[float, Busy]:
@@ -216,7 +217,7 @@ class Block:
         """The seconds that arithmetic and memory limit, (forward or backward with repeated layers, limit) each."""
         if self.ahead:
             both = zip(self._spent(0), self._spent(1), strict=True)
-            each = (np.stack([one.sum(axis=-1) for one in limits], axis=-1) for limits in both)
+            each = (np.stack([limit.sum(axis=-1) for limit in limits], axis=-1) for limits in both)
             return tuple(np.stack([found[0], found[1] + found[2]]) for found in each)
         found = []
         for template, prices in zip(self.variants, self.prices, strict=True):
@@ -267,17 +268,17 @@ def _end_of(
 ) -> tuple[float, dict[str, float]]:
     late, (pieces, spent, posted) = dict[str, float](), times
     posts = iter(posted)
-    for each in pieces:
-        if isinstance(each, Span):
-            now += spent[each.number]
-        elif isinstance(each, Wait):
-            until = ends[each.key] if each.key else free.get(each.stream, now)
+    for piece in pieces:
+        if isinstance(piece, Span):
+            now += spent[piece.number]
+        elif isinstance(piece, Wait):
+            until = ends[piece.key] if piece.key else free.get(piece.stream, now)
             if until > now:
-                late[each.kind] = late.get(each.kind, 0.0) + (until - now)
+                late[piece.kind] = late.get(piece.kind, 0.0) + (until - now)
                 now = until
         else:
-            start = max(now, free.get(each.stream, now))
-            ends[each.key] = free[each.stream] = start + next(posts)
+            start = max(now, free.get(piece.stream, now))
+            ends[piece.key] = free[piece.stream] = start + next(posts)
     return now, late
 
 

@@ -105,7 +105,7 @@ def _prove_pass(
     where: str, block: Block, phase: str, in_flight: InFlight, kept: bool = False
 ) -> None:
     """Prove a pass, and leave in `in_flight` what it does not wait for; kept: it keeps the weights that it gathers."""
-    first, *others = (list(map(_posted, one.instructions)) for one in block.variants)
+    first, *others = (list(map(_posted, variant.instructions)) for variant in block.variants)
     for other in others:
         if list(filter(None, other)) != list(filter(None, first)):
             raise ProofError(f"{where}: ranks of a stage post different instructions.")
@@ -113,7 +113,7 @@ def _prove_pass(
         in_flight.follow(where, each)
     for variant, prices in zip(block.variants, block.prices, strict=True):
         _prove_work(where, variant.instructions, phase, len(prices.forward))
-        if not kept and any(gathers(each) for each in variant.instructions):
+        if not kept and any(gathers(instruction) for instruction in variant.instructions):
             _prove_weights(where, variant.instructions, prices.weights_read)
 
 
@@ -144,16 +144,18 @@ def _prove_first(
 ) -> dict[str, Collective]:
     """Prove that layers of a chunk's first pass have their weights; return what is still gathered, by key."""
     there: set[int] = set()
-    for each in instructions:
-        if gathers(each):
-            coming[each.key] = each
-        elif isinstance(each, Wait) and each.key in coming:
-            there.update(summed_layers(coming.pop(each.key)))
-        elif isinstance(each, Compute) and prices.weights_read[each.layer]:
+    for instruction in instructions:
+        if gathers(instruction):
+            coming[instruction.key] = instruction
+        elif isinstance(instruction, Wait) and instruction.key in coming:
+            there.update(summed_layers(coming.pop(instruction.key)))
+        elif isinstance(instruction, Compute) and prices.weights_read[instruction.layer]:
             own = [one for one in coming.values() if one.layers[0] == number]
-            late = any(summed_layers(one)[0] <= each.layer for one in own)  # or tied ones
-            if late or (prices.weights[each.layer] and each.layer not in there):
-                raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
+            late = any(summed_layers(one)[0] <= instruction.layer for one in own)  # or tied ones
+            if late or (prices.weights[instruction.layer] and instruction.layer not in there):
+                raise ProofError(
+                    f"{where}: layer {instruction.layer} computes without its weights."
+                )
     return coming
 
 
@@ -161,7 +163,11 @@ def _prove_parts(where: str, chunk: Chunk) -> None:
     """Prove that the layers whose backward leaves out weight gradients are those that compute them apart."""
     blocks = (chunk.backward, chunk.weights or chunk.last, chunk.last)
     wanted, *found = (
-        {each.layer for each in block.variants[0].instructions if _is(each, phase)}
+        {
+            instruction.layer
+            for instruction in block.variants[0].instructions
+            if _is(instruction, phase)
+        }
         for block, phase in zip(blocks, ("input_grad", "weight_grad", "weight_grad"), strict=True)
     )
     for layers in found:
@@ -193,7 +199,9 @@ def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, lay
         own.add("input_grad")
     elif phase == WEIGHTS:
         instructions, own = list(instructions), {"weight_grad"}
-        there = {each.layer for each in instructions if isinstance(each, Compute)}
+        there = {
+            instruction.layer for instruction in instructions if isinstance(instruction, Compute)
+        }
         order = [layer for layer in order if layer in there]
     done: list[int] = []
     later = set[int]()  # layers whose weights have gradients after this pass only
@@ -216,7 +224,11 @@ def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, lay
 
 def _prove_weights(where: str, instructions: Sequence[Instruction], read: Sequence[int]) -> None:
     """Prove that layers have the weights that are gathered for them, and that few are gathered ahead."""
-    visits = [each.layer for each in instructions if isinstance(each, Compute) and read[each.layer]]
+    visits = [
+        instruction.layer
+        for instruction in instructions
+        if isinstance(instruction, Compute) and read[instruction.layer]
+    ]
     to_come = deque(visits)
     coming: dict[str, Collective] = {}  # by key
     # The unit whose layers compute, and the units whose weights are here.
@@ -270,7 +282,7 @@ def _prove_copies(step: Program) -> None:
     last = len(step.stages) - 1
     for place in range(len(step.stages)):
         own = [row[place] for row in step.end]
-        before = own[: next(at for at, each in enumerate(own) if isinstance(each, Update))]
+        before = own[: next(index for index, each in enumerate(own) if isinstance(each, Update))]
         found = [e for e in before if isinstance(e, PairAllreduce) and last - place in e.places]
         if len(found) != 1:
             raise ProofError(
@@ -288,7 +300,12 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
     before = (chunk.backward, chunk.weights) if chunk.weights else (chunk.backward,)
     after_it = (chunk.backward, chunk.last) if chunk.weights else (chunk.last,)
     every, last = (
-        [each for block in passes for each in block.variants[0].instructions if sums(each)]
+        [
+            instruction
+            for block in passes
+            for instruction in block.variants[0].instructions
+            if sums(instruction)
+        ]
         for passes in (before, after_it)
     )
     total = [*last, *filter(sums, own)]
@@ -299,7 +316,7 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
     over = prod(group.size for group in groups.values() if group.apart >= inside)
     if any(weights) and over % step.shape[0]:
         raise ProofError(f"{where}: replicas never sum their gradients, or not all of them.")
-    ahead = any(gathers(each) for each in chunk.forward.variants[0].instructions)
+    ahead = any(gathers(instruction) for instruction in chunk.forward.variants[0].instructions)
     if not ahead and any(each.goal == SCATTER for each in total):
         firsts = [each.first.variants[0].instructions for each in step.stages[place] if each.first]
         gathered = (each for first in firsts for each in first if gathers(each))
@@ -325,10 +342,12 @@ def _prove_once(
         axis = min(len(group.shape) - group.axis, AXES)
         kinds.setdefault((axis, each.goal, each.of), []).append(each)
     for members in kinds.values():
-        count = Counter(layer for each in members for layer in summed_layers(each))
-        over = " and ".join(dict.fromkeys(each.group for each in members)) or "no group"
+        count = Counter(layer for member in members for layer in summed_layers(member))
+        over = " and ".join(dict.fromkeys(member.group for member in members)) or "no group"
         wrong = {
-            layer: count[layer] for layer, own in enumerate(weights) if own and count[layer] != 1
+            layer: count[layer]
+            for layer, weight in enumerate(weights)
+            if weight and count[layer] != 1
         }
         for layer, times in wrong.items():
             raise ProofError(f"{what} layer {layer} {times} times over {over}.")

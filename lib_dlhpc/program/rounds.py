@@ -46,7 +46,7 @@ def _sections(schedule: str, ranks: int, microbatches: int, chunks: int) -> tupl
     if min(times for _, times in rounds.each) < ENOUGH:
         return (Section(_rows(numbers), 1),)
     parts = _in_rounds(numbers, rounds, ranks)
-    order = np.concatenate([one for rows in parts for one in rows])
+    order = np.concatenate([row for rows in parts for row in rows])
     at = np.empty_like(order)
     at[order] = np.arange(len(order))
     numbers = numbers[order]
@@ -83,7 +83,7 @@ def _rows(numbers: Numbers) -> Rows:
     """Return calls with how far back their sources are."""
     back = np.where(numbers[:, SOURCE] >= 0, np.arange(len(numbers)) - numbers[:, SOURCE], 0)
     columns = (numbers[:, PLACE], numbers[:, PASS], back, numbers[:, BOUNDARY])
-    return list(zip(*(each.tolist() for each in columns), strict=True))
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def numbered(pipe: Pipeline) -> tuple[Numbers, Numbers]:

@@ -108,13 +108,13 @@ class Walk:
         """Add a constant to all times that are still read."""
         self._base -= by
         self.clock, self.port = [at + by for at in self.clock], [at + by for at in self.port]
-        self.arrives = [at + by for at in self.arrives[-count:]]
+        self.arrives = [arrive + by for arrive in self.arrives[-count:]]
 
     def _skip(self, rows: Rows, later: Floats) -> None:
         """Let the times of a round be so much later."""
         added = later.tolist()
         self.arrives = [
-            at + more for at, more in zip(self.arrives[-len(rows) :], added, strict=False)
+            arrive + more for arrive, more in zip(self.arrives[-len(rows) :], added, strict=False)
         ]
         self.clock = [at + more for at, more in zip(self.clock, added[len(rows) :], strict=True)]
         ports = {row[0]: more for row, more in zip(rows, added, strict=False) if row[3] >= 0}
@@ -126,7 +126,9 @@ class Walk:
 
 def _one_way(rows: Rows, seconds: Sequence[float], busy: Sequence[float]) -> Floats | None:
     """Return by how much the times of a round are later than those of the one before, if messages go one way."""
-    if len({row[0] for row in rows}) < len(rows) or any(row[2] > at for at, row in enumerate(rows)):
+    if len({row[0] for row in rows}) < len(rows) or any(
+        row[2] > index for index, row in enumerate(rows)
+    ):
         return None
     arrive, ends = list[float](), [0.0] * len(rows)
     for place, made, back, boundary in rows:

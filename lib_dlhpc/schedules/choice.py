@@ -75,7 +75,9 @@ def cheapest(goal: str, n: Array, net: Network, name: str = AUTO) -> Cost:
     costs = [one.priced(n, net) for one in found]
     if len(costs) == 1:
         return costs[0]
-    terms = np.empty((len(costs), 3, *np.broadcast_shapes(*(np.shape(one.total) for one in costs))))
+    terms = np.empty(
+        (len(costs), 3, *np.broadcast_shapes(*(np.shape(cost.total) for cost in costs)))
+    )
     for of, cost in zip(terms, costs, strict=True):
         of[0], of[1], of[2] = cost
     totals = terms[:, 0] + terms[:, 1] + terms[:, 2]

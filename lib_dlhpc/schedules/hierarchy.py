@@ -31,9 +31,9 @@ def hierarchical(ranks: int, elements: int, node_size: int = 1) -> Iterator[Roun
     full = ranks - ranks % node_size
     alike = rank[:full].reshape(-1, node_size), rank[full:].reshape(1, -1)  # nodes of one size
     nodes = [each for each in alike if each.size]
-    yield from beside(*(within(_to_leader(each.shape[1], elements), each) for each in nodes))
+    yield from beside(*(within(_to_leader(node.shape[1], elements), node) for node in nodes))
     yield from within(ring(len(leaders), elements), leaders)
-    yield from beside(*(within(_from_leader(each.shape[1], elements), each) for each in nodes))
+    yield from beside(*(within(_from_leader(node.shape[1], elements), node) for node in nodes))
 
 
 def torus_2d(ranks: int, elements: int, node_size: int = 1, columns: int = 0) -> Iterator[Round]:

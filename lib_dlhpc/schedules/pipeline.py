@@ -192,7 +192,9 @@ class Pipeline:
             first = [*islice(self.turns(rank), self.streams.rounds.first(rank))]
             alone = [turn.chunk for turn in first if isinstance(turn, Forward)]
             some = any(isinstance(turn, PassGroup) and turn.overlapped for turn in first)
-            found.append(tuple(some * (self.each - alone.count(at)) for at in range(self.chunks)))
+            found.append(
+                tuple(some * (self.each - alone.count(index)) for index in range(self.chunks))
+            )
         return tuple(found)
 
     @property

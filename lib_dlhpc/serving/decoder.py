@@ -44,7 +44,7 @@ class Decoder:
         self.weights: list[Tensors] = []
         for at in range(len(self.layers)):
             self.weights.append(self._start(at, seed))
-        self.head = max(at for at, layer in enumerate(model.layers) if layer.kind == "dense")
+        self.head = max(index for index, layer in enumerate(model.layers) if layer.kind == "dense")
         self.context = Context(training=False)
         self.cache: dict[Hashable, dict[int, Array]] = {}
         self.held: dict[Hashable, int] = {}
@@ -63,7 +63,9 @@ class Decoder:
             start(layer, noun, weights, np.random.default_rng([seed, at]))
         if noun.attributes.get("tied"):
             owner = next(
-                n for n, one in enumerate(self.model.layers) if one.name == noun.attributes["tied"]
+                n
+                for n, layer in enumerate(self.model.layers)
+                if layer.name == noun.attributes["tied"]
             )
             weights["weight"] = self.weights[owner]["weight"]
         return weights
@@ -80,11 +82,11 @@ class Decoder:
         row = np.concatenate([np.asarray(each, np.int64) for _, each in tokens])[None]
         outputs: dict[str, Array] = {"input": row}
         last = np.cumsum([len(each) for _, each in tokens]) - 1
-        for at, (noun, layer) in enumerate(zip(self.model.layers, self.layers, strict=True)):
+        for index, (noun, layer) in enumerate(zip(self.model.layers, self.layers, strict=True)):
             inputs = [outputs[name] for name in noun.inputs]
-            if at == self.head and not every:
+            if index == self.head and not every:
                 inputs = [each[:, last] for each in inputs]
-            outputs[noun.name] = self._forward(at, noun, layer, spans, inputs)
+            outputs[noun.name] = self._forward(index, noun, layer, spans, inputs)
         for name, each in tokens:
             self.held[name] += len(each)
         return outputs[self.model.layers[-1].name][0]
@@ -180,7 +182,7 @@ def decode(
     new: list[Sequence[int]] = list(prompts)
     for _ in range(answer):
         logits = decoder.step(list(enumerate(new)))
-        new = [[int(np.argmax(each))] for each in logits]
+        new = [[int(np.argmax(logit))] for logit in logits]
         for own, token in zip(found, new, strict=True):
             own.extend(token)
     return found

@@ -109,7 +109,7 @@ def _least_squares(counts: NDArray[np.float64]) -> list[float]:
     many = counts.shape[1]
     best, least = np.zeros(many), np.inf
     for subset in range(1, 1 << many):
-        some = [at for at in range(many) if subset >> at & 1]
+        some = [index for index in range(many) if subset >> index & 1]
         scale = np.abs(counts[:, some]).max(axis=0)
         found = (
             np.linalg.lstsq(counts[:, some] / scale, np.ones(len(counts)), rcond=None)[0] / scale

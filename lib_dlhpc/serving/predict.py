@@ -275,6 +275,6 @@ def _watts(service: Service, step: StepTime, period: float) -> float:
     machine, serving = service.machine, service.service
     memory = step.weights + step.cache + step.activations
     parts = (step.arithmetic + step.attention, memory, step.communication)
-    device = drawn(machine.device, 0.0, *(each / period for each in parts))
+    device = drawn(machine.device, 0.0, *(part / period for part in parts))
     host = machine.node_power / machine.devices_per_node
     return float(machine.pue * serving.devices * (device + host))

@@ -139,7 +139,7 @@ class Prices:
         if self.exchanges is None or len(halved) < 2:
             return self._together(chunks, contexts)
         found = sum((self._together(*half) for half in halved), StepTime())
-        tokens = sum(each.tokens for each in chunks) + len(contexts) * (1 + self.drafts)
+        tokens = sum(chunk.tokens for chunk in chunks) + len(contexts) * (1 + self.drafts)
         slower, half = OCCUPIED if chunks else 1.0, tokens // 2
         found = found._replace(
             arithmetic=slower * found.arithmetic, attention=slower * found.attention
@@ -152,7 +152,7 @@ class Prices:
     def _together(self, chunks: Sequence[Chunk], contexts: Sequence[float]) -> StepTime:
         """Return the seconds of a step, or of a microbatch, with all its exchanges."""
         new = len(contexts) * (1 + self.drafts)
-        tokens = sum(each.tokens for each in chunks) + new
+        tokens = sum(chunk.tokens for chunk in chunks) + new
         if not tokens:
             return StepTime()
         found = self._tokens(tokens, len(chunks) + new, len(chunks) + len(contexts))
@@ -193,7 +193,7 @@ class Prices:
             seen = prompt + np.arange(1.0, answer)
             seen = batch * (np.minimum(seen, kind.window) if kind.window else seen)
             steps = self._attention(kind, kind.flop * seen, kind.moved * seen)
-            found += StepTime(*(float(np.sum(each)) for each in steps))
+            found += StepTime(*(float(np.sum(step)) for step in steps))
         return found
 
     def decodes(self, spans: Sequence[tuple[Sequence[int], int]]) -> NDArray[np.float64]:
@@ -350,9 +350,9 @@ def _prompts(kind: AttentionKind, chunks: Sequence[Chunk]) -> tuple[float, float
         kind.prompt_flop * pairs(each, kind.window) + kind.expand * each.before for each in chunks
     )
     if kind.kept:
-        return flop, kind.stored * sum(pairs(each, kind.window) for each in chunks)
+        return flop, kind.stored * sum(pairs(chunk, kind.window) for chunk in chunks)
     if kind.chunk:
-        return flop, kind.moved * sum(ceil(each.tokens / kind.chunk) for each in chunks)
+        return flop, kind.moved * sum(ceil(chunk.tokens / kind.chunk) for chunk in chunks)
     seen = (
         min(each.before, kind.window) + each.tokens if kind.window else sum(each) for each in chunks
     )
@@ -366,9 +366,9 @@ def _decoded(kind: AttentionKind, contexts: Sequence[float], drafts: int) -> tup
     """
     seen, read = (1 + drafts) * (sum(contexts) + len(contexts) * drafts / 2), sum(contexts)
     if kind.window:
-        every = (each + at for each in contexts for at in range(1 + drafts))
+        every = (context + index for context in contexts for index in range(1 + drafts))
         seen = sum(min(each, kind.window) for each in every)
-        read = sum(min(each, kind.window) for each in contexts)
+        read = sum(min(context, kind.window) for context in contexts)
     return kind.flop * seen, kind.moved * (read + len(contexts) * drafts)
 
 
@@ -384,7 +384,7 @@ def halves(
     """Return the microbatches that have work: of two, half of the tokens of each chunk, and of the sequences."""
     if many == 1:
         return [(list(chunks), contexts)]
-    cut = [(each, each.tokens // 2) for each in chunks]
+    cut = [(chunk, chunk.tokens // 2) for chunk in chunks]
     first = [Chunk(half, each.before) for each, half in cut if half]
     second = [Chunk(each.tokens - half, each.before + half) for each, half in cut]
     return [half for half in ((first, contexts[::2]), (second, contexts[1::2])) if any(half)]

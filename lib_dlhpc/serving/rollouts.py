@@ -120,11 +120,11 @@ def generate(service: Service, prices: Prices | None = None) -> Generation:
     prompts, answers = lengths(service)
     replicas = [
         _spans(
-            prompts[at :: serving.replicas].tolist(),
-            answers[at :: serving.replicas].tolist(),
+            prompts[index :: serving.replicas].tolist(),
+            answers[index :: serving.replicas].tolist(),
             slots,
         )
-        for at in range(serving.replicas)
+        for index in range(serving.replicas)
     ]
     times = iter(_priced(prices, [span for spans in replicas for span in spans]))
     ends, held = np.zeros(len(answers)), 0.0
@@ -153,8 +153,8 @@ def _check(service: Service) -> None:
 def _priced(prices: Prices, spans: list[_Span]) -> NDArray[np.float64]:
     """Return the seconds of each span."""
     found = np.zeros(len(spans))
-    reading = [at for at, span in enumerate(spans) if span.chunks]
-    decoding = [at for at, span in enumerate(spans) if not span.chunks]
+    reading = [index for index, span in enumerate(spans) if span.chunks]
+    decoding = [index for index, span in enumerate(spans) if not span.chunks]
     step = cache(lambda chunks: prices.step(chunks).total)
     found[reading] = [step(spans[at].chunks) for at in reading]
     found[decoding] = prices.decodes([(spans[at].contexts, spans[at].steps) for at in decoding])

@@ -33,7 +33,7 @@ def run_service(service: Service) -> ServiceTrace:
 
 def _run(service: Service) -> ServiceTrace:
     serving, requests = service.service, requests_of(service)
-    longest = max(each.prompt + each.answer for each in requests)
+    longest = max(request.prompt + request.answer for request in requests)
     decoder = Decoder(service.model, service.requests.seed, dtype_of(serving.precision), longest)
     scheduler, steps = scheduler_of(service, Prices(service)), list[ExecutedStep]()
     texts = _Texts(service, requests)
@@ -68,7 +68,7 @@ class _Texts:
     def __init__(self, service: Service, requests: list[Request]) -> None:
         words = service.model.layers[0].attributes["vocabulary"]
         rng = np.random.default_rng([service.requests.seed, 2])
-        self.prompts = [rng.integers(0, words, each.prompt).tolist() for each in requests]
+        self.prompts = [rng.integers(0, words, request.prompt).tolist() for request in requests]
         rng = np.random.default_rng([service.requests.seed, 5])
         shared = rng.integers(0, words, (service.requests.prefixes, service.requests.shared))
         for prompt, each in zip(self.prompts, requests, strict=True):
@@ -88,26 +88,28 @@ def _carry_out(step: Step, scheduler: Scheduler, decoder: Decoder, texts: _Texts
             decoder.free(request.number)
     for request, _ in step.chunks:
         if request.blocks and request.number not in decoder.held:
-            decoder.reuse(request.number, [(request.prefix, at) for at in range(request.blocks)])
+            decoder.reuse(
+                request.number, [(request.prefix, index) for index in range(request.blocks)]
+            )
     work = [(each, chunk.before, chunk.before + chunk.tokens) for each, chunk in step.chunks] + [
         (each, each.tokens - 1, each.tokens) for each in step.decoded
     ]
     logits = decoder.step([(each.number, texts.part(each.number, a, b)) for each, a, b in work])
-    for (request, _, stop), own in zip(work, logits, strict=True):
+    for (request, _, stop), logit in zip(work, logits, strict=True):
         if stop == request.tokens:
-            texts.answers[request.number].append(int(np.argmax(own)))
+            texts.answers[request.number].append(int(np.argmax(logit)))
 
 
 def _store(step: Step, scheduler: Scheduler, decoder: Decoder) -> None:
     """Copy the blocks that the scheduler has stored since, and drop those that it has evicted."""
     stored, size = scheduler.prefixes, scheduler.prefixes.block
-    for old in [each for each in decoder.blocks if each not in stored]:
+    for old in [block for block in decoder.blocks if block not in stored]:
         del decoder.blocks[old]
     for request, _ in step.chunks:
-        for at in range(blocks_of(request.shared, size) if request.made else 0):
-            block = (request.prefix, at)
+        for index in range(blocks_of(request.shared, size) if request.made else 0):
+            block = (request.prefix, index)
             if block in stored and block not in decoder.blocks:
-                decoder.store(block, request.number, at * size, (at + 1) * size)
+                decoder.store(block, request.number, index * size, (index + 1) * size)
 
 
 def check_run(service: Service) -> None:

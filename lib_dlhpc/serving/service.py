@@ -241,7 +241,7 @@ def _check_prefixes(service: Service) -> None:
             f"requests.shared = {load.shared}: legal: less than requests.prompt = {load.prompt}; the last token of a"
             " prompt is always computed."
         )
-    if block and any(each.attributes.get("window") for each in service.model.layers):
+    if block and any(layer.attributes.get("window") for layer in service.model.layers):
         raise SpecError(
             f"service.prefix_block = {block}: {service.model.name or 'the model'} forgets tokens beyond its window;"
             " legal with it: 0."
@@ -317,7 +317,7 @@ def _check_experts(service: Service) -> None:
 
 def _check_text(path: str, model: Model) -> None:
     """Raise SpecError unless a model generates text."""
-    seen = [each.attributes for each in model.layers if is_attention(each.kind)]
+    seen = [layer.attributes for layer in model.layers if is_attention(layer.kind)]
     remembers = seen or any(layer.kind == STATE_SPACE for layer in model.layers)
     if not remembers or not all(each.get("causal", "values" in each) for each in seen):
         raise SpecError(

@@ -88,7 +88,7 @@ def _shard(
     precision, width = activations(weight), WIDTH[weight]
     local = _inference(replace(one, layers=layers), width / BYTES[precision])
     layers, local = (_without_modules(each, module) for each in (layers, local))
-    head = max(at for at, layer in enumerate(layers) if layer.kind == "dense")
+    head = max(index for index, layer in enumerate(layers) if layer.kind == "dense")
     exchanges = tuple(_exchanges(layers, head))
     weights = width * sum(layer.parameters for layer in layers)
     attention = attention_kinds(model, WIDTH[cache], layers)
@@ -102,15 +102,15 @@ def _without_modules(layers: tuple[Layer, ...], module: bool) -> tuple[Layer, ..
     A module reads the model's last state. Its first layer, the rows of words, is as wide, and named in its place.
     """
     first = next(
-        (at for at, each in enumerate(layers) if each.name.startswith(MODULE)), len(layers)
+        (index for index, layer in enumerate(layers) if layer.name.startswith(MODULE)), len(layers)
     )
     if not module:
         return layers[:first]
-    own = {"input", *(each.name for each in layers[first:])}
+    own = {"input", *(layer.name for layer in layers[first:])}
     words = layers[first].name
     return tuple(
-        replace(each, inputs=tuple(name if name in own else words for name in each.inputs))
-        for each in layers[first:]
+        replace(layer, inputs=tuple(name if name in own else words for name in layer.inputs))
+        for layer in layers[first:]
     )
 
 
@@ -125,10 +125,10 @@ def _of_one_token(model: Model, devices: int) -> Model:
     holder = options
     if isinstance(options.get("attention"), Mapping):
         holder = options["attention"] = dict(options["attention"])
-    seen = next((each.attributes for each in model.layers if is_attention(each.kind)), {})
+    seen = next((layer.attributes for layer in model.layers if is_attention(layer.kind)), {})
     heads, keys = seen.get("heads", devices), seen.get("kv_heads", devices)
     if heads % devices:
-        legal = ", ".join(str(each) for each in range(1, heads + 1) if heads % each == 0)
+        legal = ", ".join(str(degree) for degree in range(1, heads + 1) if heads % degree == 0)
         raise SpecError(
             f"service.devices = {devices}: must divide the {heads} heads of {model.name or 'the model'}; legal:"
             f" {legal}."
@@ -162,11 +162,11 @@ def _inference(model: Model, width: float) -> tuple[Layer, ...]:
 
 
 def _exchanges(layers: tuple[Layer, ...], head: int) -> Iterator[Exchange]:
-    for at, layer in enumerate(layers):
+    for index, layer in enumerate(layers):
         forward = layer.attributes.get("forward") if layer.kind == "exchange" else None
         if forward in GOALS:
             whole = max(prod(layer.input_shape), prod(layer.output_shape))
-            yield Exchange(GOALS[forward], whole, at > head)
+            yield Exchange(GOALS[forward], whole, index > head)
         elif forward == "log_softmax":  # here the logits themselves are wanted
             ranks = len(layer.attributes["cuts"]) - 1
             yield Exchange("allgather", ranks * prod(layer.input_shape), True)

@@ -55,56 +55,56 @@ class ServiceTrace(Result):
     @property
     def end(self) -> float:
         """When the last answer ended, s."""
-        return max(each.end for each in self.requests)
+        return max(request.end for request in self.requests)
 
     @property
     def ttft(self) -> NDArray[np.float64]:
         """Time to first token of each request, s."""
-        return np.array([each.first - each.arrival for each in self.requests])
+        return np.array([request.first - request.arrival for request in self.requests])
 
     @property
     def latency(self) -> NDArray[np.float64]:
         """Time from arrival to the last token of each request, s."""
-        return np.array([each.end - each.arrival for each in self.requests])
+        return np.array([request.end - request.arrival for request in self.requests])
 
     @property
     def tpot(self) -> NDArray[np.float64]:
         """Time per output token after the first, of each request with more than one, s."""
-        longer = [each for each in self.requests if each.answer > 1]
+        longer = [request for request in self.requests if request.answer > 1]
         return np.array([(each.end - each.first) / (each.answer - 1) for each in longer])
 
     @property
     def tokens_per_second(self) -> float:
         """Tokens of all answers over the time until the last."""
-        return sum(each.answer for each in self.requests) / self.end
+        return sum(request.answer for request in self.requests) / self.end
 
     @property
     def utilization(self) -> float:
         """Fraction of the time in which replicas have a step."""
-        busy = sum(each.end - each.start for each in self.steps)
+        busy = sum(step.end - step.start for step in self.steps)
         return busy / (self.end * self.service.service.replicas)
 
     @property
     def inside(self) -> float:
         """Mean requests of a replica until the last one arrives, by Little's law; until the end if all are there."""
-        span = max(each.arrival for each in self.requests) or self.end
+        span = max(request.arrival for request in self.requests) or self.end
         return float(self.latency.sum()) / span / self.service.service.replicas
 
     @property
     def mean_batch(self) -> float:
         """Mean of the sequences that are decoded in a step, of steps that decode."""
-        sizes = [each.sequences for each in self.steps if each.sequences]
+        sizes = [step.sequences for step in self.steps if step.sequences]
         return float(np.mean(sizes)) if sizes else 0.0
 
     @property
     def preemptions(self) -> int:
         """How often a sequence lost its cache."""
-        return sum(each.preemptions for each in self.requests)
+        return sum(request.preemptions for request in self.requests)
 
     @property
     def reused(self) -> NDArray[np.float64]:
         """Part of each prompt that was stored when the request was admitted."""
-        return np.array([each.reused / each.prompt for each in self.requests])
+        return np.array([request.reused / request.prompt for request in self.requests])
 
     def percentiles(self) -> dict[str, dict[str, float]]:
         """Return mean and percentiles of ttft, tpot and latency, s."""
@@ -135,7 +135,7 @@ class ServiceTrace(Result):
     def to_columns(self) -> Columns:
         """Return the requests: lengths in tokens, times in s."""
         columns: Columns = {
-            name: [getattr(each, name) for each in self.requests]
+            name: [getattr(request, name) for request in self.requests]
             for name in (
                 *("number", "arrival", "prompt", "answer", "first", "end", "preemptions"),
                 *("reused", "moved"),

@@ -20,7 +20,7 @@ RENEWED = 8192  # tokens after which steps have forgotten that they began togeth
 
 def expected_tokens(acceptance: float, drafts: int) -> float:
     """Return the mean tokens that a step gives a sequence: the accepted drafts, and one of the large model."""
-    return sum(acceptance**at for at in range(drafts + 1))
+    return sum(acceptance**index for index in range(drafts + 1))
 
 
 @lru_cache(maxsize=256)
@@ -38,8 +38,8 @@ def expected_steps(tokens: int, acceptance: float, drafts: int) -> float:
     reject = (1 - acceptance) * acceptance ** np.arange(drafts)
     odds = np.append(reject, acceptance**drafts)[::-1]  # of drafts + 1 tokens, ..., 2, 1
     steps = np.zeros(drafts + 1 + tokens)  # of -drafts, ..., tokens
-    for at in range(drafts + 1, len(steps)):
-        steps[at] = 1 + odds @ steps[at - drafts - 1 : at]
+    for index in range(drafts + 1, len(steps)):
+        steps[index] = 1 + odds @ steps[index - drafts - 1 : index]
     return float(steps[-1])
 
 

@@ -69,10 +69,10 @@ def verified(
 
     q: of each draft, the probabilities that it was drawn with. p: those of the target, one more than drafts.
     """
-    for at, token in enumerate(drafts):
-        odds = min(1.0, p[at][token] / q[at][token])
+    for index, token in enumerate(drafts):
+        odds = min(1.0, p[index][token] / q[index][token])
         if choose(np.array([1.0 - odds, odds])) == 0:
-            return [*drafts[:at], choose(scaled(np.maximum(0.0, p[at] - q[at])))]
+            return [*drafts[:index], choose(scaled(np.maximum(0.0, p[index] - q[index])))]
     return [*drafts, choose(p[len(drafts)])]
 
 
@@ -123,4 +123,4 @@ def _drafts(
 def _read(decoder: Decoder, text: list[int], last: int, temperature: float) -> list[Floats]:
     """Let a decoder read what it has not of a text; return the probabilities after each of its last tokens."""
     logits = decoder.step([(TEXT, text[decoder.held.get(TEXT, 0) :])], every=True)
-    return [probabilities(each, temperature) for each in logits[-last:]]
+    return [probabilities(logit, temperature) for logit in logits[-last:]]

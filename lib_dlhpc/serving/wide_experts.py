@@ -59,7 +59,9 @@ def routed(model: Model, tokens: int, serving: Serving) -> Model:
     """
     if not model.has_experts:
         return model
-    layers = (_chosen(each, tokens, serving) if each.has_experts else each for each in model.layers)
+    layers = (
+        _chosen(layer, tokens, serving) if layer.has_experts else layer for layer in model.layers
+    )
     return replace(model, layers=tuple(layers))
 
 

@@ -25,7 +25,7 @@ def hit_rates(policy: str, orders: Orders, room: int) -> list[float]:
     if room < 0:
         raise SpecError(f"room = {room}: expected a number of samples, at least 0.")
     hits = POLICIES[policy](orders, room) if room else [0 for _ in orders]
-    return [found / max(len(order), 1) for found, order in zip(hits, orders, strict=True)]
+    return [hit / max(len(order), 1) for hit, order in zip(hits, orders, strict=True)]
 
 
 def orders(

@@ -39,8 +39,8 @@ def _cycle(experiment: Experiment, most: float) -> Iterator[int]:
         sent = 0.0
         for number, chunk in enumerate(stage):
             for block, times in chunk.passes(many, step.overlaps(place, number)):
-                for each in block.variants:
-                    sent += times * count.of(each.instructions) / len(block.variants)
+                for variant in block.variants:
+                    sent += times * count.of(variant.instructions) / len(block.variants)
         sent += count.of(row[place] for row in step.end)
         yield round(size * sent)
     yield size * sum(call.target >= 0 for call in calls(step.schedule))

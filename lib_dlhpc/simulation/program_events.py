@@ -120,7 +120,7 @@ class _Shared:
             number = int(group.group_of[here])
             ranks = tuple((place * self.many + group.rows[number]).tolist())
             found = Members((name, place, number), ranks)
-            self._groups |= dict.fromkeys(((each, name) for each in ranks), found)
+            self._groups |= dict.fromkeys(((rank, name) for rank in ranks), found)
         return self._groups[rank, name]
 
     def collective(self, rank: int, what: program.Collective) -> Script:

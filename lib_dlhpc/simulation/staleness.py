@@ -128,8 +128,8 @@ def _bars(histogram: NDArray[np.int64]) -> list[tuple[str, float]]:
     total = histogram.sum()
     return [
         (
-            f"{at}" if width == 1 else f"{at}-{min(at + width, len(histogram)) - 1}",
-            float(histogram[at : at + width].sum() / total),
+            f"{start}" if width == 1 else f"{start}-{min(start + width, len(histogram)) - 1}",
+            float(histogram[start : start + width].sum() / total),
         )
-        for at in starts
+        for start in starts
     ]

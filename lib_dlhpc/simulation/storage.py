@@ -99,8 +99,8 @@ def clients(
                 yield env.timeout(max(until - env.now, 0.0))
             done.append(env.now)
 
-    for each in range(number):
-        env.process(reader(each % storage.nodes))
+    for index in range(number):
+        env.process(reader(index % storage.nodes))
     env.run()
     half = samples // 2
     span, end = done[-1] - done[half - 1], done[-1]

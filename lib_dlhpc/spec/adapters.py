@@ -65,7 +65,7 @@ def with_adapters(model: Model, rank: int, adapted: str) -> Model:
 def _changed(model: Model, rank: int, adapted: str) -> Model | None:
     """Return the network if it becomes another one; None is of all networks that are equal, `model` of one of them."""
     options = (layer.attributes for layer in model.layers if layer.kind == ADAPTER)
-    ways = {(each["rank"], each["adapted"]) for each in options}
+    ways = {(option["rank"], option["adapted"]) for option in options}
     if ways == ({(rank, adapted)} if rank else set()):
         return None
     plain = replace(model, layers=_without(model.layers))

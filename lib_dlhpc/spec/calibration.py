@@ -148,7 +148,7 @@ def _alike(one: Any, other: Any) -> bool:
     if one is other:
         return True
     if is_dataclass(one):
-        names = [each.name for each in fields(one)]
+        names = [field.name for field in fields(one)]
         return type(one) is type(other) and all(
             _alike(getattr(one, name), getattr(other, name)) for name in names
         )

@@ -51,7 +51,7 @@ def run(name: str, folder: bool = False) -> dict[str, Any]:
 
     folder: there is one of that name.
     """
-    kinds = {each: kind for kind in RUNS for each in names(kind)}
+    kinds = {name: kind for kind in RUNS for name in names(kind)}
     if name not in kinds:
         what = "no such file but a folder" if folder else "no such file"
         near = nearest(name, [*kinds, *names("models")], 0.5)

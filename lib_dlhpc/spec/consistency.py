@@ -115,7 +115,7 @@ def _check_domain(experiment: "Experiment") -> None:
         nodes, domain = (
             int(np.max(np.where(parted, each, 0))) for each in (s.nodes, machine.domain)
         )
-        part = max(each for each in _divisors(nodes) if each <= domain)
+        part = max(divisor for divisor in _divisors(nodes) if divisor <= domain)
         raise SpecError(
             f"strategy.nodes = {nodes}: machine.domain = {domain} nodes are joined to one; legal: 1 to {domain}, or a"
             f" multiple of it. To use {part} nodes of each domain: machine.domain = {part}.",
@@ -207,7 +207,7 @@ def _degrees(s: Strategy, devices: Any) -> str:
 
 def _divisors(number: int) -> tuple[int, ...]:
     """Return all divisors of a number, from 1 on."""
-    small = [each for each in range(1, isqrt(number) + 1) if number % each == 0]
+    small = [index for index in range(1, isqrt(number) + 1) if number % index == 0]
     return tuple(sorted({*small, *(number // each for each in small)}))
 
 

@@ -45,7 +45,7 @@ def _changed(model: Model, narrow: str, sensitive: bool) -> Model | None:
 
 def _linear(layers: tuple[Layer, ...]) -> list[str]:
     """Return the names of the layers with products of weights, but for the last, logits and those that feed scores."""
-    wide = {layer.inputs[at] for layer in layers for at in layer.traits.wide_inputs}
+    wide = {layer.inputs[wide_input] for layer in layers for wide_input in layer.traits.wide_inputs}
     found = [layer for layer in layers if any(layer.traits.operands(layer))]
     return [each.name for each in found[:-1] if not each.mask_bytes and each.name not in wide]
 

@@ -126,7 +126,7 @@ def _axis(name: str, value: Any, path: str) -> tuple[Any, ...] | Bounds:
     values = (value,) if isinstance(value, str) or not hasattr(value, "__len__") else value
     if not len(values):
         raise SpecError(f"{path} = {value!r}: expected at least one value.")
-    return tuple(dict.fromkeys(check_value(FIELDS[name], each, path) for each in values))
+    return tuple(dict.fromkeys(check_value(FIELDS[name], value, path) for value in values))
 
 
 def _bounds(name: str, table: Mapping[str, Any], path: str) -> Bounds:

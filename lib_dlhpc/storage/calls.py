@@ -102,7 +102,7 @@ def scandir(view: PosixView, name: str, path: Any) -> Entries:
     """os.scandir."""
     above, names = f"{name}/" if name else "", listdir(view, name, path)
     place = os.path.join(os.fspath(path), names[0])[: -len(names[0])] if names else ""
-    return Entries(Entry(one, place + one, view, above + os.fsdecode(one)) for one in names)
+    return Entries(Entry(name, place + name, view, above + os.fsdecode(name)) for name in names)
 
 
 def access(view: PosixView, name: str, path: Any, mode: int, **options: Any) -> bool:

@@ -78,7 +78,7 @@ class PackedFileSystem(AbstractFileSystem):
         above = f"{name}/" if name else ""
         inside = [] if self.view.is_file(name) else self.view.listing(name, name)
         names = [name] if self.view.is_file(name) else [above + one for one in inside]
-        return [self.info(one) for one in names] if detail else names
+        return [self.info(name) for name in names] if detail else names
 
     def modified(self, path: str) -> datetime:
         """Return the file's modification time before it was packed."""

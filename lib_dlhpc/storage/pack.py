@@ -82,8 +82,8 @@ def _write(
     index = Index(
         tuple(file.name for file in files),
         columns,
-        tuple(found.name for found in folders),
-        np.array([found.mtime for found in folders], np.int64),
+        tuple(folder.name for folder in folders),
+        np.array([folder.mtime for folder in folders], np.int64),
     )
     try:
         manifest = Manifest(

@@ -108,7 +108,9 @@ class Reader:
 
     def drop(self, started: Started) -> None:
         """Abandon the requests in flight."""
-        tickets = [one.ticket for one in started.arriving] + [one.ticket for one in started.batches]
+        tickets = [one.ticket for one in started.arriving] + [
+            batch.ticket for batch in started.batches
+        ]
         for ticket in tickets:
             assert self.peers
             self.peers.drop(ticket)

@@ -56,7 +56,9 @@ def assemble(parts: Sequence[Part], ranks: int) -> Timeline:
     comms: dict[str, int] = {WORLD: 0}
     nobody = Part(0, np.zeros(0, ROW), ())
     tables = [_columns(part, names, comms) for part in (nobody, *parts)]
-    table = {name: np.concatenate([one.pop(name) for one in tables]) for name in list(tables[0])}
+    table = {
+        name: np.concatenate([table.pop(name) for table in tables]) for name in list(tables[0])
+    }
     _match(table)
     zero = int(table["start"].min(initial=2**63 - 1))
     for edge in ("start", "stop"):

@@ -113,8 +113,8 @@ class Compressed(Exchange):
     def counts(self) -> list[tuple[slice, int]]:
         """Return the slice of each tensor and how many of its elements are sent in this epoch."""
         share = density(self.training, self.epoch)
-        parts = [slice(each.start, each.stop) for each in self.network.parameters]
-        decays = [each.decays for each in self.network.parameters]
+        parts = [slice(parameter.start, parameter.stop) for parameter in self.network.parameters]
+        decays = [parameter.decays for parameter in self.network.parameters]
         return [
             (part, count(part.stop - part.start, is_matrix, share))
             for part, is_matrix in zip(parts, decays, strict=True)
@@ -127,9 +127,9 @@ class Compressed(Exchange):
         self.velocity *= kind(self.momentum)
         self.velocity += self.gradients
         if decay:
-            for each in self.network.parameters:
-                if each.decays:
-                    part = slice(each.start, each.stop)
+            for parameter in self.network.parameters:
+                if parameter.decays:
+                    part = slice(parameter.start, parameter.stop)
                     self.velocity[part] += decay * self.network.weights[part]
         self.unsent += self.velocity
 

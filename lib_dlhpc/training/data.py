@@ -235,10 +235,10 @@ def _densities(experiment: Experiment, dtype: Any) -> tuple[Array, Array]:
     wave = np.sqrt(sum(f * f for f in frequencies))
     wave[(0,) * wave.ndim] = np.inf  # no mean
     x = np.empty((many, *shape), dtype)
-    for sample, own in enumerate(slopes):
+    for sample, slope in enumerate(slopes):
         noise = np.fft.fftn(rng.normal(size=shape[1:]))
         for channel in range(shape[0]):
-            field = np.fft.ifftn(noise * wave ** -own[channel % outputs]).real
+            field = np.fft.ifftn(noise * wave ** -slope[channel % outputs]).real
             x[sample, channel] = field / field.std()
     return x, ((slopes - 2).astype(dtype))
 

@@ -62,14 +62,14 @@ def expert_exchange(
     nets = groups.group_network(experiment, "data"), groups.alike_network(experiment)
     pieces = [
         [
-            slice(each.start, each.stop)
-            for each in parameters
-            if first <= each.layer < stop and (each.name in experts) == of_experts
+            slice(parameter.start, parameter.stop)
+            for parameter in parameters
+            if first <= parameter.layer < stop and (parameter.name in experts) == of_experts
         ]
         for first, stop in buckets
         for of_experts in (False, True)
     ]
-    sizes = [sum(one.stop - one.start for one in each) for each in pieces]
+    sizes = [sum(one.stop - one.start for one in piece) for piece in pieces]
     bounds, wire = [(0, size) for size in sizes], np.empty(max(sizes, default=0), gradients.dtype)
     with ExitStack() as stack:
         reductions = []

@@ -182,7 +182,7 @@ def range_of(parameters: list[Parameter], first: int, stop: int) -> tuple[int, i
 def bounds_of(parameters: list[Parameter]) -> list[tuple[int, int]]:
     """Return the bounds of the parameters of each layer that has any, the last first."""
     layers = sorted({p.layer for p in parameters if p.stop > p.start}, reverse=True)
-    return [range_of(parameters, each, each + 1) for each in layers]
+    return [range_of(parameters, layer, layer + 1) for layer in layers]
 
 
 class _Library:

@@ -28,7 +28,10 @@ def flags(
     found = []
     for index, layer in enumerate(model.layers):
         recompute_inputs = [
-            name for each in segments if each.first <= index < each.stop for name in each.reads
+            name
+            for segment in segments
+            if segment.first <= index < segment.stop
+            for name in segment.reads
         ]
         sole_reader = (
             bool(layer.inputs)
@@ -50,7 +53,7 @@ def ends_overwritable(model: Model) -> bool:
     """Return whether the last layer's output may be overwritten; exchanges pass their input on."""
     last = model.layers[-1]
     if last.kind == "exchange":
-        return any(each.name == last.inputs[0] and overwritable(each) for each in model.layers)
+        return any(layer.name == last.inputs[0] and overwritable(layer) for layer in model.layers)
     return overwritable(last)
 
 
@@ -79,7 +82,7 @@ def next_weights(table: Table, order: Order) -> dict[Visit, int]:
     back = {"forward": RECOMPUTE, "backward": BACK, "input_grad": BACK}
     found: dict[Visit, int] = {}
     for kinds, instructions in (({"forward": FORWARD}, order.forward), (back, order.backward)):
-        computed = (each for each in instructions if isinstance(each, Compute))
+        computed = (instruction for instruction in instructions if isinstance(instruction, Compute))
         visits = [(kinds[each.phase], each.layer) for each in computed if table.of[each.layer]]
         found |= {visit: then for visit, (_, then) in pairwise(visits)}
     return found

@@ -59,13 +59,13 @@ class Factored(Exchange):
         self.some: list[Parameter] = []
         self.whole: list[slice] = []
         random = np.random.default_rng(seed)
-        for each in network.parameters:
-            if is_factored(each.shape, each.decays, rank):
-                self.some.append(each)
-                start = self._basis(each)
+        for parameter in network.parameters:
+            if is_factored(parameter.shape, parameter.decays, rank):
+                self.some.append(parameter)
+                start = self._basis(parameter)
                 start[...] = random.normal(size=start.shape)
             else:
-                self.whole.append(slice(each.start, each.stop))
+                self.whole.append(slice(parameter.start, parameter.stop))
 
     def post(self, number: int) -> None:
         """Do nothing yet: a product needs the whole tensor."""
@@ -105,7 +105,7 @@ class Factored(Exchange):
         """Sum arrays over the ranks, in place, as one message."""
         if not arrays:
             return
-        packed = np.concatenate([each.ravel() for each in arrays])
+        packed = np.concatenate([array.ravel() for array in arrays])
         with self.recorder.phase(name, packed.nbytes):
             if self.comm.size > 1:
                 from mpi4py import MPI

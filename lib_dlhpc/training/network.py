@@ -96,7 +96,7 @@ class Network:
         self._begins = {segment.first: segment for segment in found}
         self.order = order or layer_by_layer(model, recompute)
         self._ends = {segment.stop - 1 for segment in found}
-        self._recomputed = {at for segment in found for at in range(segment.first, segment.stop)}
+        self._recomputed = {layer for each in found for layer in range(each.first, each.stop)}
         self._flags = graph.flags(model, self.sends, found)
         # A layer that receives reads the entry of its own name.
         self._inputs = [layer.inputs or (layer.name,) for layer in model.layers]

@@ -69,7 +69,7 @@ class OnDisk:
         for parameter in table.parameters:
             self._own[parameter.layer].append(parameter)
         self._sees = [tuple({p.layer: None for p in sees.values()}) for sees in table.of]
-        self._first = next((at for at, sees in enumerate(self._sees) if sees), -1)
+        self._first = next((index for index, sees in enumerate(self._sees) if sees), -1)
         self._here: dict[int, Buffer] = {}  # weights by layer
         self._ahead: tuple[int, ...] = ()
         self._gradients: dict[int, Gradient] = {}

@@ -198,13 +198,13 @@ def _add(step: Array, factor: float, weights: Array) -> None:
 
 
 def _decaying(parameters: list[Parameter]) -> list[slice]:
-    return [slice(each.start, each.stop) for each in parameters if each.decays]
+    return [slice(parameter.start, parameter.stop) for parameter in parameters if parameter.decays]
 
 
 def _norms(own: Optimizer, network: Weights, of: Array) -> Iterator[float]:
     """Return the norms of the tensors that decay, in their order."""
     squares = [np.dot(of[part], of[part]) for part in _decaying(network.parameters)]
-    names = [each.name for each in network.parameters if each.decays]
+    names = [parameter.name for parameter in network.parameters if parameter.decays]
     return iter(np.sqrt(own.whole(np.array(squares, of.dtype), names)).tolist())
 
 

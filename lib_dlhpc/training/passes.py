@@ -40,20 +40,23 @@ def executed(
     instructions = list(whole_layers(instructions))
     skipped = [layer.traits.stand_in and not layer.traits.message for layer in model.layers]
     return [
-        each
-        for each in instructions
-        if (isinstance(each, Compute) and not skipped[each.layer])
-        or (isinstance(each, Collective) and each.stream and each.layers)
-        or (isinstance(each, Wait) and (not each.key or (waits and each.stream == STREAM)))
+        instruction
+        for instruction in instructions
+        if (isinstance(instruction, Compute) and not skipped[instruction.layer])
+        or (isinstance(instruction, Collective) and instruction.stream and instruction.layers)
+        or (
+            isinstance(instruction, Wait)
+            and (not instruction.key or (waits and instruction.stream == STREAM))
+        )
     ]
 
 
 def layer_by_layer(model: Model, recompute: str) -> Order:
     """Return the passes of a network that is not partitioned."""
     count = len(model.layers)
-    back: list[Instruction] = [Compute(each, "backward") for each in reversed(range(count))]
+    back: list[Instruction] = [Compute(index, "backward") for index in reversed(range(count))]
     back = executed(model, repeated(back, model, recompute))
-    forward = [Compute(each, "forward") for each in range(count)]
+    forward = [Compute(index, "forward") for index in range(count)]
     return Order(executed(model, forward), back, back)
 
 

@@ -262,7 +262,7 @@ def _busy() -> float:
 
     try:
         ticks = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
-        return sum(int(t) for at, t in enumerate(ticks) if at not in (3, 4)) / os.sysconf(
+        return sum(int(t) for index, t in enumerate(ticks) if index not in (3, 4)) / os.sysconf(
             "SC_CLK_TCK"
         )
     except (OSError, ValueError, IndexError):

@@ -39,7 +39,8 @@ def measure(comm: Any, seconds: float) -> list[dict[str, Any]]:
                 took = _turns(disk, arrays, size, len(rounds))
                 rounds[-1].append(comm.allreduce(took, max))
     return [
-        {"size": size, "seconds": [times[at] for times in rounds]} for at, size in enumerate(SIZES)
+        {"size": size, "seconds": [times[index] for times in rounds]}
+        for index, size in enumerate(SIZES)
     ]
 
 
@@ -60,8 +61,8 @@ def _turns(disk: Disk, arrays: Any, size: int, turn: int) -> float:
     count, last = max(1, SHORT // size), 0
     first = turn * count * size % APART
     begin = perf_counter()
-    for at in range(first, first + count * size, size):
-        disk.write(at, arrays[0, at : at + size])
-        last = disk.read(APART + at, arrays[1, at : at + size])
+    for index in range(first, first + count * size, size):
+        disk.write(index, arrays[0, index : index + size])
+        last = disk.read(APART + index, arrays[1, index : index + size])
     disk.wait(last)
     return (perf_counter() - begin) / count

@@ -211,12 +211,12 @@ class Asynchronous(Rank):
         shard.weights, shard.gradients = self.network.weights[part], self.network.gradients[part]
         shard.parameters = [
             replace(
-                each,
-                start=max(each.start, part.start) - part.start,
-                stop=min(each.stop, part.stop) - part.start,
+                parameter,
+                start=max(parameter.start, part.start) - part.start,
+                stop=min(parameter.stop, part.stop) - part.start,
             )
-            for each in self.network.parameters
-            if each.start < part.stop and each.stop > part.start
+            for parameter in self.network.parameters
+            if parameter.start < part.stop and parameter.stop > part.start
         ]
         state = self.optimizer.state
         self.optimizer.state = {name: whole[part].copy() for name, whole in state.items()}

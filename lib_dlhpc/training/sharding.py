@@ -101,10 +101,10 @@ class Sharding:
     def clipped(self, parameters: list[Parameter], first: int = 0) -> list[Parameter]:
         """Return all parameters clipped to the shard from `first` on; some are empty."""
         found = []
-        for each in parameters:
-            part = self.mine(each.start, each.stop)
+        for parameter in parameters:
+            part = self.mine(parameter.start, parameter.stop)
             start, stop = part.start - first, part.stop - first
-            found.append(replace(each, start=start, stop=stop))
+            found.append(replace(parameter, start=start, stop=stop))
         return found
 
     def blocks(self, flat: Array, start: int) -> list[Array]:
@@ -122,11 +122,11 @@ class Sharding:
         blocks = [self.blocks(flat[a - start : b - start], a) for a, b in units]
         yield from reduce_scatter(comm, blocks, self._scratch)
         if self.copies.size > 1:
-            own = (each[comm.rank] for each in blocks)
+            own = (block[comm.rank] for block in blocks)
             parts = [np.array_split(each, self.copies.size) for each in own]
             yield from reduce_scatter(self.copies, parts, self._scratch)
-            for each in parts:
-                yield from allgather(self.copies, each)
+            for part in parts:
+                yield from allgather(self.copies, part)
 
     def gathering(self, shard: Array, start: int, stop: int) -> tuple[Callable[[], Rounds], Array]:
         """Return the all-gather of a range within one unit, to be started, and the target array."""
@@ -142,7 +142,7 @@ class Sharding:
         blocks, comm = self.blocks(flat, start), self.group(self.unit(start))
         blocks[comm.rank][...] = own
         InFlight(allgather(comm, blocks)).wait()
-        return flat, sum(each.size for each in blocks[: comm.rank])
+        return flat, sum(block.size for block in blocks[: comm.rank])
 
     def gather(self, shard: Array, start: int, stop: int) -> Array:
         """Return a range within one unit, all-gathered."""

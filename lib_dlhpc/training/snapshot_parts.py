@@ -121,7 +121,7 @@ def restore_stages(
             if name not in arrays:
                 continue  # saved with another optimizer: this state starts at zero
             check_array(arrays[name], (size_of(weights),), dtype, name)
-            values = _read(source, name, [prod(at.shape) for at in weights.values()], dtype)
+            values = _read(source, name, [prod(weight.shape) for weight in weights.values()], dtype)
             for (tensor, at), flat in zip(weights.items(), values, strict=True):
                 world.Bcast(flat)
                 for stage in stages:

@@ -23,7 +23,7 @@ def whole_squares(
     theirs = expert_tensors(layers)
     over = ((groups.shards, {*names} - theirs), (groups.alike, theirs)) if sharded else ()
     # A tensor group with more ranks than experts holds them alike.
-    alike = expert_tensors(each for each in layers if "served" not in each.attributes)
+    alike = expert_tensors(layer for layer in layers if "served" not in layer.attributes)
     for comm, split in (
         *over,
         (groups.tensor, parts_by_name(layers).keys() - alike),

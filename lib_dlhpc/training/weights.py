@@ -133,8 +133,8 @@ class InMemory:
         """Zero the accumulated gradients in the first pass."""
         if not self._begun:
             self._begun = True
-            for each in self.table.adds:
-                self.gradients[each.start : each.stop] = 0
+            for add in self.table.adds:
+                self.gradients[add.start : add.stop] = 0
 
     def take(self, index: int, then: int | None) -> Tensors:
         """Return views."""

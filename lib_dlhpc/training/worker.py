@@ -191,7 +191,7 @@ def _result(run: Any, ranks: int) -> dict[str, Any]:
         "sent": run.sent,
         "gradients": run.gradients,
         "core_wait": run.core_wait,
-        "experts": [asdict(each) for each in run.experts],
+        "experts": [asdict(expert) for expert in run.experts],
         "staleness": run.updates.as_dict() if run.updates else None,
         "memory": [asdict(each) | {"total": each.total} for each in run.memory],
     }

@@ -58,7 +58,7 @@ class Shards:
         self.kept = kept
         self.table, self.dtype, self.level = table, np.dtype(dtype), level
         self.recorder, self.arena = recorder, arena
-        self.layers, self.buckets = layers, [range_of(table.parameters, *each) for each in layers]
+        self.layers, self.buckets = layers, [range_of(table.parameters, *layer) for layer in layers]
         units = bounds_of(table.parameters) if by_layer else self.buckets
         theirs = [p for p in table.parameters if p.name in experts]
         apart = [p for p in table.parameters if p.name in tables] + theirs
@@ -140,9 +140,9 @@ class Shards:
         if index not in self._early:
             return {name: self._part(p) for name, p in sees.items()}
         self._apart = {p: self.arena.array(p.shape, self.dtype) for p in sees.values()}
-        for each in self.table.adds:
-            if each in self._apart:
-                self._apart[each].fill(0)
+        for add in self.table.adds:
+            if add in self._apart:
+                self._apart[add].fill(0)
         return {name: self._apart[p] for name, p in sees.items()}
 
     def written(self, index: int) -> None:
@@ -210,7 +210,7 @@ class Shards:
             self.finish()
         flat, name = self._bucket(bucket), f"bucket {self.first_bucket + bucket}"
         own = [self.sharding.group(unit) for unit in self.sharding.within(*bounds)]
-        more = any(group is each for each in self.owners[which + 1 :] for group in own)
+        more = any(group is owner for owner in self.owners[which + 1 :] for group in own)
         self._begun = bucket if more else -1
         if not more:
             del self._filled[bucket]
@@ -253,9 +253,9 @@ class Shards:
         if number not in self._filled:
             start, stop = self.buckets[number]
             flat = self._filled[number] = self.arena.array((stop - start,), self.dtype)
-            for each in self.table.adds:
-                if start <= each.start < stop:
-                    flat[each.start - start : each.stop - start] = 0
+            for add in self.table.adds:
+                if start <= add.start < stop:
+                    flat[add.start - start : add.stop - start] = 0
             for p in self.table.parameters:
                 if p.layer in self._early and start <= p.start < stop:
                     own = flat[p.start - start : p.stop - start].reshape(p.shape)
@@ -265,7 +265,9 @@ class Shards:
     def _name(self, layers: range) -> str:
         """Return what the gather of the weights of some layers is called: after the layer, or their block."""
         if layers not in self._names:
-            names = {p.name.rpartition(".")[0] for at in layers for p in self.table.of[at].values()}
+            names = {
+                p.name.rpartition(".")[0] for layer in layers for p in self.table.of[layer].values()
+            }
             first = min(names)
             self._names[layers] = (
                 f"weights {first if len(names) == 1 else first.rpartition('.')[0]}"

@@ -29,9 +29,9 @@ def expected_places(
     open_to, touched = chosen_groups * of_group, max(1, groups // places)
     here = min(of_group, of_place)  # of a place's experts, those of one of its groups
     missed = 0.0
-    for some in range(max(0, chosen_groups - (groups - touched)), min(touched, chosen_groups) + 1):
-        ways = comb(touched, some) * comb(groups - touched, chosen_groups - some)
-        left = comb(open_to - some * here, chosen) / comb(open_to, chosen)
+    for index in range(max(0, chosen_groups - (groups - touched)), min(touched, chosen_groups) + 1):
+        ways = comb(touched, index) * comb(groups - touched, chosen_groups - index)
+        left = comb(open_to - index * here, chosen) / comb(open_to, chosen)
         missed += ways / comb(groups, chosen_groups) * left
     return places * (1 - missed)
 

@@ -121,7 +121,11 @@ def _notes(experiment: Experiment, trace: StepTerms) -> list[str]:
     notes = []
     size = experiment.model.trained * BYTES[experiment.strategy.precision]
     gradients = float(on_wire(experiment.strategy, size))
-    reduced = sum(each.bytes * each.calls for each in trace.exchanges if each.name == "allreduce")
+    reduced = sum(
+        exchange.bytes * exchange.calls
+        for exchange in trace.exchanges
+        if exchange.name == "allreduce"
+    )
     if reduced and abs(reduced - gradients) > CLOSE * gradients:
         notes.append(
             f"A rank of the trace allreduces {format_quantity(reduced, 'B')} in a step, the experiment has"

@@ -75,9 +75,9 @@ def ranks_of(experiment: Experiment, each: Sequence[tuple[int, RankNeeds]]) -> R
     s = experiment.strategy
     same = sizes(experiment).pipeline, s.chunks, s.batch, BYTES[s.precision]
     needs, numbers = np.empty(len(each), object), []
-    for at, (rank, one) in enumerate(each):
+    for index, (rank, one) in enumerate(each):
         first = one.stored[0], one.beside[0], one.waiting[0]
-        needs[at] = one
+        needs[index] = one
         numbers.append(
             (rank, *same, *first, one.before, one.after, one.summed, one.away, *one.kept)
         )

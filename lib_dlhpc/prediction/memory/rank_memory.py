@@ -65,7 +65,7 @@ def moments(experiment: Experiment) -> tuple[Moment, ...]:
     experiment = folded(experiment)
     stages, found = sizes(experiment).pipeline, list[Moment]()
     for rank, needs in enumerate(_needs_of_ranks(experiment)):
-        each = (_of_rank(experiment, one, rank, stages) for one in needs)
+        each = (_of_rank(experiment, need, rank, stages) for need in needs)
         found += max(each, key=lambda three: max(moment.total for moment in three))
     return tuple(found)
 
@@ -122,10 +122,10 @@ def _fullest(experiment: Experiment) -> Iterator[tuple[int, RankNeeds]]:
     one_of_each = one_of_each and strategy.pipeline_runtime != PYTORCH
     seen = set[int]()
     for rank, needs in enumerate(_needs_of_ranks(experiment)):
-        for one in needs:
-            if not (one_of_each and id(one) in seen):
-                seen.add(id(one))
-                yield rank, one
+        for need in needs:
+            if not (one_of_each and id(need) in seen):
+                seen.add(id(need))
+                yield rank, need
 
 
 def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> RankNeeds:
@@ -143,7 +143,7 @@ def _needs(experiment: Experiment, held: tuple[Part, ...], stages: int) -> RankN
     fixed["driver and workspace"] = float(experiment.machine.device.reserved_memory)
     whole = strategy.zero < 2 or shards(experiment) == 1
     if in_two and not whole:  # what backward computes waits for the buckets of weight gradients
-        early = (one for one in model.layers if not one.traits.splits_backward)
+        early = (layer for layer in model.layers if not layer.traits.splits_backward)
         fixed["gradients"] += size * sum(one.trained for one in early if not one.traits.stand_in)
     accumulates, kept = whole and strategy.offload != "all", holds_messages(strategy)
     largest = float(model.layer_trained.max(initial=0.0))

@@ -127,7 +127,7 @@ def _copies(e: Experiment) -> list[tuple[str, str, str]]:
     """Return to how many devices and nodes a token is sent, where each gets one copy."""
     if e.strategy.expert_exchange == DIRECT:
         return []
-    layer = next(each for each in e.model.layers if each.has_experts)
+    layer = next(layer for layer in e.model.layers if layer.has_experts)
     token = layer.attributes["routed"] / layer.attributes["chosen"] * layer.output_shape[-1]
     found, where = [], "expected, layers/base/copies.py"
     if e.strategy.expert_exchange == BY_NODE:

@@ -308,7 +308,7 @@ def _link_from(name: str, identity: str) -> float:
 def _met(name: str, identity: str, field: str, low: float, high: float) -> float:
     """Return the value of a field of [calibration] at which a measured row under [[inputs]] is met."""
     table = family(name)
-    entry = next(each for each in entries(table, "inputs") if each["id"] == identity)
+    entry = next(entry for entry in entries(table, "inputs") if entry["id"] == identity)
     experiment, quantity = experiment_of(table, entry), published(identity)["quantity"]
     return meet(
         value_of(identity),

@@ -69,8 +69,8 @@ def joined(trace: Trace) -> Joined:
 def _numbers(trace: Trace, rank: int) -> dict[int, int]:
     """Return the place of each node in its file, by its number."""
     found: dict[int, int] = {}
-    for at, node in enumerate(trace.nodes[rank]):
-        if found.setdefault(node.id, at) != at:
+    for index, node in enumerate(trace.nodes[rank]):
+        if found.setdefault(node.id, index) != index:
             raise SpecError(f"{trace.words(rank, node)}: another node has the same number.")
     return found
 

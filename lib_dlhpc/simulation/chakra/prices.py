@@ -76,7 +76,10 @@ class Prices:
         if node.collective in ("BROADCAST", "REDUCE"):
             each = node.bytes * net.gamma * (node.collective == "REDUCE")
             levels = (net.inner, net.outer)
-            steps = ((depth(at.ranks), at.alpha + node.bytes * at.beta + each) for at in levels)
+            steps = (
+                (depth(level.ranks), level.alpha + node.bytes * level.beta + each)
+                for level in levels
+            )
             return float(sum(many * seconds for many, seconds in steps))
         if node.collective in ("GATHER", "SCATTER"):
             level = net.outer if net.outer.ranks > 1 else net.inner

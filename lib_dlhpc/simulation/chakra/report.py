@@ -31,7 +31,7 @@ def as_dict(timeline: Timeline, machine: str, nodes: int) -> dict[str, Any]:
         "ranks": timeline.ranks,
         "seconds": total,
         "terms": [
-            {"rank": rank} | dict(zip(TERMS, each, strict=True)) for rank, each in enumerate(terms)
+            {"rank": rank} | dict(zip(TERMS, term, strict=True)) for rank, term in enumerate(terms)
         ],
     }
 

@@ -49,7 +49,7 @@ class _Walk:
         self.trace, self.graph, self.prices = trace, graph, prices
         self.rows: list[Event] = []
         self.left = list(graph.waits_for)
-        self.heap = [(0.0, at) for at, count in enumerate(self.left) if not count]
+        self.heap = [(0.0, index) for index, count in enumerate(self.left) if not count]
         self.free: dict[tuple[int, bool], float] = defaultdict(float)  # device or host of a rank
         self.port: dict[int, float] = defaultdict(float)
         self.there: dict[int, float] = {}  # nodes of collectives and receives: since when
@@ -103,7 +103,7 @@ class _Walk:
         """Join a collective; the last to join ends it for all."""
         self.there[at] = now
         meeting, node = self.graph.meeting[at], self.graph.nodes[at]
-        if not all(each in self.there for each in meeting.nodes):
+        if not all(node in self.there for node in meeting.nodes):
             return
         try:
             end = now + self.prices.collective(node, meeting.ranks)

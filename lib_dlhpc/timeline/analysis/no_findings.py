@@ -39,7 +39,7 @@ def why_nothing(found: Calls, when: Busy, late: AllWaits) -> str:
     if not most >= LEAST * (when.end - when.begin):
         small = f"below {100 * LEAST:.0f}% of the run"
         return f"No finding: what differs between ranks is {small}{looked}"
-    large = [one for one in suspects if one.seconds >= most / 2]
+    large = [suspect for suspect in suspects if suspect.seconds >= most / 2]
     if steps and steps < ENOUGH:
         worst = max(large)
         return (

@@ -147,7 +147,7 @@ def _number(about: Mapping[str, Any], name: str, where: str, default: float = 0.
 def _collective(about: Mapping[str, Any], where: str) -> str:
     number = about.get("comm_type")
     if not isinstance(number, int) or not 0 <= number < len(COLLECTIVES):
-        legal = ", ".join(f"{at} {name}" for at, name in enumerate(COLLECTIVES))
+        legal = ", ".join(f"{index} {name}" for index, name in enumerate(COLLECTIVES))
         raise SpecError(f"{where}: comm_type = {number!r}; legal: {legal}.")
     return COLLECTIVES[number]
 

@@ -47,7 +47,7 @@ def as_dict(found: StepTerms) -> dict[str, Any]:
         "communication": float(found.communication.mean()),
         "exposed_share": found.exposed_share,
         "bytes": found.exchanged,
-        "exchanges": [each._asdict() for each in found.exchanges],
+        "exchanges": [exchange._asdict() for exchange in found.exchanges],
         "per_rank_and_step": {term: found.terms[term].tolist() for term in TERMS},
     }
 

@@ -67,7 +67,7 @@ class StepTerms:
     @property
     def exchanged(self) -> float:
         """The bytes of a rank's collectives and messages in a step."""
-        return sum(each.bytes * each.calls for each in self.exchanges)
+        return sum(exchange.bytes * exchange.calls for exchange in self.exchanges)
 
 
 def step_terms(timeline: Timeline) -> StepTerms:

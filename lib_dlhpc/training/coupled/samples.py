@@ -50,8 +50,8 @@ class Samples:
         heat = self.heat
         made = np.empty((2, many, *heat.field.shape))
         self._since = self.log.now()
-        for each in range(many):
-            self._one(made[0, each], made[1, each])
+        for index in range(many):
+            self._one(made[0, index], made[1, index])
             between()
         self.log.add("region", "simulate", self._since, self.log.now())
         return made

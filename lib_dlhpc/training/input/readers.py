@@ -46,7 +46,7 @@ class Batch:
     @property
     def x(self) -> Array:
         """The samples, in order."""
-        return np.stack([each for each in self.samples if each is not None])
+        return np.stack([sample for sample in self.samples if sample is not None])
 
 
 class Readers:
@@ -88,7 +88,7 @@ class Readers:
         with self._changed:
             while batch.left and self._error is None:
                 if not self._changed.wait(LOOK) and not all(
-                    each.is_alive() for each in self._threads
+                    thread.is_alive() for thread in self._threads
                 ):
                     raise RuntimeError(f"{self._files.folder}: a reader has ended.")
         if self._error is not None:
