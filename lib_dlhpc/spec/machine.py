@@ -1,14 +1,16 @@
 """Machine: devices, the links inside a node, the network between nodes, and storage."""
 
 import math
+import pickle
 from collections.abc import Mapping
 from dataclasses import field, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
 from lib_dlhpc.errors import SpecError, listed
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.records import dataclass
 from lib_dlhpc.spec.layer_rate import LayerRate, read_layer_rates
 from lib_dlhpc.spec.measured import Measured, read_measured
@@ -217,7 +219,7 @@ def read_link(value: Any, path: str) -> Link:
 
 
 def read_machine(value: Any, path: str = "machine") -> Machine:
-    """Build a Machine from a catalog name or a table; raises SpecError."""
+    """Build a Machine from a catalog name or a table, the same object of equal ones; raises SpecError."""
     table = resolve("machines", value, path, required(Machine))
     for key in required(Machine):
         if key not in table:
@@ -241,7 +243,13 @@ def read_machine(value: Any, path: str = "machine") -> Machine:
     if "measured" in table:
         parts["measured"] = read_measured(table["measured"], f"{path}.measured", field_of)
     machine: Machine = read_table(Machine, table, path, given=parts)
-    return machine
+    return _first(Keyed(machine, pickle.dumps(machine)))
+
+
+@lru_cache(maxsize=64)
+def _first(key: Keyed[Machine]) -> Machine:
+    """Return the first machine of those with one text, whose prices caches find by its id."""
+    return key.value
 
 
 @cache

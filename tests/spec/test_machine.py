@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 from lib_dlhpc.errors import SpecError
@@ -49,6 +50,17 @@ def test_a_machine_written_out_may_have_a_name_of_its_own():
     assert machine.intra_node.name == "our link" and machine.inter_node == read_link("ib-hdr", "")
     unnamed = read_machine({key: value for key, value in table.items() if key != "name"})
     assert dataclasses.replace(machine, name="") == unnamed
+
+
+def test_equal_machines_are_one_object_so_that_they_share_prices():
+    """Prices are found by a machine's id; machines that differ in one of 2,000 numbers are two."""
+    assert read_machine(MACHINE) is read_machine(dict(MACHINE))
+    for change in ({"name": "ours"}, {"jitter": 0.1}, {"jitter": np.array([0.1, 0.2])}):
+        other = read_machine(MACHINE | change)
+        assert other is not read_machine(MACHINE) and other is read_machine(MACHINE | change)
+    tenths = [np.full(2000, 0.1), np.where(np.arange(2000) == 1000, 0.2, 0.1)]
+    one, other = (read_machine(MACHINE | {"jitter": each}) for each in tenths)
+    assert other.jitter[1000] == 0.2 and one.jitter[1000] == 0.1
 
 
 @pytest.mark.parametrize("lost", ["device", "intra_node", "inter_node"])
