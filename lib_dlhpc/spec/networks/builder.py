@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from itertools import islice
 from math import prod
 from typing import Any
 
@@ -53,6 +54,22 @@ class Builder:
         finally:
             self._scope = outer
 
+    def blocks(self, count: int) -> Iterator[None]:
+        """Yield inside each of `count` blocks "layer1", "layer2", ..., which return the shape that they read.
+
+        They are equal but for what the first reads, so those after the second are copied from it as soon as that ends.
+        """
+        for number in range(1, min(count, 2) + 1):
+            start = len(self._layers)
+            with self.block(f"layer{number}"):
+                yield
+        copied = [*islice(self._layers.values(), start, None)] if count > 2 else []
+        for number in range(3, count + 1):
+            new = {f"layer{1 + before}": f"layer{number - 1 + before}" for before in (0, 1)}
+            for layer in copied:
+                name, *inputs = [_in_block(each, new) for each in (layer.name, *layer.inputs)]
+                self._add(layer.elsewhere(name, tuple(inputs)))
+
     def shape(self, after: str = "") -> tuple[int, ...]:
         """Return the output shape of a layer: the last one, or the one that `after` names."""
         source = after or self.last
@@ -83,8 +100,6 @@ class Builder:
         self, kind: str, name: str, inputs: tuple[str, ...], *options: Any, **more: Any
     ) -> str:
         name = self._name(kind, name)
-        if len(self._layers) == MOST_LAYERS:
-            raise SpecError(f"{name}: a network has at most {MOST_LAYERS:,} layers.")
         shapes = tuple([self.shape(source) for source in inputs])
         like = _letters(self._scope), name[len(self._scope) :], kind, shapes, options, *more.items()
         if (known := self._known.get(like)) is not None:
@@ -93,8 +108,13 @@ class Builder:
             site = Site(name, shapes, self._layers)
             counts = KINDS[kind].describe(site, *options, **more)
             layer = self._known[like] = _layer(site, kind, inputs, counts)
-        self._layers[name], self.last = layer, name
-        return name
+        return self._add(layer)
+
+    def _add(self, layer: Layer) -> str:
+        if len(self._layers) == MOST_LAYERS:
+            raise SpecError(f"{layer.name}: a network has at most {MOST_LAYERS:,} layers.")
+        self._layers[layer.name], self.last = layer, layer.name
+        return layer.name
 
     def _name(self, kind: str, name: str) -> str:
         if not name:
@@ -122,6 +142,12 @@ def _layer(site: Site, kind: str, inputs: tuple[str, ...], counts: Counts) -> La
         counts.mask_bytes,
         counts.attributes,
     )
+
+
+def _in_block(name: str, new: Mapping[str, str]) -> str:
+    """Return the name of a layer with that of its block replaced; new: names of blocks."""
+    block, dot, own = name.partition(".")
+    return new.get(block, block) + dot + own
 
 
 @lru_cache(maxsize=1024)

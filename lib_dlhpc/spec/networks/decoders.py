@@ -44,17 +44,16 @@ def llama(
     sees = {"causal": True, "kv_heads": kv_heads, "window": window, "rotary_base": rotary_base}
     net = Builder(sequence)
     net.embedding(vocabulary, hidden, keep=True, name="words")
-    for number in range(layers):
-        with net.block(f"layer{number + 1}"):
-            source = net.last
-            net.rms_norm()
-            net.dense((heads + 2 * kv_heads) * size, bias=qkv_bias, name="qkv")
-            net.attention(heads, name="attention", **sees)
-            net.dense(hidden, bias=False, keep=False, name="projection")
-            source = net.add((net.last, source))
-            net.rms_norm()
-            _gated(net, hidden, feed_forward, activation)
-            net.add((net.last, source))
+    for _ in net.blocks(layers):
+        source = net.last
+        net.rms_norm()
+        net.dense((heads + 2 * kv_heads) * size, bias=qkv_bias, name="qkv")
+        net.attention(heads, name="attention", **sees)
+        net.dense(hidden, bias=False, keep=False, name="projection")
+        source = net.add((net.last, source))
+        net.rms_norm()
+        _gated(net, hidden, feed_forward, activation)
+        net.add((net.last, source))
     net.rms_norm()
     _logits(net, vocabulary, tied=tied)
     return net
@@ -76,17 +75,14 @@ def palm(
     """
     net = Builder(sequence)
     net.embedding(vocabulary, hidden, keep=True, name="words")
-    for number in range(layers):
-        with net.block(f"layer{number + 1}"):
-            source = net.last
-            normal = net.layer_norm(bias=False)
-            net.dense((heads + 2 * kv_heads) * head_size, bias=False, name="qkv")
-            net.attention(
-                heads, causal=True, kv_heads=kv_heads, rotary_base=10000, name="attention"
-            )
-            attended = net.dense(hidden, bias=False, keep=False, name="projection")
-            fed = _gated(net, hidden, 4 * hidden, "silu", after=normal)
-            net.add((attended, fed, source))
+    for _ in net.blocks(layers):
+        source = net.last
+        normal = net.layer_norm(bias=False)
+        net.dense((heads + 2 * kv_heads) * head_size, bias=False, name="qkv")
+        net.attention(heads, causal=True, kv_heads=kv_heads, rotary_base=10000, name="attention")
+        attended = net.dense(hidden, bias=False, keep=False, name="projection")
+        fed = _gated(net, hidden, 4 * hidden, "silu", after=normal)
+        net.add((attended, fed, source))
     net.layer_norm(bias=False)
     _logits(net, vocabulary, tied=True)
     return net
@@ -106,9 +102,8 @@ def opt(
     net = Builder(sequence)
     net.embedding(vocabulary, hidden, name="words")
     net.position_embedding(positions, keep=True, name="positions")
-    for number in range(layers):
-        with net.block(f"layer{number + 1}"):
-            _block(net, hidden, heads, dropout=dropout, activation="relu")
+    for _ in net.blocks(layers):
+        _block(net, hidden, heads, dropout=dropout, activation="relu")
     net.layer_norm()
     _logits(net, vocabulary, tied=True)
     return net
@@ -122,9 +117,8 @@ def bloom(
     net = Builder(sequence)
     net.embedding(vocabulary, hidden, keep=True, name="words")
     net.layer_norm(name="words_norm")
-    for number in range(layers):
-        with net.block(f"layer{number + 1}"):
-            _block(net, hidden, heads, alibi=True)
+    for _ in net.blocks(layers):
+        _block(net, hidden, heads, alibi=True)
     net.layer_norm()
     _logits(net, vocabulary, tied=True)
     return net
@@ -137,9 +131,8 @@ def mpt(
     """MPT (MosaicML 2023): GPT with ALiBi and without any bias."""
     net = Builder(sequence)
     net.embedding(vocabulary, hidden, keep=True, name="words")
-    for number in range(layers):
-        with net.block(f"layer{number + 1}"):
-            _block(net, hidden, heads, alibi=True, bias=False)
+    for _ in net.blocks(layers):
+        _block(net, hidden, heads, alibi=True, bias=False)
     net.layer_norm(bias=False)
     _logits(net, vocabulary, tied=True)
     return net

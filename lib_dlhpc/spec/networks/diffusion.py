@@ -32,9 +32,8 @@ def dit(
     net.conv(hidden, patch, patch, name="patches", after="input")
     net.tokens(name="tokens")
     net.fixed_positions(name="positions")
-    for number in range(layers):
-        with net.block(f"layer{number + 1}"):
-            _block(net, hidden, heads, condition)
+    for _ in net.blocks(layers):
+        _block(net, hidden, heads, condition)
     source = net.last
     net.silu(name="last_silu", after=condition)
     vector = net.dense(2 * hidden, name="last_modulation")

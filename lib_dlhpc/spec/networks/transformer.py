@@ -45,18 +45,17 @@ def gpt(
     net.embedding(vocabulary, hidden, name="words")
     net.position_embedding(name="positions")
     net.dropout(dropout, keep=True)
-    for number in range(layers):
-        with net.block(f"layer{number + 1}"):
-            source = net.last
-            net.layer_norm()
-            _attention(net, hidden, heads, dropout, causal=True)
-            source = net.add((net.last, source))
-            net.layer_norm()
-            if experts:
-                _experts(net, dropout, experts, chosen, capacity, expert_hidden, shared)
-            else:
-                _feed_forward(net, hidden, dropout)
-            net.add((net.last, source))
+    for _ in net.blocks(layers):
+        source = net.last
+        net.layer_norm()
+        _attention(net, hidden, heads, dropout, causal=True)
+        source = net.add((net.last, source))
+        net.layer_norm()
+        if experts:
+            _experts(net, dropout, experts, chosen, capacity, expert_hidden, shared)
+        else:
+            _feed_forward(net, hidden, dropout)
+        net.add((net.last, source))
     net.layer_norm()
     net.dense(vocabulary, bias=False, fp32=True, tied="words", name="logits")
     return net
@@ -86,15 +85,14 @@ def bert(
     net.add((net.last, segments))
     net.layer_norm()
     net.dropout(dropout, keep=True)
-    for number in range(layers):
-        with net.block(f"layer{number + 1}"):
-            source = net.last
-            _attention(net, hidden, heads, dropout, causal=False)
-            net.add((net.last, source))
-            source = net.layer_norm()
-            _feed_forward(net, hidden, dropout)
-            net.add((net.last, source))
-            net.layer_norm()
+    for _ in net.blocks(layers):
+        source = net.last
+        _attention(net, hidden, heads, dropout, causal=False)
+        net.add((net.last, source))
+        source = net.layer_norm()
+        _feed_forward(net, hidden, dropout)
+        net.add((net.last, source))
+        net.layer_norm()
     encoded = net.last
     if head == "pretraining":
         net.gather(min(predictions, sequence), name="masked")

@@ -26,19 +26,18 @@ def vit(
     net.conv(hidden, patch, patch, name="patches")
     net.tokens(1, name="tokens")
     net.position_embedding(keep=True, name="positions")
-    for number in range(layers):
-        with net.block(f"layer{number + 1}"):
-            source = net.last
-            net.layer_norm()
-            net.dense(3 * hidden, name="qkv")
-            net.attention(heads, name="attention")
-            net.dense(hidden, keep=False, name="projection")
-            source = net.add((net.last, source))
-            net.layer_norm()
-            net.dense(feed_forward, name="expand")
-            net.gelu()
-            net.dense(hidden, keep=False, name="contract")
-            net.add((net.last, source))
+    for _ in net.blocks(layers):
+        source = net.last
+        net.layer_norm()
+        net.dense(3 * hidden, name="qkv")
+        net.attention(heads, name="attention")
+        net.dense(hidden, keep=False, name="projection")
+        source = net.add((net.last, source))
+        net.layer_norm()
+        net.dense(feed_forward, name="expand")
+        net.gelu()
+        net.dense(hidden, keep=False, name="contract")
+        net.add((net.last, source))
     net.layer_norm()
     net.gather(1, name="class_token")
     net.dense(classes, name="classes")
