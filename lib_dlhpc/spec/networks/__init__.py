@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from lib_dlhpc.errors import SpecError, listed
+from lib_dlhpc.gc_pause import gc_paused
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.model import Model
 
@@ -83,5 +84,6 @@ def _hashable(value: Any) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=64)
+@gc_paused()
 def _build(family: str, options: Keyed[Mapping[str, Any]], name: str) -> Model:
     return replace(FAMILIES[family](**deepcopy(dict(options.value))), name=name)
