@@ -114,6 +114,7 @@ class Flows:
         flow = cast(Flow, timer.value)
         if flow.timer is not timer:  # the rate has changed since
             return
+        flow.timer = None  # no cycle, so that nothing has to look for garbage
         if self.sharing:
             self.changed.pop(flow, None)
             wanted, enough = self.wanted, self.enough

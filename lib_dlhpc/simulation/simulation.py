@@ -18,6 +18,7 @@ from simpy.events import Event, Timeout
 
 from lib_dlhpc.costs.platform import Platform
 from lib_dlhpc.errors import SpecError
+from lib_dlhpc.gc_pause import gc_paused
 from lib_dlhpc.simulation.flows import Flows
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError, Progress, Wait
 
@@ -173,6 +174,7 @@ class Simulation:
         columns = (a.tolist(), b.tolist(), sizes.tolist(), *self._routes[key])
         return list(map(Message, tags, *columns))
 
+    @gc_paused()
     def run(self, progress: Progress | None = None) -> float:
         """Run until all processes have ended; return the time in s.
 
