@@ -23,7 +23,7 @@ from lib_dlhpc.errors import SpecError
 from lib_dlhpc.schedules.rounds import Round, Schedule, as_sent
 from lib_dlhpc.simulation import uncontended
 from lib_dlhpc.simulation.merging import merged
-from lib_dlhpc.simulation.simulation import Message, Process, Record, Simulation, Traffic
+from lib_dlhpc.simulation.simulation import Process, Record, Simulation, Traffic
 from lib_dlhpc.simulation.watchdog import Progress
 from lib_dlhpc.spec.machine import Machine
 
@@ -153,26 +153,38 @@ def _pass_the_switch(sim: Simulation, rank: int, part: "_Part") -> Process:
     yield sim.until(since + max((message.latency for message in sends), default=0.0))
 
 
-class _Part:
-    """A round, sorted by rank."""
+class _ByRank:
+    """What all calls of a round have in common: its messages, by number, and what each rank does with them."""
 
-    def __init__(self, sim: Simulation, part: Round, number: int, element_bytes: float) -> None:
-        self.number, self.readers, self.merged = number, sim.platform.ranks, part.switch != ""
-        self.sends: dict[int, list[Message]] = {}
-        self.receives: dict[int, list[Message]] = {}
+    def __init__(self, sim: Simulation, part: Round, element_bytes: float) -> None:
+        self.merged = part.switch != ""
+        self.sends: dict[int, list[int]] = {}
+        self.receives: dict[int, list[int]] = {}
         self.reduced: dict[int, float] = {}  # B that a rank combines
         size = part.count * float(element_bytes)
         reduced = (size * part.reduce).tolist()
         sent = sim.messages(part.source, part.target, size)
-        if part.switch:
-            sent = merged(part, sent, sim.platform)
-        for message, each in zip(sent, reduced, strict=True):
+        self.messages = merged(part, sent, sim.platform) if part.switch else sent
+        for number, (message, each) in enumerate(zip(self.messages, reduced, strict=True)):
             for side in (message.source, message.target):
                 if side not in self.reduced:
                     self.sends[side], self.receives[side], self.reduced[side] = [], [], 0.0
-            self.sends[message.source].append(message)
-            self.receives[message.target].append(message)
+            self.sends[message.source].append(number)
+            self.receives[message.target].append(number)
             self.reduced[message.target] += each
+
+
+class _Part:
+    """A round of one call, sorted by rank."""
+
+    def __init__(self, sim: Simulation, known: _ByRank, number: int) -> None:
+        self.number, self.readers, self.merged = number, sim.platform.ranks, known.merged
+        sent = sim.anew(known.messages)
+        self.sends = {rank: [sent[each] for each in some] for rank, some in known.sends.items()}
+        self.receives = {
+            rank: [sent[each] for each in some] for rank, some in known.receives.items()
+        }
+        self.reduced = known.reduced
 
 
 class Script:
@@ -201,6 +213,13 @@ class Script:
             number += 1
 
     def _prepared(self, number: int, part: Round) -> _Part:
+        known = self.sim.rounds.setdefault(part, {})
+        if self.element_bytes not in known:
+            self._check(number, part)
+            known[self.element_bytes] = _ByRank(self.sim, as_sent(part), self.element_bytes)
+        return _Part(self.sim, known[self.element_bytes], number)
+
+    def _check(self, number: int, part: Round) -> None:
         sides = np.concatenate([part.source, part.target])
         wrong = (sides < 0) | (sides >= self.schedule.ranks)
         if wrong.any():
@@ -208,4 +227,3 @@ class Script:
                 f"{self.schedule.name}, round {number}: no rank {sides[wrong][0]};"
                 f" there are 0 to {self.schedule.ranks - 1}."
             )
-        return _Part(self.sim, as_sent(part), number, self.element_bytes)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from math import inf
 from typing import Any, NamedTuple, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import simpy
@@ -19,6 +20,7 @@ from simpy.events import Event, Timeout
 from lib_dlhpc.costs.platform import Platform
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.gc_pause import gc_paused
+from lib_dlhpc.schedules.rounds import Round
 from lib_dlhpc.simulation.flows import Flows
 from lib_dlhpc.simulation.watchdog import Cancelled, DeadlockError, Progress, Wait
 
@@ -85,6 +87,8 @@ class Simulation:
         self._moving = 0  # messages and computations in flight
         self._tags = self._known = 0  # _known: messages whose routes are kept
         self._routes: dict[tuple[bytes, bytes], tuple[list[tuple[int, ...]], list[float]]] = {}
+        # What a round is to each rank (events.py), by the bytes of an element, while it is stored.
+        self.rounds: WeakKeyDictionary[Round, dict[float, Any]] = WeakKeyDictionary()
         self._open: dict[_Exchange, None] = {}
         self._expected: dict[int, _Exchange] = {}  # by the tag of the expected message
         self._arrived: set[int] = set()  # tags that no receive has matched yet
@@ -173,6 +177,12 @@ class Simulation:
         self._tags += len(a)
         columns = (a.tolist(), b.tolist(), sizes.tolist(), *self._routes[key])
         return list(map(Message, tags, *columns))
+
+    def anew(self, known: Sequence[Message]) -> list[Message]:
+        """Return the same messages with tags of their own."""
+        tags = range(self._tags, self._tags + len(known))
+        self._tags += len(known)
+        return list(map(Message, tags, *[*zip(*known, strict=True)][1:]))
 
     @gc_paused()
     def run(self, progress: Progress | None = None) -> float:
