@@ -1,6 +1,6 @@
 # Everything starts from here: Python 3.11 or later and make are all you need.
 #     make explore      install what is missing, open the dashboards in the browser
-#     make test         install what is missing, run every test and notebook
+#     make test         install what is missing, run the tests and notebooks
 # Set PYTHON=/path/to/python3 to choose the interpreter, ARGS="..." to pass options on.
 
 .DEFAULT_GOAL := help
@@ -57,7 +57,7 @@ explore: $(READY) ## open the dashboards in the browser (ARGS=--no-browser print
 
 # Three workers on two cores: ranks, browsers and servers wait for each other an eighth of the time.
 # What runs by default is a setting, so that pytest itself tells paths in ARGS, which replace it, from options.
-test: $(READY) ## run every test and notebook (ARGS=tests/spec: only these; ARGS="-k NAME": of all)
+test: $(READY) ## run the tests and notebooks, but for the longest tests, which make soak runs (ARGS=tests/spec: only these; ARGS="-k NAME": of all)
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(NBVAL) -o "testpaths=tests $(NOTEBOOKS)" $(ARGS)
 
 # What other tools count for the models that are imported from them. They are large, so they live apart.
@@ -135,7 +135,8 @@ bench: .venv-bench/.ready ## measure speed and accuracy beside a named peer
 	@.venv-bench/bin/python -m pip install --quiet --editable '.[all,bench]'
 	@touch $@
 
-soak: $(READY) ## thirty visitors, long pages, many runs: what is left? (half an hour; ARGS="--minutes 1")
+soak: $(READY) ## the longest tests; then thirty visitors, long pages, many runs: what is left? (an hour; ARGS="--minutes 1")
+	$(if $(ARGS),,$(BIN)/python -m pytest -n 2 --dist loadfile -m soak tests)
 	$(BIN)/python tests/soak/soak.py $(ARGS)
 
 # Versions stay as they are unless pyproject.toml asks for others; ARGS=--upgrade renews them all.

@@ -256,7 +256,8 @@ if __name__ == "__main__":
         for name, way in modes.items()
         if not chosen or name in chosen
     }
-    if p == 4 and not chosen:
+    assert len(found) == len(chosen or modes), chosen
+    if p == 4:
         gradients_that_wait()
     far = {name: f"{off:.1%}" for name, off in found.items() if off > CLOSE}
     assert not far, far
