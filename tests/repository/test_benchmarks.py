@@ -1,7 +1,11 @@
-"""Every benchmark starts and comes to its end, with the peers that are here; none subtracts one clock from another."""
+"""Every benchmark starts and comes to its end, with the peers that are here; none subtracts one clock from another.
+
+Those that take longer come to it in make soak.
+"""
 
 import ast
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,14 +19,37 @@ SCRIPTS = [file for file in FILES if not file.name.startswith("_")]
 # The calibration of which is no part of what it measures; that of accuracy.py, which has the same, is run.
 MACHINE = ROOT / "lib_dlhpc" / "catalog" / "measured" / "one_step.toml"
 WORDS = {"compare_under_load": ["--machine", str(MACHINE)]}
+# These take more than a CPU second with --quick, too.
+LONGER = [
+    "accuracy",
+    "compare_under_load",
+    "interaction",
+    "io",
+    "network",
+    "packed_store",
+    "planner",
+    "snapshots",
+    "trainer",
+]
+RUNS = [
+    pytest.param(each, id=each.stem, marks=[pytest.mark.soak] if each.stem in LONGER else [])
+    for each in SCRIPTS
+]
+
 PATIENCE = 300  # s; all of it is taken on a very busy machine only
 # What a benchmark may need before it can say what is missing: Python, the package and what it depends on.
 THERE = {"lib_dlhpc", "numpy", "simpy"} | sys.stdlib_module_names | {file.stem for file in FILES}
 CLOCKS = {"time", "monotonic", "perf_counter", "process_time", "thread_time"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_all_that_it_imports_is_there(script, monkeypatch):
+    monkeypatch.syspath_prepend(script.parent)
+    assert callable(runpy.run_path(str(script), run_name=script.stem)["main"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", RUNS)
 def test_it_runs_for_a_second(script):
     with TemporaryDirectory(prefix="b-") as place:  # short: browsers have sockets there
         run = subprocess.run(
