@@ -9,7 +9,6 @@ import pytest
 from lib_dlhpc.costs.roofline import peak_rate
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.explore.blocks.address import decode, encode
-from lib_dlhpc.explore.explorer import plan
 from lib_dlhpc.explore.explorer.choice import Choice, experiment_of, read
 from lib_dlhpc.explore.explorer.controls import CONTROLS, GROUPS, NAMED, OPTIONS
 from lib_dlhpc.explore.explorer.headlines import headlines
@@ -20,7 +19,7 @@ from lib_dlhpc.explore.explorer.parts import step_parts, step_state
 from lib_dlhpc.explore.explorer.presets import CHIPS, FIRST, names, of_file, preset
 from lib_dlhpc.importing import import_model
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.changes.advice import Advice, run_time
+from lib_dlhpc.prediction.changes.advice import run_time
 from lib_dlhpc.prediction.validation.replays import replays
 from lib_dlhpc.spec import catalog
 from lib_dlhpc.spec.experiment import dumps, loads, read_experiment
@@ -43,18 +42,6 @@ EXPERTS = {
 
 
 pytestmark = pytest.mark.usefixtures("own_state")
-
-
-@pytest.fixture
-def without_advice(monkeypatch):
-    """The page looks for no advice: that of these runs is tested in test_advice.py."""
-
-    def searched(p, applied):
-        return Advice("", "", {})
-        yield
-
-    monkeypatch.setattr(plan, "KNOWN", {})
-    monkeypatch.setattr(plan, "searched", searched)
 
 
 STAGES = {
@@ -187,7 +174,7 @@ def test_what_is_no_option_is_answered_with_the_legal_ones():
     assert "legal: nothing" in page.words["notices"].value
 
 
-def test_an_illegal_combination_is_barred_and_explained(without_advice):
+def test_an_illegal_combination_is_barred_and_explained():
     page = Explorer()
     page.choose("narayanan-2021")
     page.move("strategy.lora", 4)
@@ -287,7 +274,7 @@ def test_numbers_agree(name):
 
 
 @pytest.mark.parametrize("run", replays(), ids=lambda run: run.name)
-def test_a_prediction_that_misses_its_publication_says_so(run, without_advice):
+def test_a_prediction_that_misses_its_publication_says_so(run):
     page = Explorer()
     page.choose(run.name)
     published = f"published {format_quantity(run.published_time, 's')}"
@@ -368,7 +355,7 @@ def test_the_charts_on_demand_follow():
     assert page.charts.body.children == ()
 
 
-def test_what_the_advice_shows_is_what_a_click_applies():
+def test_what_the_advice_shows_is_what_a_click_applies(with_advice):
     """Its words lag behind a control by a second: a click brings the changes that were shown."""
     page = Explorer()
     page.panel.moved = [1, "strategy.batch", "64"]
@@ -399,7 +386,7 @@ def test_undo_redo_and_pin():
     assert page.pinned is None and "batch per replica 32 → 64" in page.words["difference"].value
 
 
-def test_the_address_says_what_is_shown_and_brings_it_back(without_advice):
+def test_the_address_says_what_is_shown_and_brings_it_back():
     page, other = Explorer(), Explorer()
     assert page.address.state == "" and page.bar.link == "v1&preset=goyal-2017"
     page.choose("narayanan-2021")

@@ -17,6 +17,8 @@ from lib_dlhpc.prediction.validation.replays import replay, replays
 from lib_dlhpc.prediction.validation.trust import FEW_WORDS, errors_of
 from lib_dlhpc.spec.measured import Measured
 
+pytestmark = pytest.mark.usefixtures("with_advice")
+
 
 @pytest.mark.parametrize("run", replays(), ids=lambda run: run.name)
 def test_a_published_run_carries_its_error(run):
