@@ -3,6 +3,7 @@
 step.py              program(experiment, scale): all passes in order; steps: of several steps in turn
 passes.py            the passes of a part under construction
 groups.py            which ranks exchange, and their networks
+ramps.py             how often exchanges of stages that share a node meet (ZeRO 2, 3)
 layers.py            layer after layer, with the communication layers of `layout`: tensor, spatial, experts
 context.py           what ranks that divide a sequence exchange around attention
 overlapped_passes.py exchanges of experts behind what a pass of the other direction computes (DualPipe)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from lib_dlhpc.costs import groups
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import Part, expert_nodes, in_step_replicas, shards, sizes
+from lib_dlhpc.parallel.ramps import met
 from lib_dlhpc.program import Group
 from lib_dlhpc.schedules.network import flat
 from lib_dlhpc.spec.experiment import Experiment
@@ -30,7 +31,12 @@ def groups_of_stages(
     if len(stages) == 1 or _lie_alike(key):
         return (_groups_of(key),) * len(stages)
     sent = tuple(float(sum(part.model.trained for part in parts)) for parts in stages)
-    return _groups_of_stages(key, sent)
+    return _groups_of_stages(key, sent, met(experiment.strategy))
+
+
+def lie_apart(experiment: Experiment) -> bool:
+    """Return whether groups of different stages lie differently on nodes or switches."""
+    return bool(experiment.strategy.pipeline > 1) and not _lie_alike(_keyed(experiment))
 
 
 def _keyed(experiment: Experiment) -> Keyed[Experiment]:
@@ -51,17 +57,26 @@ def _lie_alike(key: Keyed[Experiment]) -> bool:
 
 @lru_cache(maxsize=512)
 def _groups_of_stages(
-    key: Keyed[Experiment], sent: tuple[float, ...]
+    key: Keyed[Experiment], sent: tuple[float, ...], meets: tuple[float, ...]
 ) -> tuple[dict[str, Group], ...]:
+    """meets: which part of what another stage sends meets what a stage sends, by their distance; (): all."""
     found, known = [], dict[tuple[int, ...], dict[str, Group]]()
     for place in range(len(sent)):
         own = dict[str, Group]()
+        weighed = _weighed(sent, place, meets) if meets else sent
         for name, group in _groups_of(key).items():
-            beside = sent if name in OF_WEIGHTS else ()
+            beside = weighed if name in OF_WEIGHTS else ()
             net = groups.spread(key.value, group.size, group.apart, place, beside)
             own[name] = replace(group, network=net)
         found.append(known.setdefault(tuple(id(each.network) for each in own.values()), own))
     return tuple(found)
+
+
+def _weighed(sent: tuple[float, ...], place: int, meets: tuple[float, ...]) -> tuple[float, ...]:
+    """Return what each stage sends while the one at a place does."""
+    most = sent[place]
+    parts = (meets[abs(other - place)] if other != place else 1.0 for other in range(len(sent)))
+    return tuple(min(each, most) * part for each, part in zip(sent, parts, strict=True))
 
 
 @lru_cache(maxsize=512)

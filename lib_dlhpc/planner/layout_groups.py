@@ -16,14 +16,16 @@ from lib_dlhpc.costs.wire_format import adds_wide
 from lib_dlhpc.errors import SpecError
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.layout import stage_cuts
+from lib_dlhpc.parallel.groups import lie_apart
 from lib_dlhpc.parallel.overlapped_passes import overlaps_passes
+from lib_dlhpc.parallel.ramps import met
 from lib_dlhpc.planner.search_space import Columns, alike, changes_of, keyed
 from lib_dlhpc.spec.experiment import Experiment
-from lib_dlhpc.spec.strategy import SPLIT_BACKWARD
+from lib_dlhpc.spec.strategy import SPLIT_BACKWARD, Strategy
 
 Rows = NDArray[np.intp]
 # What passes do not depend on, but where backward is in two parts, stages are held twice, gradients are added in 32
-# bits, messages between stages meet passes, and for where stages are cut.
+# bits, messages between stages meet passes, exchanges those of other stages, and for where stages are cut.
 PIPELINE = ("microbatches", "schedule")
 
 
@@ -56,7 +58,8 @@ class LayoutGroup:
         self._unlike_one = first.strategy.pipeline > 1 or adds_wide(
             replace(first.strategy, microbatches=2)
         )
-        self._known: dict[tuple[tuple[int, ...], bool, bool, bool], Experiment] = {}
+        self._lie_apart = lie_apart(first)
+        self._known: dict[tuple[object, ...], Experiment] = {}
 
     @property
     def has_lanes(self) -> bool:
@@ -70,11 +73,14 @@ class LayoutGroup:
         The same object for all that are alike. Raises SpecError for a network that cannot be cut so.
         """
         backward = schedule in SPLIT_BACKWARD, schedule == "dualpipe"
-        how = self._cuts.of(many, schedule), *backward, self._unlike_one and many > 1
+        meets = met(self._strategy(many, schedule)) if self._lie_apart else ()
+        how = self._cuts.of(many, schedule), *backward, self._unlike_one and many > 1, meets
         if how not in self._known:
-            strategy = replace(self.first.strategy, microbatches=many, schedule=schedule)
-            self._known[how] = replace(self.first, strategy=strategy)
+            self._known[how] = replace(self.first, strategy=self._strategy(many, schedule))
         return self._known[how]
+
+    def _strategy(self, many: int, schedule: str) -> Strategy:
+        return replace(self.first.strategy, microbatches=many, schedule=schedule)
 
     def by_passes(self, rows: Rows, columns: Columns) -> Iterator[SamePasses]:
         """Yield some rows of columns by their passes. Raises SpecError for a network that cannot be cut so."""
