@@ -115,6 +115,10 @@ def test_a_learner_joins_goes_on_in_another_browser_and_takes_it_back(open_page,
     board.get_by_role("button", name="Reveal").click()
     tells(board.locator(".question"), "It is 8 ms. 0 of 1 learner came within 20%.", "16")
     eventually(lambda: findings(board) == [], lambda: str(findings(board)))
+    board.evaluate("location.hash = 'toy/not_yet'")  # as the link of a slide does
+    tells(board.locator(".question"), "not yet", "Nobody has answered yet.")
+    board.evaluate("location.hash = 'toy/How many ms?'")
+    tells(board.locator(".question"), "0 of 1 learner came within 20%.")
     other.get_by_role("button", name="Change").click()
     other.get_by_role("button", name="Forget them").click()
     other.get_by_role("button", name="Delete all my answers here").click()

@@ -108,7 +108,8 @@ def _guess(lesson: Lesson, name: str, titles: Titles, try_it: str) -> Slide:
     if name in titles.brief:
         notes.append(f"In full: {lesson.filled(text['guess'])}")
     lines = (lesson.filled(titles.brief.get(name, text["guess"])), *(options or number))
-    return Slide(_topic(titles, name), lines, "\n".join(notes).strip(), kind=PREDICT)
+    vote = f"{lesson.module}/{name}"
+    return Slide(_topic(titles, name), lines, "\n".join(notes).strip(), kind=PREDICT, vote=vote)
 
 
 def _beside(aside: str, question: str) -> tuple[str, ...]:
@@ -174,7 +175,7 @@ def checks(lesson: Lesson, titles: Titles, names: Iterable[str]) -> Iterator[Sli
 
 def _check(lesson: Lesson, name: str, titles: Titles) -> Slide:
     """Return a check below its topic, or with its question as its title."""
-    text = lesson.texts[name]
+    text, vote = lesson.texts[name], f"{lesson.module}/{name}"
     if "compute" in text:
         own, answer, _ = lesson.draws[name](np.random.default_rng(0))
         title, given = _titled(titles, name, text["compute"].format(**own))
@@ -182,17 +183,18 @@ def _check(lesson: Lesson, name: str, titles: Titles) -> Slide:
         said = f"It is {right}. {text.get('hint', '')}"
         unit = f" ({text['unit']})" if text.get("unit") else ""
         given += (f"Write down a number{unit}.", RIGHT + right)
-        return Slide(title, given, said, kind=CHECK)
+        return Slide(title, given, said, kind=CHECK, vote=vote)
     title, given = _titled(titles, name, lesson.filled(text["check"]))
     feedback = {lesson.filled(answer): lesson.filled(said) for answer, said in text["answers"]}
     options = shuffled(list(feedback), lesson.filled(text["check"]))
     answers = [(answer, feedback[answer]) for answer in options]
     lines = [f"{letter}. {answer}" for letter, (answer, _) in zip(LETTERS, answers, strict=False)]
     notes = [f"{letter}. {said}" for letter, (_, said) in zip(LETTERS, answers, strict=False)]
-    vote = "Vote, discuss with a neighbor, vote again."
+    again = "Vote, discuss with a neighbor, vote again."
     right = lesson.filled(text["right"])
-    said = "\n".join([vote, RIGHT + right, *notes])
-    return Slide(title, (*given, *lines, RIGHT + LETTERS[options.index(right)]), said, kind=CHECK)
+    said = "\n".join([again, RIGHT + right, *notes])
+    lines.append(RIGHT + LETTERS[options.index(right)])
+    return Slide(title, (*given, *lines), said, kind=CHECK, vote=vote)
 
 
 def _topic(titles: Titles, name: str) -> str:

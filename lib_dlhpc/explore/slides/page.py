@@ -39,7 +39,7 @@ def page(slides: list[Slide], title: str) -> str:
 
 def shown(slide: Slide, foot: str, number: int) -> str:
     """Return a slide as HTML: its texts, its number and what it shows, each in its place."""
-    parts = [text(box, slide.live) for box in layout.boxes(slide, foot)]
+    parts = [text(box, slide.live, slide.vote) for box in layout.boxes(slide, foot)]
     parts.append(
         placed((layout.LEFT + layout.WIDE - 1, 6.97, 1.0, 0.36), "foot number", str(number))
     )
@@ -83,14 +83,19 @@ def placed(
     return f'<div class="{name}" style="{style};--pt:{size:g}"{later}>{content}</div>'
 
 
-def text(box: layout.Box, live: str = "") -> str:
-    """Return a text in its place; live: the address of the figure that a source names, on the pages."""
+def text(box: layout.Box, live: str = "", vote: str = "") -> str:
+    """Return a text in its place; live: the address of the figure that a source names, on the pages.
+
+    vote: what the slide asks, as the board of a class names it; the foot links to it.
+    """
     if box.role == "code":
         return placed(box.place, "code", f"<pre>{escape(chr(10).join(box.lines))}</pre>", box.size)
     tag = "h3" if box.role == "title" else "p"
     lines = [f"<{tag} {marked(box, line)}>{linked(line)}</{tag}>" for line in box.lines]
     if box.role == "source" and live:
         lines = [f'<p>{linked(box.lines[0])} · <a data-live="{escape(live)}" href="#">live</a></p>']
+    if box.role == "foot" and vote:
+        lines = [f'<p>{escape(box.lines[0])} · <a data-vote="{escape(vote)}" href="#">votes</a></p>']
     weight = " bold" if box.bold else ""
     return placed(box.place, box.role + weight, "".join(lines), box.size, box.step)
 

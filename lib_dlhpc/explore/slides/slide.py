@@ -21,8 +21,9 @@ class Slide(NamedTuple):
     figure is hidden. stepwise: whether each formula stands beside one line, its reason, and the lines left over below
     them. table: rows of cells, a heading first. aside: lines beside the others. source: where what it shows is from.
     diagram: what is drawn beside its lines. optional: whether the 50 minutes of a class leave it out. live: the file of
-    the page that has its figure, and the fragment of the figure as it stands. emblem: the folder of the module whose
-    small picture, that of the front page, it shows.
+    the page that has its figure, and the fragment of the figure as it stands. vote: the module and the name of what it
+    asks, as the board of a class has them. emblem: the folder of the module whose small picture, that of the front
+    page, it shows.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Slide(NamedTuple):
     diagram: Diagram | None = None
     optional: bool = False
     live: str = ""
+    vote: str = ""
     emblem: str = ""
 
     @property

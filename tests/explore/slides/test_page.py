@@ -3,6 +3,7 @@
 import re
 from html import escape
 from html.parser import HTMLParser
+from importlib import import_module
 
 import pytest
 
@@ -13,7 +14,7 @@ from lib_dlhpc.explore.slides.diagram import Arrow, Diagram, Shape
 from lib_dlhpc.explore.slides.layout import HEIGHT, WIDTH
 from lib_dlhpc.explore.slides.page import page, shown
 from lib_dlhpc.explore.slides.references import parts as referred
-from lib_dlhpc.explore.slides.slide import BOARD, CHECK, CODE, IDEA, Slide
+from lib_dlhpc.explore.slides.slide import BOARD, CHECK, CODE, IDEA, PREDICT, Slide
 
 VOID = {"br", "col", "img", "link", "meta"}
 
@@ -89,6 +90,17 @@ def test_what_comes_later_appears_step_by_step_and_answers_last(drawn):
     assert re.findall(r'<p class="answer" data-step="1">(.*?)</p>', shown(check, "", 1)) == [
         "Right: B"
     ]
+
+
+@pytest.mark.parametrize("module", PATH[:4], ids=lambda own: own.name)
+def test_what_a_slide_asks_is_a_link_to_its_votes(decks, module, drawn):
+    texts = import_module(f"lib_dlhpc.explore.{module.folder}.questions").lesson.texts
+    voted = [slide for slide in decks[module.name] if slide.kind in (PREDICT, CHECK)]
+    assert len({slide.vote for slide in voted}) == len(voted) > 5
+    for slide in voted:
+        folder, name = slide.vote.split("/")
+        assert folder == module.folder and texts[name].keys() & {"guess", "check", "compute"}
+    assert f'data-vote="{voted[0].vote}"' in shown(voted[0], "foot", 1)
 
 
 def test_what_is_covered_is_not_on_the_page(decks, drawn):

@@ -37,9 +37,17 @@ function finding(question, open) {
   return `${is}${right} of ${people(learners)} ${kind === "guess" ? "came within 20%" : "got it right"}.`;
 }
 
+function unanswered(module, question) { // what a slide asks is on the board before the first answer
+  at("which").textContent = named(module);
+  at("asked").textContent = words(question);
+  at("finding").textContent = "Nobody has answered yet.";
+  at("bars").replaceChildren();
+  at("reveal").hidden = at("after").hidden = true;
+}
+
 function detail() {
   const question = shown.questions.find((each) => key(each) === chosen);
-  if (!question) return;
+  if (!question) return chosen && unanswered(...chosen.split("/"));
   const covers = ["guess", "choice", "check"].includes(question.kind);
   const open = !covers || revealed.has(chosen);
   at("which").textContent = named(question.module);
@@ -130,6 +138,14 @@ at("reveal").addEventListener("click", () => {
 });
 at("named").addEventListener("change", () => { version = ""; ask(); });
 at("follow").addEventListener("change", draw);
+function choose() { // what the address names, as slides do
+  if (!location.hash) return;
+  at("follow").checked = false;
+  chosen = decodeURIComponent(location.hash.slice(1));
+  draw();
+}
+addEventListener("hashchange", choose);
+choose();
 document.querySelector(".theme").addEventListener("click", () => {
   const root = document.documentElement;
   const dark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";

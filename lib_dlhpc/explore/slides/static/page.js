@@ -40,16 +40,22 @@ function speak() { // the notes, the time since it was opened, and what comes ne
   tell();
 }
 
+function late(notes, minutes) { // beside the times of the slide, with which its notes begin
+  const [, begin, end] = notes.match(/^Minutes (\d+):\d+ to (\d+):/) ?? [];
+  if (begin === undefined) return "";
+  return minutes > +end ? ` · ${minutes - end} min late` : minutes < +begin ? ` · ${begin - minutes} min early` : " · on time";
+}
+
 function tell() {
   if (!speaker || speaker.closed) return;
   const at = named(), title = (own) => own?.querySelector(".title")?.textContent ?? "the end";
   const body = speaker.document.body, make = (tag, text, style) => Object.assign(speaker.document.createElement(tag), { textContent: text, style });
-  const minutes = Math.floor((Date.now() - began) / 60000);
+  const minutes = Math.floor((Date.now() - began) / 60000), notes = sections[at].querySelector(".notes").textContent;
   body.style = "font: 1.3rem/1.45 system-ui, sans-serif; margin: 1.5rem";
   body.replaceChildren(
-    make("p", `${minutes} min · slide ${at + 1} of ${sections.length} · step ${step} of ${last(sections[at])}`, "color: #555"),
+    make("p", `${minutes} min${late(notes, minutes)} · slide ${at + 1} of ${sections.length} · step ${step} of ${last(sections[at])}`, "color: #555"),
     make("h1", title(sections[at]), "font-size: 1.5rem"),
-    make("div", sections[at].querySelector(".notes").textContent, "white-space: pre-line"),
+    make("div", notes, "white-space: pre-line"),
     make("p", `Next: ${title(sections[at + 1])}`, "color: #004c6d; font-weight: bold"),
   );
 }
@@ -63,12 +69,22 @@ function fit() { // without Arial, or a font as wide, type gets smaller until it
   }
 }
 
-function live(event) { // the pages are served at an address of their own: asked for once per tab, as its port changes
-  event.preventDefault();
-  const key = "dlhpc-pages", asked = "Address of the pages, as dlhpc explore prints it";
+function addressed(key, asked) { // asked for once per tab, as the port changes
   const base = sessionStorage.getItem(key) || prompt(asked, "http://127.0.0.1:8866/");
+  if (base) sessionStorage.setItem(key, base);
+  return base;
+}
+
+function votes(event) { // the board of a class, at what this slide asks
+  event.preventDefault();
+  const base = addressed("dlhpc-board", "Address of the board, as dlhpc class serve prints it");
+  if (base) window.open(`${base.split("#")[0]}#${event.target.dataset.vote}`, "board");
+}
+
+function live(event) { // the pages are served at an address of their own
+  event.preventDefault();
+  const base = addressed("dlhpc-pages", "Address of the pages, as dlhpc explore prints it");
   if (!base) return;
-  sessionStorage.setItem(key, base);
   const [file, fragment] = event.target.dataset.live.split("#"), page = new URL(`voila/render/${file}`, base);
   window.open(`${page}${new URL(base).search}#${fragment}`, "pages");
 }
@@ -90,6 +106,7 @@ document.getElementById("present").addEventListener("click", present);
 document.getElementById("speaker").addEventListener("click", speak);
 document.getElementById("bare").addEventListener("click", bare);
 document.querySelectorAll("[data-live]").forEach((own) => own.addEventListener("click", live));
+document.querySelectorAll("[data-vote]").forEach((own) => own.addEventListener("click", votes));
 document.addEventListener("fullscreenchange", () => document.fullscreenElement || end());
 document.addEventListener("keydown", pressed);
 setInterval(tell, 15000);
