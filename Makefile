@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install explore test test-extras notebooks student course slides paper docs lint format bench soak lock clean
+.PHONY: help install explore test test-extras notebooks student course dates slides paper docs lint format bench soak lock clean
 
 VENV := .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
@@ -99,6 +99,11 @@ docs: .venv-docs/.ready ## write the site, ready to upload, to build/docs: front
 
 course: $(READY) ## write exams and problems, answers apart, to build/course (ARGS="FOLDER SEED")
 	$(BIN)/python instructor_notes/build.py $(ARGS)
+
+# The standard library is enough.
+dates: ## put dates to a syllabus, in build/dates: a page, a calendar, a table (ARGS="14 2027-01-11 --off 2027-03-15")
+	@test -n "$(PYTHON)"
+	@$(PYTHON) instructor_notes/dates.py $(ARGS)
 
 # Only slides need python-pptx, so it lives apart.
 slides: .venv-slides/.ready ## write slides of each module and lab with speaker notes, as PowerPoint and HTML, to build/slides (ARGS="FOLDER 02 03")

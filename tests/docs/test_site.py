@@ -48,6 +48,6 @@ def test_the_front_page_may_not_lead_to_what_needs_a_server(site):
 
 def test_the_site_has_syllabi_and_no_page_with_solutions(site):
     taught = {path.stem for path in site if path.parts[0] == "instructor_notes"}
-    assert len([name for name in taught if name.startswith("syllabus_")]) == 5
+    assert len([name for name in taught if name.startswith("syllabus_")]) == 6
     assert not {"grading", "readings"} & taught
     assert not any(name[:2].isdigit() or name.startswith("lab_") for name in taught)

@@ -24,8 +24,19 @@ NEEDS = {module.number: module.needs for module in PATH}
 WEEKS = ["syllabus_14_weeks", "syllabus_10_weeks", "syllabus_6_weeks"]
 TERMS = WEEKS[:2]
 DAYS = ["syllabus_one_day", "syllabus_half_day"]
+PARTS = "syllabus_parts"
 EXAMS = sorted((Path(__file__).parents[2] / "instructor_notes" / "exam").glob("*.py"))
-PAGES = [*WEEKS, *DAYS, "classes_14_weeks", "policies", "outcomes", "projects", "pilot", "README"]
+PAGES = [
+    *WEEKS,
+    *DAYS,
+    PARTS,
+    "classes_14_weeks",
+    "policies",
+    "outcomes",
+    "projects",
+    "pilot",
+    "README",
+]
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +178,7 @@ ITEM = re.compile(r"`(\w+\.\w+)`|exam (\d\d) `([^`]+)`|\blab (\d+)\b")
 OTHERS = ("the allreduce due", "midterm", "proposal", "the problems of module", "talk", "report")
 
 
-@pytest.mark.parametrize("name", [*WEEKS, *DAYS])
+@pytest.mark.parametrize("name", [*WEEKS, *DAYS, PARTS])
 def test_each_objective_names_what_assesses_it(page, questions, name):
     """A check of a page, an exam item or a lab that exists, or a step of the course."""
     exams = {each.stem[:2]: each.stem for each in EXAMS}
@@ -375,3 +386,39 @@ def test_the_midterm_comes_after_its_modules(page, repository):
     for name in TERMS:
         before_it = page(name).split("| Midterm: 20 questions")[0]
         assert set(modules) <= set(MODULE.findall(before_it)), name
+
+
+def test_parts_for_another_course_come_in_order_and_their_days_add_up(page):
+    text = page(PARTS)
+    table = re.findall(r"^\| (\d) class(?:es)? \|[^|]*\|([^|]*)\|([^|]*)\|", text, re.M)
+    assert len(table) == 6
+    of = {lab: module.number for module in PATH for lab in module.labs}
+    for count, classes, labs in table:
+        order = MODULE.findall(classes)
+        assert len(order) == int(count)
+        for place, number in enumerate(order):
+            needed = set(NEEDS[number]) & set(order)
+            assert needed <= set(order[:place]) and (len(order) < 2 or needed == set(NEEDS[number]))
+        assert all(of[lab] in order for lab in LAB.findall(labs))
+    line = re.search(r"day one (\d+), day two (\d+)", text)
+    for stated_, day in zip(line.groups(), text.split("\n### ")[1:], strict=True):
+        at = 9 * 60
+        for start, minutes, _ in ROW.findall(day):
+            assert start == f"{at // 60}:{at % 60:02d}"
+            at += int(minutes)
+        assert at - 9 * 60 == int(stated_)
+
+
+def test_the_weeks_on_your_own_have_every_module_in_order_and_their_minutes(repository):
+    text = (repository / "modules" / "README.md").read_text("utf-8").split("## On your own")[1]
+    rows = re.findall(r"^\| \d \| (.+?) \| (.+?) \| (\d+) \|", text, re.M)
+    of = {module.number: module.minutes for module in PATH}
+    order = [re.findall(r"\[(\d\d)\]", modules) for modules, _, _ in rows]
+    seen = [number for own in order for number in own]
+    assert set(seen) == set(NEEDS)
+    for place, number in enumerate(seen):
+        assert set(NEEDS[number]) <= set(seen[:place]), number
+    for own, (_, labs, minutes) in zip(order, rows, strict=True):
+        held = sum(LABS[lab].minutes for lab in LAB.findall(labs))
+        assert sum(of[number] + 30 for number in own) + held == int(minutes)
+    assert f"In all {sum(int(minutes) for *_, minutes in rows)} minutes" in text

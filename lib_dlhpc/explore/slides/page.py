@@ -95,7 +95,9 @@ def text(box: layout.Box, live: str = "", vote: str = "") -> str:
     if box.role == "source" and live:
         lines = [f'<p>{linked(box.lines[0])} · <a data-live="{escape(live)}" href="#">live</a></p>']
     if box.role == "foot" and vote:
-        lines = [f'<p>{escape(box.lines[0])} · <a data-vote="{escape(vote)}" href="#">votes</a></p>']
+        lines = [
+            f'<p>{escape(box.lines[0])} · <a data-vote="{escape(vote)}" href="#">votes</a></p>'
+        ]
     weight = " bold" if box.bold else ""
     return placed(box.place, box.role + weight, "".join(lines), box.size, box.step)
 
