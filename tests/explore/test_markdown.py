@@ -12,8 +12,9 @@ from tornado.web import HTTPError
 from voila.app import Voila
 
 from lib_dlhpc.explore.course import LABS, PATH
+from lib_dlhpc.explore.front.shell import PLACES, error_page
 from lib_dlhpc.explore.front.teach import TEXTS, teach_page
-from lib_dlhpc.explore.server.application import Server
+from lib_dlhpc.explore.server.application import SHORT, Server
 from lib_dlhpc.explore.server.markdown import ADDRESS, Markdown, found, notes_of, page
 from lib_dlhpc.explore.server.pages import Page
 from lib_dlhpc.explore.server.serve import voila_configuration
@@ -53,6 +54,21 @@ def test_links_to_a_section_lead_to_a_heading(repository):
             assert f' id="{anchor}">' in html, (file, to, anchor)
             checked += 1
     assert checked > 10
+
+
+def test_a_lab_leads_back_to_all_labs_and_to_its_module(repository):
+    (module,) = (each for each in PATH if "05_split_convolution" in each.labs)
+    for name, leads in (("05_split_convolution/README.md", True), ("README.md", False)):
+        html = page(repository / "labs" / name, repository / "modules", "/").decode()
+        above = html.split("<main>")[1].split("<h1")[0]
+        assert ('href="/voila/labs/README.md"' in above) == (module.file in above) == leads
+
+
+def test_short_addresses_and_what_an_error_links_lead_to_pages(is_there):
+    places = [to for _, to, _ in PLACES if not to.startswith("#")]
+    assert all(map(is_there, (*SHORT.values(), *places)))
+    assert "glossary.md" in error_page("404", "x", "y", "/", of_course=True)
+    assert "glossary.md" not in error_page("404", "x", "y", "/")
 
 
 def test_a_table_within_a_list_is_a_table(repository, tmp_path):

@@ -7,6 +7,7 @@ from lib_dlhpc.explore.blocks.charts import chart
 from lib_dlhpc.explore.blocks.lesson import Lesson
 from lib_dlhpc.explore.blocks.plain_text import PAGE_HAS_VEGA, Column, Line, Row, Table, text_of
 from lib_dlhpc.explore.blocks.question import Later
+from lib_dlhpc.explore.labs.lab import say
 
 PLAIN = "text/plain"
 
@@ -70,3 +71,8 @@ def test_a_served_page_computes_no_text(monkeypatch):
     monkeypatch.setenv(PAGE_HAS_VEGA, "1")
     card = Lesson().predict("How many?", lambda: pytest.fail("computed"))
     assert "Answer" not in shown(card)
+
+
+def test_a_terminal_prints_what_a_lab_shows_and_neither_tags_nor_styles(capsys):
+    print(say("alpha = 5 \u00b5s\n1 < 2"))
+    assert capsys.readouterr().out == "alpha = 5 \u00b5s\n1 < 2\n"

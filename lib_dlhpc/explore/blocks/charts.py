@@ -36,9 +36,13 @@ def chart(name: str, data: Data | None = None, summary: str = "") -> Figure:
 
 def spread_labels(places: Sequence[float], shown: Iterable[float]) -> list[float]:
     """Move labels on a logarithmic axis apart until a line of text fits between them."""
-    all_places = np.log(np.asarray(list(shown)))
-    gap = max(float(all_places.max() - all_places.min()), 0.05) * 0.085
-    return [float(place) for place in np.exp(apart(np.log(places), gap, passes=4))]
+    moved = apart(np.log(places), line_of_text(shown), passes=4)
+    return [float(place) for place in np.exp(moved)]
+
+
+def line_of_text(shown: Iterable[float]) -> float:
+    """Return the height of a line of text on a logarithmic axis that shows these values."""
+    return max(float(np.ptp(np.log(list(shown)))), 0.05) * 0.085
 
 
 def apart(places: Iterable[float], gap: float, passes: int = 12) -> list[float]:

@@ -6,8 +6,10 @@ drawing.line_marks draws them.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from lib_dlhpc.arrays import Floats
-from lib_dlhpc.explore.blocks.charts import Data, columns, spread_labels
+from lib_dlhpc.explore.blocks.charts import Data, columns, line_of_text, spread_labels
 from lib_dlhpc.results.palette import SERIES
 
 Curves = Mapping[str, tuple[Floats, Floats]]
@@ -35,6 +37,15 @@ def line_columns(curves: Curves) -> Data:
     if ends:
         words_at["place"] = spread_labels(words_at["place"], lines["y"])
     return {"lines": lines, "ends": words_at}
+
+
+def off_level(data: Data, level: float) -> Data:
+    """Move words at ends of lines that would touch a horizontal line above it; the axis is logarithmic."""
+    gap, ends = line_of_text(data["lines"]["y"]), data["ends"]
+    near = [abs(np.log(place / level)) < gap for place in ends["place"]]
+    above = float(level * np.exp(gap))
+    ends["place"] = [above if n else p for n, p in zip(near, ends["place"], strict=True)]
+    return data
 
 
 def values_at(curves: Curves, now: int) -> list[tuple[str, float]]:

@@ -18,6 +18,7 @@ import ipywidgets
 
 from lib_dlhpc.explore.blocks.panels import table_html
 
+TAG = re.compile(r"<style>.*?</style>|<[^>]+>", re.DOTALL)
 PAGE_HAS_VEGA = "DLHPC_PAGE_HAS_VEGA"  # environment variable; set by serve.py for its kernels
 
 
@@ -28,6 +29,9 @@ class Readable:
         """Return what the widget says."""
         texts = (text_of(child) for child in getattr(self, "children", ()))
         return "\n".join(text for text in texts if text)
+
+    def __str__(self) -> str:
+        return self.plain_text()  # of a widget that a terminal prints
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         bundle = super()._repr_mimebundle_(**options)  # type: ignore[misc]
@@ -58,7 +62,7 @@ class Line(Readable, ipywidgets.HTML):
 
     def plain_text(self) -> str:
         """Return the words without their tags."""
-        return unescape(re.sub(r"<[^>]+>", " ", self.value)).strip()
+        return unescape(TAG.sub(" ", self.value)).strip()
 
 
 class Table(Readable, ipywidgets.HTML):

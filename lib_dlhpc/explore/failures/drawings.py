@@ -41,7 +41,7 @@ def losses(interval: str, lines: dict[str, Any]) -> Layers:
     color, *_ = kit.looks("line:N", lines)
     ends = data("ends", x=x, y="place:Q", text="line:N", color=color)
     late = ends.transform_filter("datum.late").mark_text(align="left", dx=8)
-    early = ends.transform_filter("!datum.late").mark_text(align="left", dx=8, dy=-6, **HALO)
+    early = ends.transform_filter("!datum.late").mark_text(align="left", dx=8, dy=-13, **HALO)
     marks = data("marks", x=x)
     runs = data("simulated", x=x)
     spread = runs.mark_rule(strokeWidth=3, color=ENGINE, opacity=0.7)

@@ -35,16 +35,16 @@ SAID = {True: "holds", False: "does not hold", None: "not looked at yet"}
 def show(findings: Sequence[Finding], title: str = "", below: str = "") -> "ipywidgets.HTML":
     """Record the findings as an attempt; return them as a list on the page. below: one more sentence, as text."""
     below = " ".join(filter(None, (below, attempted(findings, title))))
-    items = "".join(
+    items = "\n".join(
         f'<li style="{ITEM} {EDGE[each.right]}">{mark(each)} <b>{escape(each.law)}</b>'
         f" <span>({SAID[each.right]})</span><br>"
         f"{escape(each.words)}</li>"
         for each in findings
     )
-    head = f"<p><b>{escape(title)}</b></p>" if title else ""
-    last = f"<p>{escape(below)}</p>" if below else ""
+    head = f"<p><b>{escape(title)}</b></p>\n" if title else ""
+    last = f"\n<p>{escape(below)}</p>" if below else ""
     listed = f'<ul class="dlhpc-findings" role="status" style="list-style: none; padding: 0">{items}</ul>'
-    return on_page(f"{head}{listed}<p>{escape(summary(findings))}</p>{last}")
+    return on_page(f"{head}{listed}\n<p>{escape(summary(findings))}</p>{last}")
 
 
 def say(words: str) -> "ipywidgets.HTML":
@@ -53,12 +53,11 @@ def say(words: str) -> "ipywidgets.HTML":
 
 
 def on_page(html: str) -> "ipywidgets.HTML":
-    """Return HTML in the looks of the other results."""
-    import ipywidgets
-
+    """Return HTML in the looks of the other results; print() writes its text."""
+    from lib_dlhpc.explore.blocks.plain_text import Line
     from lib_dlhpc.explore.blocks.style import PAGE_STYLE
 
-    page = ipywidgets.HTML(f"{PAGE_STYLE}{html}")
+    page = Line(f"{PAGE_STYLE}{html}")
     page.add_class("dlhpc-results")
     return page
 

@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_server.base.handlers import JupyterHandler
-from tornado.web import HTTPError, StaticFileHandler
+from tornado.web import HTTPError, RedirectHandler, StaticFileHandler
 from voila import notebook_renderer
 from voila.app import Voila
 from voila.shutdown_kernel_handler import VoilaShutdownKernelHandler
 from voila.tornado.handler import TornadoVoilaHandler
 
 from lib_dlhpc.classroom import recording
+from lib_dlhpc.explore import course
 from lib_dlhpc.explore.blocks import built
 from lib_dlhpc.explore.board.report import report_page
-from lib_dlhpc.explore.front.page import front_page
+from lib_dlhpc.explore.front.page import RENDER, front_page
 from lib_dlhpc.explore.front.teach import teach_page
 from lib_dlhpc.explore.server import classroom
 from lib_dlhpc.explore.server.door import (
@@ -33,6 +34,11 @@ from lib_dlhpc.explore.server.markdown import ADDRESS, Markdown, notes_of
 from lib_dlhpc.explore.server.pages import Executor, Page
 
 notebook_renderer.VoilaExecutor = Executor  # there is no setting for it
+SHORT = {  # addresses that one can say
+    "explorer": RENDER + course.EXPLORER,
+    "glossary": f"{RENDER}glossary.md",
+    "labs": "voila/labs/README.md",
+}
 CLASS = '<script src="{}voila/templates/dlhpc/static/class.js"></script>'
 
 
@@ -128,6 +134,14 @@ class Server(Voila):
                 (f"{self.base_url}teach", Teach, here | {"in_class": bool(self.classroom)}),
             ]
             own += [] if self.classroom else [(f"{self.base_url}report", OwnReport)]
+            own += [
+                (
+                    f"{self.base_url}{name}/?",
+                    RedirectHandler,
+                    {"url": self.base_url + to, "permanent": False},
+                )
+                for name, to in SHORT.items()
+            ]
         if self.classroom:
             own += classroom.routes(self.base_url, self.classroom)
         theirs = [

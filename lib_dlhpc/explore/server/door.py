@@ -24,19 +24,18 @@ from tornado.web import HTTPError
 from voila.static_file_handler import TemplateStaticFileHandler
 from voila.voila_identity_provider import VoilaIdentityProvider
 
+from lib_dlhpc.explore.front.shell import error_page
+
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # Settings of the server: its names, None for any; whether it may be asked for by any address; its class.
 NAMES, ANY_ADDRESS, FOLDER = "dlhpc_names", "dlhpc_any_address", "dlhpc_class"
+OF_COURSE = "dlhpc_course"  # whether it serves the course, whose pages an error then links
 
-# Nothing on it is fetched from anywhere: whoever sees it may not be allowed to fetch.
-PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><link rel="icon" href="data:,">
-<style>:root {{ color-scheme: light dark }} body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 38rem;
-margin: 15vh auto; padding: 0 1rem }} input, button {{ font: inherit; padding: .3rem .6rem }}</style>
-</head><body><h1>{title}</h1><p>{why}</p>{more}</body></html>
-"""
 ASK = """<form><label>Token <input name="token" autocomplete="off" autofocus></label> <button>Open</button></form>"""
+MISTYPED = (
+    "There is no such page",
+    "The address may be mistyped, or the page may have moved. What there is:",
+)
 
 
 def is_local(ip: str) -> bool:
@@ -113,18 +112,25 @@ class Door(JupyterHandler):
         if isinstance(self, APIHandler) and which not in ("host", "token", "hub"):
             super().write_error(status_code, **about)
             return
-        why, more = {
+        status = f"{status_code} {responses.get(status_code, '')}"
+        name = self.request.host_name
+        at_door = {
             "host": (
-                f"This server does not go by the name {self.request.host_name!r}. Whoever started it can"
-                f" allow the name: dlhpc explore --allow-host {self.request.host_name}",
+                f"This server does not go by the name {name!r}. Whoever started it can allow the name:"
+                f" dlhpc explore --allow-host {name}",
                 "",
             ),
             "token": ("These pages need a token, which is in the address that was printed.", ASK),
             "hub": ("Log in at the hub, then open this page again.", ""),
-        }.get(which or "", ("", f'<a href="{html.escape(self.base_url)}">All modules</a>'))
-        title = f"{status_code} {responses.get(status_code, '')}"
+        }
         self.set_header("Content-Type", "text/html; charset=utf-8")
-        self.finish(PAGE.format(title=title, why=html.escape(why), more=more))
+        if which in at_door:
+            why, more = at_door[which]
+            self.finish(error_page(status, status, f"{html.escape(why)}</p><p>{more}"))
+            return
+        title, said = MISTYPED if status_code == 404 else (status, "")
+        course = bool(self.settings.get(OF_COURSE))
+        self.finish(error_page(status, title, said, html.escape(self.base_url), course))
 
 
 class Nowhere(Door):

@@ -8,7 +8,7 @@ A link to a file that is no page is shown as plain words.
 """
 
 import re
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 
 from jupyter_server.base.handlers import JupyterHandler
@@ -16,6 +16,8 @@ from mistune.plugins.table import table_in_list
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 from tornado.web import HTTPError
 
+from lib_dlhpc.explore import course
+from lib_dlhpc.explore.front.page import RENDER
 from lib_dlhpc.explore.front.shell import shell
 
 ADDRESS = r"voila/(render|labs|docs|notes)/([\w./-]+\.md)"
@@ -75,7 +77,19 @@ def page(file: Path, root: Path, base: str, notes: bool = False) -> bytes:
 
     body = TABLE.sub(_framed, LINK.sub(linked, HEADING.sub(_anchored, html)))
     body = CODE.sub(lambda code: OPTION.sub(r'<span class="whole">\g<0></span>', code[0]), body)
-    return shell(heading[1] if heading else file.stem, body, base)
+    return shell(heading[1] if heading else file.stem, _above(file, root, base) + body, base)
+
+
+def _above(file: Path, root: Path, base: str) -> str:
+    """Return links from a lab to all labs and to its module; "" for a text that is no lab's."""
+    lab = file.parent.name
+    if lab not in course.LABS or file.parents[1] != root.parent / FOLDERS["labs"]:
+        return ""
+    (module,) = (each for each in course.PATH if lab in each.labs)
+    return (
+        f'<p class="up"><a href="{base}voila/labs/README.md">All labs</a> · <a href="{base}{RENDER}{module.file}">'
+        f"Module {module.number}: {escape(module.title)}</a></p>"
+    )
 
 
 def _anchored(match: re.Match[str]) -> str:

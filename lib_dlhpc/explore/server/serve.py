@@ -193,6 +193,7 @@ def voila_configuration(
     from lib_dlhpc.explore.server.door import (
         ANY_ADDRESS,
         NAMES,
+        OF_COURSE,
         Nowhere,
         Visitors,
         is_local,
@@ -214,7 +215,8 @@ def voila_configuration(
         multi_kernel_manager_class="lib_dlhpc.explore.server.pages.Kernels",
     )
     config.KernelRestarter.restart_limit = 0  # one that is started again has nothing of its page
-    if (path / course.EXPLORER).exists():
+    of_course = (path / course.EXPLORER).exists()
+    if of_course:
         pools = {"default": {"pool_size": 0}, course.EXPLORER: {"pool_size": preheat}}
         config.VoilaKernelManager.kernel_pools_config = pools
     config.MappingKernelManager.update(
@@ -227,6 +229,7 @@ def voila_configuration(
     config.Voila.tornado_settings = {
         NAMES: own_names(ip, allow_hosts),
         ANY_ADDRESS: not is_local(ip),
+        OF_COURSE: of_course,
         "default_handler_class": Nowhere,
         "compress_response": not is_local(ip),  # pages are a third as heavy
     }

@@ -8,7 +8,7 @@ import numpy as np
 from lib_dlhpc.explore.blocks.bars import stacks
 from lib_dlhpc.explore.blocks.bench import Dropdown, Slider, View, on_bench
 from lib_dlhpc.explore.blocks.charts import State
-from lib_dlhpc.explore.blocks.lines import line_columns
+from lib_dlhpc.explore.blocks.lines import line_columns, off_level
 from lib_dlhpc.explore.serving.served import service
 from lib_dlhpc.results.palette import BACKWARD, COLLECTIVES, FORWARD, IDLE, INPUT
 from lib_dlhpc.serving import Load, Pools, Service, simulate_service
@@ -220,7 +220,10 @@ def pools_state(setting: Setting) -> State:
         first, each = simulated(setting, name)
         now[name] = first if setting.shown == FIRST else each
     limit = PATIENCE if setting.shown == FIRST else setting.limit / 1e3
-    data = {**line_columns(curves), "limit": {"y": [limit], "words": [f"limit {show(limit, 's')}"]}}
+    data = {
+        **off_level(line_columns(curves), limit),
+        "limit": {"y": [limit], "words": [f"limit {show(limit, 's')}"]},
+    }
     data["now"] = {"line": list(now), "x": [setting.rate] * len(now), "y": list(now.values())}
     said = "; ".join(f"{name} {show(value, 's')}" for name, value in now.items())
     return data, f"{setting.shown.capitalize()} at {setting.rate} requests/s, simulated: {said}."
