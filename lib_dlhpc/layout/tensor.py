@@ -4,8 +4,7 @@ A column split (of a convolution: by filters) needs the full input and gives eac
 (by channels) takes these and gives partial sums, which an allreduce reduces. A pair of both needs one allreduce
 forward and one backward (Shoeybi et al. 2019, "Megatron-LM", section 3). In between, layers that treat features
 independently work on the rank's shard. With sequence parallelism all else is split by position: the allreduce
-becomes a reduce-scatter before it and an all-gather after
-(Korthikanti et al. 2022, section 4.2).
+becomes a reduce-scatter before it and an all-gather after (Korthikanti et al. 2022, section 4.2).
 
 Invariants: the gradient of a replicated output is replicated; that of a sharded one is sharded alike.
 """
