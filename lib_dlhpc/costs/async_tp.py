@@ -13,6 +13,10 @@ products, or of a gate and an up-projection. torchtitan compiles blocks, and not
 an output are copied, and added in a kernel of their own (torch/distributed/_symmetric_memory:
 _fused_matmul_reduce_scatter_impl).
 
+The host issues a product and its exchange in one call, whatever the pieces: TransformerEngine's userbuffers
+(comm_gemm_overlap.cpp at 4757bfa, split_overlap_rs). AsyncTP loops over pieces in Python (_symmetric_memory,
+_pipelined_multi_all_gather_and_consume).
+
 Sources: Wang et al. 2023, "Overlap communication with dependent computation via decomposition in large deep learning
 models" (ASPLOS); Jiang et al. 2024, "MegaScale", section 3.2.
 """
@@ -44,6 +48,7 @@ class Cut(NamedTuple):
     backward: NDArray[np.int64]
     # Elements per sample that the kernels which add pieces move, after each exchange in forward.
     summed: NDArray[np.float64]
+    issued_apart: bool  # whether the host issues each piece on its own
 
     def __bool__(self) -> bool:
         """Whether any product is cut."""
@@ -78,7 +83,7 @@ def cut_of(model: Model, many: int, overlap: str) -> Cut:
             if ways == GATHERED:
                 before["forward"][reads] = number
     ahead, back = (_pieces(model, many, before[way], after[way]) for way in before)
-    return Cut(many, before, after, ahead, back, summed)
+    return Cut(many, before, after, ahead, back, summed, some)
 
 
 def _can_be_cut(layer: Layer, many: int) -> bool:

@@ -17,6 +17,11 @@ of fp8, the transpose in the same pass, Hadamard transforms of 16 x 16 and its l
 Micikevicius et al. 2022, "FP8 formats for deep learning"; DeepSeek-AI 2024, "DeepSeek-V3", section 3.3; NVIDIA,
 TransformerEngine; NVIDIA 2025, "Pretraining large language models with NVFP4", arXiv:2509.25149, figure 5 and
 appendix B.1.
+
+In fp8, what tensor ranks gather for a product is cast before it is sent, with its scales (parallel/layers.py): inputs,
+and in backward gradients of outputs. Casts are still priced of all that is gathered; the libraries cast a rank's shard,
+and transpose what they gathered. Sources: TransformerEngine, pytorch/module/layernorm_linear.py and base.py
+(grad_output_preprocess) at 0004dbd; torchao, float8/float8_tensor_parallel.py at 0e0fba8.
 """
 
 from functools import lru_cache

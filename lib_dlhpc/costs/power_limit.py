@@ -72,7 +72,8 @@ def slowed(device: Device, slower: Any) -> Device:
         kind: replace(each, rate=each.rate * slower, backward_rate=each.backward_rate * slower)
         for kind, each in device.layers.items()
     }
-    return replace(device, efficiency=device.efficiency * slower, layers=layers)
+    shares = ("efficiency", "fp8_efficiency", "attention")
+    return replace(device, layers=layers, **{x: getattr(device, x) * slower for x in shares})
 
 
 def drawn(

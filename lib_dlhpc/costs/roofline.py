@@ -7,7 +7,8 @@ reaches half the rate of a large one. Roofline: Williams, Waterman & Patterson 2
 efficiency: Hockney's n_1/2 (1985). A measured rate of a kind of layer (costs/layer_rates.py)
 replaces the roofline. Where a device states its multiprocessors, w counts the slots of whole waves of
 tiles (costs/gemm_tiles.py); where it states the host's time for a kernel, no layer starts before it is issued.
-Layers in a narrow format have its peak, with the same efficiency, and casts beside (costs/low_precision.py).
+Layers in a narrow format have its peak, in fp8 with the efficiency measured in it, and casts beside
+(costs/low_precision.py).
 """
 
 from functools import lru_cache
@@ -24,7 +25,7 @@ from lib_dlhpc.costs.network import last_axis
 from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.spec.machine import Device
 from lib_dlhpc.spec.model import Model
-from lib_dlhpc.spec.strategy import FORMATS, NARROW
+from lib_dlhpc.spec.strategy import FORMATS, FP8, NARROW
 
 REMEMBERED = 64  # samples in a microbatch of which the seconds are remembered
 # Of a weight in memory.
@@ -154,7 +155,8 @@ def layer_activities(
         forward = forward + layer_rates.outside(model, device.layers, batch, BYTES[precision])
     found = found._replace(launch=LayerTimes(forward, found.launch.backward))
     if np.any(device.dispatch):
-        found = found._replace(launch=_dispatched(model, device, found, exchanged, pieces))
+        calls = pieces if cut and cut.issued_apart else (1, 1)
+        found = found._replace(launch=_dispatched(model, device, found, exchanged, calls))
     return Activities(*(LayerTimes(slow * ahead, slow * back) for ahead, back in found))
 
 
@@ -241,7 +243,9 @@ def _rates(operands: low_precision.Operands, device: Device, precision: str) -> 
     rate = last_axis(peak_rate(device, wide) * device.efficiency)
     if not np.any(operands.weights):
         return rate
-    faster = last_axis(peak_rate(device, precision) * device.efficiency)
+    known = FORMATS[precision] == FP8 and np.any(device.fp8_efficiency)
+    share = device.fp8_efficiency if known else device.efficiency
+    faster = last_axis(peak_rate(device, precision) * share)
     return np.where(operands.weights > 0, faster, rate)
 
 
@@ -301,14 +305,14 @@ def _beside_products(model: Model, size: int) -> NDArray[np.float64]:
 
 
 def _dispatched(
-    model: Model, device: Device, each: Activities, exchanged: Any, pieces: tuple[Any, Any]
+    model: Model, device: Device, each: Activities, exchanged: Any, calls: tuple[Any, Any]
 ) -> LayerTimes:
     """Return the seconds of launches, with those in which a layer waits for the host to issue it.
 
-    pieces: of each layer, forward and backward.
+    calls: in which the host issues each layer, forward and backward.
     """
     (forward, backward), issue = total(each), last_axis(device.dispatch)
-    ahead, back = (count * many for count, many in zip(host.kernels(model), pieces, strict=True))
+    ahead, back = (count * many for count, many in zip(host.kernels(model), calls, strict=True))
     exchanged = np.broadcast_to(exchanged, np.broadcast_shapes(forward.shape, np.shape(exchanged)))
     reverse = (..., slice(None, None, -1))
     late = host.waited(forward, issue * ahead, exchanged, host.waits(model)) - forward

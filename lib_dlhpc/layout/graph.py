@@ -196,6 +196,8 @@ class Graph:
             "rank": self.rank,
         }
         moved = prod(output) if forward in ("all_gather", "slice") else 0
+        product = self.model.layers[home]
+        paired = {forward, backward} == {"all_gather", "reduce_scatter"} and product.kind == "dense"
         layer = Layer(
             name,
             "exchange",
@@ -204,6 +206,7 @@ class Graph:
             output,
             stored=moved if stored is None else stored,
             attributes=attributes,
+            narrow=product.narrow if paired else "",
         )
         self.place(layer, home)
         made = self.converted[source.name, word] = gives.called(name)

@@ -15,7 +15,7 @@ from lib_dlhpc.program import Collective, Compute, Instruction, Wait
 from lib_dlhpc.program.instructions import NARROW, SAMPLES
 from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.spec.model import Layer
-from lib_dlhpc.spec.strategy import BY_NODE, DIRECT, SAME
+from lib_dlhpc.spec.strategy import BY_NODE, DIRECT, FP8, SAME
 
 FORWARDED = "the expert exchange in a node"
 
@@ -117,14 +117,18 @@ _exchanged = lru_cache(maxsize=1 << 12)(Collective)
 
 
 def communication(layer: Layer, direction: str) -> list[Collective]:
-    """Return the collectives of a communication layer in one direction."""
+    """Return the collectives of a communication layer in one direction.
+
+    What a product in fp8 reads is cast before it is gathered: its input, and in backward the gradient of its output.
+    """
     if layer.kind == "exchange":
         group, way = layer.attributes["group"], layer.attributes[direction]
         whole = max(prod(layer.input_shape), prod(layer.output_shape))
         kind = "tensor" if group == "tensor" else "halo"
         if way == "log_softmax":  # of each position its largest logit, and the sum of exponentials
             return [_exchanged(kind, group, "allreduce", prod(layer.output_shape[:-1]))] * 2
-        return [_exchanged(kind, group, GOALS[way], whole)] if way in GOALS else []
+        of = NARROW if layer.narrow == FP8 and way == "all_gather" else SAMPLES
+        return [_exchanged(kind, group, GOALS[way], whole, of)] if way in GOALS else []
     if layer.kind == "halo" and not (direction == "backward" and layer.inputs == ("input",)):
         pairs = halo_pairs(layer, direction)
         if pairs:

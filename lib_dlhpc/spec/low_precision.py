@@ -3,7 +3,8 @@
 In it are the products with weights of dense layers, among them attention's projections, and of experts. Attention
 itself, normalizations, embeddings, routers, adapters, the last linear layer and logits stay in bf16, as in
 DeepSeek-AI 2024, "DeepSeek-V3", section 3.3.1; so do convolutions. Weights, gradients, what travels between layers and
-messages are bf16, with fp32 master weights; what a product reads is cast before it (costs/low_precision.py).
+messages are bf16, with fp32 master weights; what a product reads is cast before it, and before tensor ranks gather it
+in fp8 (costs/low_precision.py).
 
 With precision nvfp4 the linear layers of the last 15% of the blocks stay in bf16 as well (NVIDIA 2025, "Pretraining
 large language models with NVFP4", arXiv:2509.25149, section 4: 8 of 52 blocks in section 5, 10 of 62 in section 4.1,

@@ -59,7 +59,7 @@ class Device:
     takes lists, as those of DeepSpeed's ZeRO 3 of 2021 did; for ZeRO 3 layer by layer. 0: no such lists.
     exchange_call: time that a call of an exchange of experts by node takes beyond its messages; 0: none.
     multiprocessors: work on the tiles of a matrix product, a wave at a time; 0: products of any shape fill them.
-    fp8_efficiency: as efficiency, of products in fp8, which serving reads; 0: the same.
+    fp8_efficiency: as efficiency, of products in fp8; 0: the same.
     streaming: share of the memory bandwidth that kernels reach which only move data; 0: all of it.
     attention: share of the peak that fused attention reaches, in the blocks of scores that a causal mask leaves; 0: as
     other products, in all blocks.

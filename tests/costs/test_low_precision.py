@@ -32,7 +32,7 @@ def both(model, batch=1, device=H100, each_pass=False):
     return *times, np.array([bool(layer.narrow) for layer in found.layers])
 
 
-@pytest.mark.parametrize(("name", "most"), [("gpt", 0.7), ("experts", 0.95)])
+@pytest.mark.parametrize(("name", "most"), [("gpt", 0.75), ("experts", 1.0)])
 def test_large_linear_layers_take_more_than_half_their_time_and_others_their_own(name, most):
     """Experts of fewer rows each save less where weights are cast: that takes as long with any number of rows."""
     wide, narrow, linear = both(MODELS[name], each_pass=True)
@@ -57,7 +57,8 @@ def test_a_dense_layer_by_hand(form, device, size, moved, batch, each_pass):
     index = next(at for at, x in enumerate(model.layers) if x.name == "layer1.expand")
     rows, inputs, outputs = batch * 4096, 8192, 4 * 8192
     weights = inputs * outputs + outputs
-    bandwidth, rate = streaming_rate(device), device.peak[form] * device.efficiency
+    share = device.fp8_efficiency if form == "fp8" else device.efficiency
+    bandwidth, rate = streaming_rate(device), device.peak[form] * share
     product = (2 * rows * inputs * outputs + device.half_work) / rate
     cast = each_pass * weights
     casts = [moved * (rows * each + cast) / bandwidth for each in (inputs, outputs)]

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from power_law import between_batches, under_limit
 
-from lib_dlhpc.costs.power_limit import SHAPE, Shape, clock
+from lib_dlhpc.costs.power_limit import SHAPE, Shape, clock, slowed
+from lib_dlhpc.spec.machine import read_device
 
 ROWS = Path(__file__).parents[1] / "data" / "power_limits.csv"
 # Idle power: board readings of the two with a context open, an estimate. Most: the highest limit, their TDP.
@@ -151,3 +152,12 @@ def test_between_two_batches():
     assert (*time, *power) == pytest.approx((20.0, 10.0, 100.0, 200.0))
     time, power = between_batches(np.array([16.0]), (8.0, 64.0), (10.0, 10.0), (100.0, 200.0))
     assert (*time, *power) == pytest.approx((10.0, 150.0))
+
+
+def test_all_rates_of_arithmetic_slow_down():
+    """Fused attention and products in fp8 too, whose shares of the peak are their own."""
+    device = read_device("h100-sxm-80gb")
+    half = slowed(device, 0.5)
+    for share in ("efficiency", "fp8_efficiency", "attention"):
+        assert 0 < getattr(half, share) == getattr(device, share) / 2
+    assert half.memory_bandwidth == device.memory_bandwidth

@@ -29,7 +29,8 @@ class Layer:
     `stored` elements are stored for the backward pass in the precision of the computation;
     `mask_bytes` do not depend on it: dropout masks (1 byte an element) and the logits of a
     language model (4 bytes an element). frozen: its weights are not trained. narrow: the format in which its
-    products read operands (spec/low_precision.py); "": that of the computation.
+    products read operands (spec/low_precision.py), of an exchange that of the product beside it; "": that of the
+    computation.
     """
 
     name: str

@@ -1,12 +1,10 @@
 """The host of published steps: NVIDIA's on H100 and B200 have the time for a kernel that a row on A100 gave."""
 
-import numpy as np
 import pytest
 from published_rows import scored
 
-from lib_dlhpc.costs import roofline
+from lib_dlhpc import load
 from lib_dlhpc.prediction import predict
-from lib_dlhpc.prediction.validation.validate import validate
 from lib_dlhpc.spec.machine import read_device
 
 
@@ -76,23 +74,13 @@ def test_waits_for_token_counts_cost_nothing_where_the_device_is_the_slower_one(
     assert len(faster) == 2 and [*faster.values()] == [pytest.approx(1.0)] * 2
 
 
-def test_kernels_of_one_call_take_less_than_an_operator_each(monkeypatch):
-    """A cast with current scaling is four kernels: as operators they would make Llama 3 70B 62 to 65% too slow."""
-    issued = roofline.host.kernels
-
-    def with_four_a_cast(model):
-        products = [bool(layer.narrow) * layer.traits.issues(layer)[1] for layer in model.layers]
-        return tuple(each + 3 * np.array(products, float) for each in issued(model))
-
-    rows = validate(["dgxc"], [f"dgxc-llama3-70b-fp8-{many}" for many in (64, 128, 2048)])
-    assert len(rows) == 3 and all(abs(row.error) < 0.05 for row in rows)
-    monkeypatch.setattr(roofline.host, "kernels", with_four_a_cast)
-    for row in rows:
-        run = row.experiment
-        kept = {
-            "machine.device.dispatch": run.machine.device.dispatch,
-            "machine.device.idle_power": 1.0,  # another device, so that no price is one of those above
-            "calibration.compute_scale": run.calibration.compute_scale,
-        }
-        longer = predict(run.set(kept)).step_time / row.published - 1
-        assert 0.615 < longer < 0.655
+def test_pieces_of_a_product_are_one_call_but_for_asynctp():
+    """A host that takes 1 ms for a kernel limits the step: only what it issues counts."""
+    slow = {"machine.device.dispatch": "1 ms", "strategy.precision": "bf16", "strategy.batch": 1}
+    split = {"strategy.nodes": 1, "strategy.tensor": 4, "strategy.sequence_parallel": True}
+    run = load("llama3-8b@h100-pod").set({**slow, **split})
+    whole = predict(run).forward
+    pieces = run.set({"strategy.tensor_pieces": 4})
+    assert predict(pieces).forward == pytest.approx(whole, rel=5e-3)
+    apart = pieces.set({"strategy.tensor_overlap": "async-tp"})
+    assert predict(apart).forward > 1.03 * whole

@@ -69,7 +69,7 @@ def run_of(pair: Pair) -> Experiment:
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.size}-{pair.sequence}")
 def test_fp8_is_as_many_times_as_fast_as_was_published(pair):
-    """1 to 12% too much with the ratio retained; without it 15 to 42%, since bf16 has it and fp8 has not."""
+    """-2 to 7% too much with the ratio retained; without it 13 to 31%, since bf16 has it and fp8 has not."""
     plain = run_of(pair)
     assert plain.model.parameters == pair.weights
     measured = {"rate": pair.bf16 / pair.sequence, "devices": GPUS}
@@ -80,8 +80,8 @@ def test_fp8_is_as_many_times_as_fast_as_was_published(pair):
     after = scaled.set({"strategy.precision": "fp8"})
     without = after.set({"calibration.compute_scale": 0.0})
     times, dropped = (float(predict(each).throughput) / before for each in (after, without))
-    assert 1 < times / (pair.fp8 / pair.bf16) < 1.12
-    assert dropped / (pair.fp8 / pair.bf16) > 1.14
+    assert 0.97 < times / (pair.fp8 / pair.bf16) < 1.07
+    assert dropped / (pair.fp8 / pair.bf16) > 1.13
 
 
 def test_nvfp4_is_as_many_times_as_fast_as_mxfp8():

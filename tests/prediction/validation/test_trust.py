@@ -66,7 +66,7 @@ def test_the_guide_has_the_stored_errors(repository):
 
 def test_uncalibrated_transformers_nearly_always_take_longer_than_predicted():
     for of in stored().values():
-        assert of.middle > 1.05 and (of.low >= 0.99 or "convolutional" in of.kind)
+        assert of.middle > 1.05 and (of.low >= 0.97 or "convolutional" in of.kind)
         assert of.median < of.middle - 1  # a measured rate helps
 
 
