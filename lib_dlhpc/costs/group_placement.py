@@ -20,7 +20,8 @@ Where = tuple[Keyed[Machine], int, int, int, int]  # devices of a node, nodes, r
 def representative(where: Where, own: NodeRange) -> NodeRange:
     """Return the first ranks, as many as `own`, whose groups lie as theirs do; ALL where all groups lie so.
 
-    own: ranks of one stage. With what others send beside them, they stay themselves if these matter.
+    own: ranks of one stage. With what others send beside them, they stay themselves if these matter, or stages as near
+    the first ones as lie alike, if only those on the same nodes do.
     """
     kinds, block = _kinds(where), where[3] * where[4]
     if not any(kinds) or own.many % block:  # splits whose groups span stages are refused later
@@ -34,11 +35,27 @@ def representative(where: Where, own: NodeRange) -> NodeRange:
 
     same = those(own.first // block)
     if own.beside and same != {0}:
-        return own
+        own = own if shares_links(where[0].value) else _on_its_nodes(where, own)
+        if own.beside:
+            return own
     if same == {*kinds}:
         return ALL
     first = next(index for index in range(0, own.first // block + 1, many) if those(index) == same)
     return NodeRange(first * block, own.many)
+
+
+def _on_its_nodes(where: Where, own: Own) -> Own:
+    """Return the first ranks that lie on nodes as these do, with what stages on the same nodes send; (): as much."""
+    _, _, devices = joined(where[0].value, where[2], where[1])
+    first, last = own.first // devices, (own.first + own.many - 1) // devices
+    low, high = first * devices // own.many, ((last + 1) * devices - 1) // own.many
+    near = own.beside[low : high + 1]
+    if min(near) == 1:
+        return own._replace(beside=())
+    again = lcm(own.many, devices)  # ranks until stages lie as the first one
+    skipped = own.first // again * again
+    before = (0.0,) * (low - skipped // own.many)
+    return Own(own.first - skipped, own.many, before + near)
 
 
 @lru_cache(maxsize=512)

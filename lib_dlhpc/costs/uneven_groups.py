@@ -65,8 +65,8 @@ class UnevenGroups:
         block, period = ranks * apart, devices
         if shares_links(machine):
             period *= nodes if machine.topology == "torus" else int(machine.nodes_per_switch)
-        total = devices * nodes
-        many = max(1, (total if own.beside else min(lcm(block, period), total)) // block)
+        total = len(own.beside) * own.many or min(lcm(block, period), devices * nodes)
+        many = max(1, total // block)
         first = np.arange(many)[:, np.newaxis] * block + np.arange(apart)
         self._machine, self._nodes, self._devices, self.ranks = machine, nodes, devices, ranks
         self.members: Ints = first.reshape(-1, 1) + np.arange(ranks) * apart  # (groups, ranks)

@@ -75,6 +75,21 @@ def test_stages_whose_groups_lie_alike_are_one():
     assert len({id(spread(whole, 12, 1, stage)) for stage in range(8)}) == 1
 
 
+def test_only_what_stages_on_the_same_nodes_send_matters():
+    run = run_of("single-switch", 4, 4, 32, batch=3)
+    parts = [[1.0 if each == at else 0.5 for each in range(32)] for at in range(32)]
+    nets = [spread(run, 3, 1, at, part) for at, part in enumerate(parts)]
+    first = (0, 1, 2, 0)  # as above
+    assert [id(net) for net in nets] == [id(nets[first[at % 4]]) for at in range(32)]
+    beside = [0.5 if abs(at - 17) == 1 else 0.0 for at in range(32)]
+    beside[17] = 1.0
+    found, near = (
+        float(collective("allreduce", SIZE, spread(run, 3, 1, 17, sent), 1, "ring").total)
+        for sent in (parts[17], beside)
+    )
+    assert found == near
+
+
 def test_what_another_stage_sends_counts_as_much_as_it_is():
     """Two stages of three replicas on three nodes of two devices share the NIC of the node in the middle."""
     run = run_of("single-switch", 4, 2, 2, nodes=3, batch=6).set({"machine.nics": 1})
