@@ -44,7 +44,7 @@ def representative(where: Where, own: NodeRange) -> NodeRange:
     return NodeRange(first * block, own.many)
 
 
-def _on_its_nodes(where: Where, own: Own) -> Own:
+def _on_its_nodes(where: Where, own: NodeRange) -> NodeRange:
     """Return the first ranks that lie on nodes as these do, with what stages on the same nodes send; (): as much."""
     _, _, devices = joined(where[0].value, where[2], where[1])
     first, last = own.first // devices, (own.first + own.many - 1) // devices
@@ -55,7 +55,7 @@ def _on_its_nodes(where: Where, own: Own) -> Own:
     again = lcm(own.many, devices)  # ranks until stages lie as the first one
     skipped = own.first // again * again
     before = (0.0,) * (low - skipped // own.many)
-    return Own(own.first - skipped, own.many, before + near)
+    return NodeRange(own.first - skipped, own.many, before + near)
 
 
 @lru_cache(maxsize=512)

@@ -10,7 +10,15 @@ import numpy as np
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import stragglers
-from lib_dlhpc.program import BoundShares, Path, Program, messages_of, mixes_of, work_of
+from lib_dlhpc.program import (
+    BoundShares,
+    Program,
+    RankPath,
+    StagePath,
+    messages_of,
+    mixes_of,
+    work_of,
+)
 from lib_dlhpc.schedules.network import Cost
 
 
@@ -50,7 +58,8 @@ def price(step: Program, slow: float = 1.0) -> Step:
         path = _path(step, 1.0)
         free = _path(step, 1.0, free=True)
         idle = (i + free.end - at for i, at in zip(free.idle, free.clock, strict=True))
-        bubble = float(np.mean([each if path.one else np.mean(each) for each in idle]))
+        one = step.shape[1] == 1
+        bubble = float(np.mean([each if one else np.mean(each) for each in idle]))
         bubble = max(0.0, bubble)  # the difference of two sums that may be equal
         exposed = {**within, step.between: path.end - free.end}
         total = path.finish() + waiting
@@ -103,11 +112,14 @@ def _mean(mix: BoundShares, seconds: Floats) -> BoundShares:
     return BoundShares(*(float((fraction * seconds).sum()) / total for fraction in mix))
 
 
-def _path(step: Program, slow: float, free: bool = False) -> Path:
+def _path(step: Program, slow: float, free: bool = False) -> StagePath | RankPath:
     """Return the passes of a step in which all ranks take `slow` times as long to compute; free: messages between
     stages take no time."""
     variants = step.shape[1]
-    one = float(slow) if variants == 1 else np.full((1, variants, 1), float(slow))
-    path = Path(step, [one] * step.schedule.ranks, free=free)
+    if variants == 1:
+        path: StagePath | RankPath = StagePath(step, float(slow), free=free)
+    else:
+        each = np.full((1, variants, 1), float(slow))
+        path = RankPath(step, [each] * step.schedule.ranks, free=free)
     path.run()
     return path

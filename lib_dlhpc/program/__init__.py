@@ -9,7 +9,8 @@ rounds.py              calls as numbers, in rounds that repeat
 walk.py                when each stage finishes all calls, if repeated passes take equal times, with repeats skipped
 ports.py               messages between stages that share links;  shared_walk.py: the same walk with them
 gradient_contention.py gradients that meet messages between stages
-path.py                when every rank starts and ends each pass
+path.py                when ranks start and end each pass, and what follows the passes
+stage_path.py          the same with one number for each stage;  rank_path.py: with all ranks
 step_end.py            what follows the passes, with its prices
 depths.py              the passes of a pipeline by their depth, in stretches that repeat
 lanes.py               the same path through many steps at once, as arrays
@@ -43,9 +44,10 @@ if TYPE_CHECKING:
         gathers,
         sums,
     )
-    from lib_dlhpc.program.path import Path, RankedExchange
     from lib_dlhpc.program.program import Block, Chunk, Priced, Prices, Program, Template
     from lib_dlhpc.program.proof import prove
+    from lib_dlhpc.program.rank_path import RankedExchange, RankPath
+    from lib_dlhpc.program.stage_path import StagePath
     from lib_dlhpc.program.totals import (
         StepWork,
         messages_of,
@@ -66,11 +68,12 @@ __all__ = [
     "Group",
     "Instruction",
     "PairAllreduce",
-    "Path",
     "Priced",
     "Prices",
     "Program",
+    "RankPath",
     "RankedExchange",
+    "StagePath",
     "StepWork",
     "Template",
     "Transfer",
@@ -104,7 +107,8 @@ lazy_names(
             "sums",
         ],
         "bottleneck": ["BoundShares"],
-        "path": ["Path", "RankedExchange"],
+        "rank_path": ["RankPath", "RankedExchange"],
+        "stage_path": ["StagePath"],
         "group": ["Group"],
         "program": ["Block", "Chunk", "Priced", "Prices", "Program", "Template"],
         "proof": ["prove"],

@@ -2,7 +2,7 @@
 
 A lane is one step. Prices are arrays over the samples of a microbatch; `timed` makes of a program what its passes take,
 `walk` (lane_walk.py) carries out the passes of pipelines of one shape, and `finished` what follows them. The arithmetic
-is that of path.py without jitter.
+is that of stage_path.py.
 
 A pass starts at s and finds the stream of gradients free at f. As it does nothing but add and wait, both its end and
 when that stream is free again are max(s + a, f + b), with constants a and b (Baccelli et al. 1992, "Synchronization and

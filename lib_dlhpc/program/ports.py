@@ -6,7 +6,7 @@ the time they meet later, and by the link where that is most. The path of a prog
 on what, not by time, so a message may have been received when one that it meets is sent. What this one adds to it, the
 next message of its line takes longer: in a pipeline the same messages meet again and again.
 
-Where messages take less than any pass between them they do not meet, and each occupies its port as in path.py.
+Where messages take less than any pass between them they do not meet, and each occupies its port as in rank_path.py.
 
 Source of fair shares: Bertsekas & Gallager, "Data Networks" (1992), section 6.5.2.
 """
@@ -102,10 +102,7 @@ class Ports:
 
     def begin(self, line: int, ready: Any) -> Any:
         """Return when a message begins that is ready."""
-        free = self.sent[line][0].end
-        if self.one:
-            return ready if ready > free else free
-        return np.maximum(ready, free)
+        return self.maximum(ready, self.sent[line][0].end)
 
     def send(self, line: int, begin: Any, busy: Any) -> Any:
         """Return by how much a message is late that begins."""

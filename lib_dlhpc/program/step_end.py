@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from lib_dlhpc.program.instructions import Instruction
 
@@ -28,9 +28,7 @@ def ends_of(stages: "Sequence[Sequence[Chunk]]", rows: Sequence[Row]) -> StepEnd
     return StepEnd(prices, tuple(tuple(_distinct(row, prices)) for row in rows))
 
 
-def _distinct(
-    row: Row, prices: "tuple[Prices, ...]"
-) -> "Iterator[tuple[Instruction, Prices, int]]":
+def _distinct(row: Row, prices: "tuple[Prices, ...]") -> "Iterator[tuple[Any, Prices, int]]":
     keys = [*zip(map(id, row), map(id, prices), strict=True)]
     known = dict(zip(keys, zip(row, prices, strict=True), strict=True))
     for key, count in Counter(keys).items():

@@ -57,7 +57,8 @@ class Walk:
 
     def _round(self, rows: Rows) -> None:
         clock, port, arrives, seconds = self.clock, self.port, self.arrives, self.seconds
-        busy, takes, send, exchanges = self.busy, self.takes, self._send, self.exchanges
+        busy, takes, send, base, late = self.busy, self.takes, self._send, self._base, 0.0
+        meet = self.exchanges.meet if self.exchanges is not None else None
         for place, made, back, boundary in rows:
             now = clock[place]
             if back and arrives[-back] > now:
@@ -65,7 +66,7 @@ class Walk:
             if made >= 0:
                 now += seconds[made]
             else:
-                now = self.only(ONLY - made, now + self._base) - self._base
+                now = self.only(ONLY - made, now + base) - base
             clock[place] = now
             if boundary >= 0:
                 if send is not None:
@@ -73,16 +74,11 @@ class Walk:
                 else:
                     if port[place] > now:
                         now = port[place]
-                    late = self._meet(place, boundary, now) if exchanges else 0.0
+                    if meet is not None:  # it is late by what gradients delay it
+                        late = meet(place, boundary, now + base, busy[boundary])
                     port[place] = now + busy[boundary] + late
                     now += takes[boundary] + late
             arrives.append(now)
-
-    def _meet(self, place: int, boundary: int, begin: float) -> float:
-        """Return by how much a message is late that meets gradients."""
-        assert self.exchanges is not None
-        late: float = self.exchanges.meet(place, boundary, begin + self._base, self.busy[boundary])
-        return late
 
     def _repeat(self, rows: Rows, times: int) -> None:
         self._shift(-min(self.clock), len(rows))

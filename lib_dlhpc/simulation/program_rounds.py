@@ -1,6 +1,6 @@
 """Steps of a program in rounds: all ranks of a stage at once, on arrays.
 
-The longest path of the program (program/path.py), with a factor of each rank's compute time. Collectives that ranks
+The longest path (program/rank_path.py), with a factor of each rank's compute time. Collectives that ranks
 leave one by one follow their schedule round by round. program_events.py is the simulation with events.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.layout import Place
-from lib_dlhpc.program import Collective, Path, Program, RankedExchange, calls, ranked_exchanges
+from lib_dlhpc.program import Collective, Program, RankedExchange, RankPath, calls, ranked_exchanges
 from lib_dlhpc.simulation.conditions import Conditions, StepProgress
 from lib_dlhpc.simulation.program_rows import Span, table
 from lib_dlhpc.simulation.ranked import ranked_exchange
@@ -37,7 +37,7 @@ def simulate_rounds(
         conditions.started(number, np.ravel(begin))
         factor = list(conditions.factor[number].reshape(size))
         rows = _Rows(spans, [] if several else spans)
-        path = Path(step, factor, begin, ranked=report.with_exchanges(ranked), record=rows.add)
+        path = RankPath(step, factor, begin, ranked=report.with_exchanges(ranked), record=rows.add)
         path.run(report)
         path.finish()
         begin = _save_and_wait(rows, path, number, begin, conditions)
@@ -54,7 +54,7 @@ def bubble(step: Program, factor: list[Floats]) -> Floats:
     """
     if step.schedule.ranks == 1:
         return np.zeros(factor[0].size)
-    path = Path(step, factor, free=True)
+    path = RankPath(step, factor, free=True)
     path.run()
     # All wait for all replicas at the end of a step, but each replica's bubble is its own.
     end = np.max([clock.max(axis=(1, 2)) for clock in path.clock], axis=0)[:, None, None]
@@ -98,7 +98,7 @@ class _Rows:
 
 
 def _save_and_wait(
-    rows: _Rows, path: Path, number: int, begin: list[Floats], conditions: Conditions
+    rows: _Rows, path: RankPath, number: int, begin: list[Floats], conditions: Conditions
 ) -> list[Floats]:
     """Write the checkpoint and wait for the next batch; return when each rank begins the next step."""
     each, saving = np.shape(begin), conditions.saving[number]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lib_dlhpc.program import Path, Program, work_of
+from lib_dlhpc.program import Program, RankPath, work_of
 from lib_dlhpc.simulation.conditions import Conditions, StepProgress
 from lib_dlhpc.simulation.program_rounds import Report, bubble
 from lib_dlhpc.simulation.ranked import ranked_exchange
@@ -33,7 +33,7 @@ def measure_rounds(
     for number, factor in enumerate(conditions.factor.reshape(-1, *size)):
         step, last = steps[number % len(steps)], (number + 1) % len(steps) == 0
         conditions.started(number, np.ravel(begin))
-        path = Path(step, list(factor), begin, ranked=ranked)
+        path = RankPath(step, list(factor), begin, ranked=ranked)
         path.run(report)
         waits = np.stack(path.idle) - np.stack(path.clock)
         path.finish()

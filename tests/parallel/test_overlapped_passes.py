@@ -10,7 +10,7 @@ from lib_dlhpc.costs.overlapped_prices import LEFT
 from lib_dlhpc.parallel import pipeline, step
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.price import price
-from lib_dlhpc.program import Collective, Compute, Path, Wait, messages_of, prove
+from lib_dlhpc.program import Collective, Compute, StagePath, Wait, messages_of, prove
 from lib_dlhpc.program.calls import OVERLAPPED, calls
 from lib_dlhpc.program.fold import Run
 from lib_dlhpc.schedules.checks import ProofError
@@ -45,7 +45,7 @@ def apart(monkeypatch, run):
 
 def exposed(program):
     """Return for how long the mean rank waits for exchanges of experts."""
-    path = Path(program, [1.0] * len(program.stages))
+    path = StagePath(program, 1.0)
     path.run()
     within = messages_of(program)[1].get("experts", 0.0)
     return within + float(path.late["experts"]) / len(program.stages)

@@ -12,8 +12,16 @@ from lib_dlhpc.parallel import KINDS, program, step
 from lib_dlhpc.prediction import predict
 from lib_dlhpc.prediction.price import price
 from lib_dlhpc.prediction.split_step import split_step
-from lib_dlhpc.program import Barrier, Collective, Compute, PairAllreduce, Update, Wait, prove
-from lib_dlhpc.program import Path as LongestPath
+from lib_dlhpc.program import (
+    Barrier,
+    Collective,
+    Compute,
+    PairAllreduce,
+    StagePath,
+    Update,
+    Wait,
+    prove,
+)
 from lib_dlhpc.program.gradient_contention import GRADIENTS
 from lib_dlhpc.simulation import simulate
 from lib_dlhpc.timeline import breakdown
@@ -152,7 +160,7 @@ def test_a_mutant_of_the_end_of_a_step_is_caught(name):
     if kind is Barrier:
         paths = []
         for each in (whole, mutant):
-            path = LongestPath(each, [1.0, 1.0])
+            path = StagePath(each, 1.0)
             path.run()
             path.finish()
             paths.append(path.clock)

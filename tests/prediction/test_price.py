@@ -6,7 +6,7 @@ from split_runs import GPT, IMAGES, split
 
 from lib_dlhpc.parallel import program
 from lib_dlhpc.prediction.price import price
-from lib_dlhpc.program import Path, messages_of, work_of
+from lib_dlhpc.program import StagePath, messages_of, work_of
 
 SHARING = [  # exchanges within passes, and which others use their links
     ({"tensor": 2, "sequence_parallel": True, "data": 2, "zero": 3}, "tensor"),
@@ -16,7 +16,7 @@ SHARING = [  # exchanges within passes, and which others use their links
 
 
 def ends(step):
-    path = Path(step, [1.0] * step.schedule.ranks)
+    path = StagePath(step, 1.0)
     path.run()
     return path.finish()
 
@@ -37,8 +37,8 @@ def test_stages_with_a_short_update_wait_for_those_with_a_long_one(schedule):
     assert found.total == pytest.approx(ends(step), rel=1e-12)
     longer = float(np.max(update) - np.mean(update))
     assert longer > 0
-    free = Path(step, [1.0] * 2, free=True)
+    free = StagePath(step, 1.0, free=True)
     free.run()
-    before = Path(step, [1.0] * 2)
+    before = StagePath(step, 1.0)
     before.run()
     assert found.exposed["pipeline"] - (before.end - free.end) == pytest.approx(longer, rel=1e-6)

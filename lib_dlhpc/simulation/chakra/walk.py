@@ -7,7 +7,7 @@
     load and store   start at once
 
 Messages and collectives do not contend with each other: prices.py has what they share. This is the arithmetic of
-program/path.py, node by node.
+program/rank_path.py, node by node.
 """
 
 from collections import defaultdict
