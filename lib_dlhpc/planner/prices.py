@@ -6,7 +6,7 @@ Costs and memory are those of a prediction, computed on arrays; tests/planner/te
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -34,6 +34,9 @@ from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.experiment import Experiment
 
 UNKNOWN = Cost(np.nan, np.nan, np.nan)  # of messages by kind
+# When each rank finishes its passes, when its stream is free, and the bubble of the mean rank.
+Walked: TypeAlias = tuple[Any, ...]
+Lane: TypeAlias = tuple[int, str, int]  # which samples of a step's table; schedule, microbatches
 # A prediction; or, of layouts that do not fit, B by term; or why there are none.
 Answer: TypeAlias = Breakdown | dict[str, Floats] | SpecError
 
@@ -43,6 +46,7 @@ class Step(NamedTuple):
 
     timed: Timed
     scale: float  # of compute times
+    known: dict[Lane, Walked]  # of what was walked
     sample: NDArray[np.int64]
 
     @property
@@ -177,49 +181,57 @@ def _step(group: SamePasses, samples: Floats) -> Step:
 
 
 @lru_cache(maxsize=1024)
-def _timed(one: Keyed[Experiment], samples: Keyed[Floats], some: Samples) -> tuple[Timed, float]:
-    """Return what passes take with some of the numbers of samples in a microbatch, and the scale of compute times."""
+def _timed(
+    one: Keyed[Experiment], samples: Keyed[Floats], some: Samples
+) -> tuple[Timed, float, dict[Lane, Walked]]:
+    """Return what passes take with some of the numbers of samples in a microbatch, the scale of compute times, and a
+    place for what is walked."""
     factor = _slow(one.value) if one.value.strategy.pipeline == 1 else 1.0
     scale = float(compute_scale(one.value))
     step = program(one.value, scale, samples.value)
-    return timed(step, some, factor, STREAM), scale
+    return timed(step, some, factor, STREAM), scale, {}
 
 
 def _slow(one: Experiment) -> float:
     return float(stragglers.slowest(one.devices, one.machine.jitter))
 
 
-def _walked(found: list[SamePasses], steps: list[Step]) -> list[tuple[Floats, Floats, Floats]]:
+def _walked(found: list[SamePasses], steps: list[Step]) -> list[Walked]:
     """Return of each layout when its ranks finish their passes, and their streams are free, (ranks, layouts), and the
     bubble of the mean rank, (layouts,)."""
-    shapes = defaultdict[tuple[str, int, int, int], list[tuple[int, int]]](list)
-    results = []
+    asked, shapes = list[list[Lane]](), defaultdict[Any, dict[Any, Any]](dict)
     for number, (group, step) in enumerate(zip(found, steps, strict=True)):
-        pipe, count = step.timed.schedule, len(group.rows)
-        results.append((*np.empty((2, pipe.ranks, count)), np.empty(count)))
-        pairs = zip(group.schedules.tolist(), group.many.tolist(), strict=True)
-        for at, (schedule, many) in enumerate(pairs):
-            name = schedule if pipe.ranks > 1 else "1f1b"
-            shapes[name, pipe.ranks, many, pipe.chunks].append((number, at))
-    tables = [step.table for step in steps]
-    meet = [step.timed.meet[step.sample].tolist() for step in steps]
-    for shape, members in shapes.items():
-        each = [tables[one][..., at] for one, at in members]
-        table = np.stack(each, axis=-1)
-        alone = table.copy()
-        alone[SENDS] = 0.0
-        clock, free, idle = walk(*shape, np.concatenate([table, alone], axis=-1))
-        lanes = len(members)
-        bubble = (idle + clock.max(axis=0) - clock)[:, lanes:].mean(axis=0)
-        for lane, (number, at) in enumerate(members):
-            lines = steps[number].timed.lines
-            meets = lines.meets(shape[0]) if lines and meet[number][at] else None
-            if meets is not None:
-                clock[:, lane], free[:, lane] = shared(*shape, table[..., lane], meets)
-            results[number][0][:, at] = clock[:, lane]
-            results[number][1][:, at] = free[:, lane]
-            results[number][2][at] = bubble[lane]
-    return results
+        pipe = step.timed.schedule
+        names = group.schedules.tolist() if pipe.ranks > 1 else ["1f1b"] * len(group.rows)
+        asked.append([*zip(step.sample.tolist(), names, group.many.tolist(), strict=True)])
+        if all(lane in step.known for lane in asked[-1]):
+            continue
+        table, meet = step.table, step.timed.meet
+        for at, lane in enumerate(asked[-1]):
+            if lane not in step.known:
+                own = step, table[..., at], bool(meet[lane[0]])
+                shapes[lane[1], pipe.ranks, lane[2], pipe.chunks][number, lane] = own
+    for shape, lanes in shapes.items():
+        _walk(shape, lanes)
+    known = ([step.known[lane] for lane in each] for step, each in zip(steps, asked, strict=True))
+    return [tuple(np.stack(each, axis=-1) for each in zip(*some, strict=True)) for some in known]
+
+
+def _walk(shape: tuple[str, int, int, int], lanes: Mapping[Any, tuple[Step, Floats, bool]]) -> None:
+    """Walk lanes of a shape: schedule, ranks, microbatches and chunks; their steps know the results.
+
+    lanes: of each, by its number and name, its step, its table, and whether its messages may meet.
+    """
+    table = np.stack([own for _, own, _ in lanes.values()], axis=-1)
+    alone = table.copy()
+    alone[SENDS] = 0.0
+    clock, free, idle = walk(*shape, np.concatenate([table, alone], axis=-1))
+    bubble = (idle + clock.max(axis=0) - clock)[:, len(lanes) :].mean(axis=0)
+    for at, ((_, lane), (step, own, meet)) in enumerate(lanes.items()):
+        lines = step.timed.lines
+        meets = lines.meets(shape[0]) if lines and meet else None
+        ends = (clock[:, at], free[:, at]) if meets is None else shared(*shape, own, meets)
+        step.known[lane] = (*map(np.array, ends), bubble[at])
 
 
 def _breakdown(
