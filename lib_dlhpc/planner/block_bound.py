@@ -74,44 +74,48 @@ def of_whole_blocks(
     some &= ~combinations.has("schedule", "dualpipe")
     plain, alone = (combinations.has("schedule", *of) for of in (("gpipe", "1f1b"), ("zb-h1",)))
     stored = of_microbatch(experiment, combinations, blocks.stored)
+    rows, kind = combinations.kinds("microbatches", "schedule")
+    ways = [*zip(m[rows].tolist(), c["schedule"][rows].tolist(), strict=True)]
     seconds, fits = np.zeros(len(p)), np.ones(len(p), bool)
     for stages in np.unique(p).tolist():
         at = np.flatnonzero(some & (p == stages))
         n, v, f, _, _, _, first, last = (block[at] for block in blocks)
         share = np.where(alone[at], f / v, plain[at])
-        ways = zip(m[at].tolist(), c["schedule"][at].tolist(), strict=True)
-        kept = np.array([passes_kept(stages, *way) for way in ways]).reshape(-1, stages).T
+        kept = np.array([passes_kept(stages, *way) for way in ways]).T.take(kind[at], axis=1)
         need = np.maximum(state[at] + kept * stored[at], 1.0)
         holds = np.floor(room / need + ROUNDING)
-        seconds[at] = v * least_rounds(m[at], n, share, _ends(stages, first / v, last / v), holds)
+        seconds[at] = v * least_rounds(m[at], n, share, first / v, last / v, holds)
         fits[at] = holds.sum(axis=0) >= n
     return seconds, fits
-
-
-def _ends(stages: int, first: Floats, last: Floats) -> list[Floats | float]:
-    """Return what each rank does besides alike blocks, in their number."""
-    return [first + last] if stages == 1 else [first, *[0.0] * (stages - 2), last]
 
 
 def least_rounds(
     m: NDArray[np.int64],
     blocks: Floats,
     share: Floats,
-    besides: list[Floats | float],
+    first: Floats,
+    last: Floats,
     holds: Floats,
 ) -> Floats:
-    """Return T / v; share: u / v; besides: of each rank, in blocks; holds: how many each may have, (ranks, ...)."""
+    """Return T / v; share: u / v; first, last: what these ranks do besides, in blocks; holds: how many each may have,
+    (ranks, ...)."""
+    each, end = share / m, len(holds) - 1
 
     def are_done(limit: Floats) -> NDArray[np.bool_]:
-        done = 0.0 * limit
-        for other, most in zip(besides, holds, strict=True):
-            within = np.floor((limit - share * done) / m - other + ROUNDING)
-            done += np.minimum(np.maximum(within, 0.0), most)
+        rounds, done = limit / m + ROUNDING, np.zeros(len(limit))
+        for rank, most in enumerate(holds):
+            within = rounds - each * done
+            if rank == 0:
+                within -= first
+            if rank == end:
+                within -= last
+            np.maximum(np.floor(within, out=within), 0.0, out=within)
+            done += np.minimum(within, most, out=within)
         return done >= blocks
 
-    even = blocks / len(besides)
-    low, high = m * even, m * (np.ceil(even) + sum(besides)) + share * blocks
-    high = np.where(are_done(high), high, m * (blocks + sum(besides)) + share * blocks)
+    even = blocks / len(holds)
+    low, high = m * even, m * (np.ceil(even) + first + last) + share * blocks
+    high = np.where(are_done(high), high, m * (blocks + first + last) + share * blocks)
     for _ in range(STEPS):
         middle = (low + high) / 2
         enough = are_done(middle)

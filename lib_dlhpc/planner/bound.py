@@ -146,8 +146,9 @@ def _of_passes(combinations: Space, one: Unsplit, sent: Sequence[Floats], wait: 
     summed, scattered, gathered = (kinds.sum(axis=0) for kinds in sent)
     forward = np.maximum(one.forward, gathered)
     backward = np.maximum(one.backward, gathered + np.where(zero > 1, scattered, 0.0))
-    step = _passes(c, plain, one.forward + one.backward) + wait
-    step = np.maximum(step, _passes(c, plain, forward + backward))
+    longer = _longer(c, plain)
+    step = longer * (one.forward + one.backward) + wait
+    step = np.maximum(step, longer * (forward + backward))
     once = m * forward + (m - 1) * backward + np.where(zero == 0, summed, scattered)
     return np.where(plain & (zero < 2), np.maximum(step, once / p), step)
 
@@ -197,12 +198,11 @@ def _slowest(experiment: Experiment, c: Columns) -> Floats:
     return found
 
 
-def _passes(c: Columns, plain: NDArray[np.bool_], both: Floats) -> Floats:
-    """Return s of all passes of a step; both: of a microbatch's, unsplit."""
+def _longer(c: Columns, plain: NDArray[np.bool_]) -> Floats:
+    """Return how many times as long as those of a microbatch, unsplit, all passes of a step take."""
     m, p = c["microbatches"].astype(float), c["pipeline"].astype(float)
-    busy = m * both / p
-    filled = np.where(m > 1, both / -np.expm1(p * np.log1p(-1 / np.maximum(m, 2))), both)
-    return np.where(plain, np.maximum(busy, filled), busy)
+    filled = np.where(m > 1, -1 / np.expm1(p * np.log1p(-1 / np.maximum(m, 2))), 1.0)
+    return np.where(plain, np.maximum(m / p, filled), m / p)
 
 
 def _plain(combinations: Space) -> NDArray[np.bool_]:

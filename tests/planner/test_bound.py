@@ -413,7 +413,7 @@ def test_blocks_are_done_no_sooner_than_the_best_of_all_cuts_does_them(forward, 
             if sum(cut) == blocks
         )
         holds = np.full((stages, 1), np.inf)
-        found = least_rounds(*np.array([[many], [blocks], [forward]]), besides, holds)
+        found = least_rounds(*np.array([[many], [blocks], [forward], [0.0], [last]]), holds)
         assert found <= best
         assert last * forward or found == pytest.approx(best, rel=1e-3)
 
