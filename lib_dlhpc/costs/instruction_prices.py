@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import groups, roofline
 from lib_dlhpc.costs.async_tp import cut_of
+from lib_dlhpc.costs.busy_links import Busy, busy_links, pricing
 from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
 from lib_dlhpc.costs.link_occupancy import Busy, busy_links
@@ -113,6 +114,8 @@ def _busy(goal: str, size: float, of: Keyed[Network], algorithm: str) -> Busy:
 
 def collective_cost(goal: str, size: Any, net: Network, algorithm: str) -> Cost:
     """Return the cost of a collective of `size` B on a network."""
+    if np.ndim(size) == 0:
+        return pricing(goal, size, net, algorithm)(net)
     if goal == "halo":
         return groups.halo_cost(net, size)
     if goal == SHIFT:

@@ -31,7 +31,7 @@ def busy_links(goal: str, size: float, net: Network, algorithm: str) -> Busy:
 
     Of groups that do not fill nodes evenly the NICs are taken to be what limits them, if any leave a node.
     """
-    cost = _of(goal, size, net, algorithm)
+    cost = pricing(goal, size, net, algorithm)
     if net.uneven is not None:
         seconds = float(cost(net).bandwidth)
         return Busy(seconds, 0.0, 0.0) if net.uneven.is_inside else Busy(0.0, seconds, 0.0)
@@ -53,8 +53,8 @@ def _no_congestion(*_: Any, **__: Any) -> float:
     return 1.0
 
 
-def _of(goal: str, size: float, net: Network, algorithm: str) -> Callable[[Network], Cost]:
-    """Return what prices the algorithm for `net` on another network."""
+def pricing(goal: str, size: float, net: Network, algorithm: str) -> Callable[[Network], Cost]:
+    """Return what prices the algorithm for `net` on this or another network; goal: as of `busy_links`."""
     if goal == "halo":
         return partial(groups.halo_cost, size=size)
     if goal == "shift":

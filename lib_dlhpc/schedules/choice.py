@@ -6,8 +6,11 @@ Simple, which costs/nccl.py has; MPI's eager and rendezvous), chunks pipelined o
 which has only rings for reduce-scatter and allgather between nodes.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
+from lib_dlhpc.keyed import Keyed
 from lib_dlhpc.schedules.algorithm import Algorithm
 from lib_dlhpc.schedules.algorithms import ALGORITHMS, COLLECTIVES, schedule
 from lib_dlhpc.schedules.network import Array, Cost, Network
@@ -38,12 +41,16 @@ def candidates(
 
 def chosen(goal: str, n: float, net: Network, name: str = AUTO) -> Algorithm:
     """Return the algorithm of one collective of n bytes; the first of equally cheap ones."""
-    found, every = candidates(goal, name, net.combines), net.every or net
-    return (
-        found[0]
-        if len(found) == 1
-        else min(found, key=lambda one: float(one.priced(n, every).total))
-    )
+    every = net.every or net
+    return _chosen(goal, float(n), Keyed(every, id(every)), name)
+
+
+@lru_cache(maxsize=4096)
+def _chosen(goal: str, n: float, on: Keyed[Network], name: str) -> Algorithm:
+    found = candidates(goal, name, on.value.combines)
+    if len(found) == 1:
+        return found[0]
+    return min(found, key=lambda one: float(one.priced(n, on.value).total))
 
 
 def plan(
