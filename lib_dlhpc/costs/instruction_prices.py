@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from lib_dlhpc.arrays import Floats
 from lib_dlhpc.costs import groups, roofline
 from lib_dlhpc.costs.async_tp import cut_of
-from lib_dlhpc.costs.busy_links import Busy, busy_links, pricing
 from lib_dlhpc.costs.compression import pair_bytes
 from lib_dlhpc.costs.exchanges import weights_read
-from lib_dlhpc.costs.link_occupancy import Busy, busy_links
+from lib_dlhpc.costs.link_occupancy import Busy, busy_links, pricing
 from lib_dlhpc.costs.low_precision import SENT, casts_each_pass
 from lib_dlhpc.costs.network import Cost, Network
 from lib_dlhpc.costs.power_limit import clocked, slowed

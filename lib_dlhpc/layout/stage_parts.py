@@ -5,7 +5,7 @@ layers and from what crosses its edges, so that one stage of each kind is made.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -36,19 +36,18 @@ class RankLayers:
         # The last layer that reads the output of each.
         self._last = np.array([last.get(layer.name, -1) for layer in self.layers])
         known = dict[Hashable, int]()
-        rows = [
-            known.setdefault(self._row(number), len(known)) for number in range(len(self.layers))
-        ]
+        rows = [known.setdefault(kind, len(known)) for kind in self._kinds()]
         self._rows = np.array(rows, np.int64)
         self._crossing: dict[int, tuple[int, ...]] = {}
         self._edges: dict[int, Hashable] = {}
 
-    def _row(self, number: int) -> Hashable:
-        """Return what a layer is, but for names: that of its block may be another than that of the layer before."""
-        layer, prefixes = self.layers[number], self._prefixes
-        sources = [number - self._at[name] if name in self._at else name for name in layer.inputs]
-        begins = not number or prefixes[number] != prefixes[number - 1]
-        return layer.likeness, begins, *sources
+    def _kinds(self) -> Iterator[Hashable]:
+        """Yield what each layer is, but for names: that of its block may be another than that of the layer before."""
+        at, before = self._at, None
+        for number, (layer, block) in enumerate(zip(self.layers, self._prefixes, strict=True)):
+            sources = [number - at[name] if name in at else name for name in layer.inputs]
+            yield layer.likeness, block != before, *sources
+            before = block
 
     def crossing(self, at: int) -> tuple[int, ...]:
         """Return the layers before a place whose outputs are read from there on."""
@@ -75,12 +74,12 @@ class RankLayers:
     @cached_property
     def tied(self) -> dict[str, list[int]]:
         """The layers that have the same weights, by the name of the first."""
-        of = {layer.name: layer.attributes.get("tied") for layer in self.layers}
-        found = {name: list[int]() for name in of.values() if name in of}
-        for number, name in enumerate(of):
-            for owner in found.keys() & {name, of[name]}:
-                found[owner].append(number)
-        return found
+        tied = [each.attributes.get("tied") for each in self.layers]
+        found = {name: [self._at[name]] for name in tied if name in self._at}
+        for number, name in enumerate(tied):
+            if name in found:
+                found[name].append(number)
+        return {name: sorted(numbers) for name, numbers in found.items()}
 
     def layer(self, number: int) -> Layer:
         """Return a layer, made when it is first asked for."""

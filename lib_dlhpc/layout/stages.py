@@ -85,8 +85,8 @@ def _work_before(model: Model, edges: tuple[int, ...]) -> NDArray[np.float64]:
 def layer_work(model: Model) -> NDArray[np.float64]:
     """Return what each layer costs forward, in FLOP or equivalents, shape (layers,)."""
     moved = model.layer_input_elements + model.layer_output_elements
-    views = np.array([layer.traits.view for layer in model.layers])
-    return model.layer_forward_flop + FLOP_PER_ELEMENT * np.where(views, 0.0, moved)
+    moves = model.column(lambda layer: not layer.traits.view)
+    return model.layer_forward_flop + FLOP_PER_ELEMENT * moves * moved
 
 
 @lru_cache(maxsize=256)
@@ -274,13 +274,13 @@ def _sums(model: Model, recompute: str) -> NDArray[np.float64]:
 @lru_cache(maxsize=256)
 def _selective(model: Model) -> NDArray[np.bool_]:
     """Return which layers selective recomputation recomputes."""
-    return np.array([layer.traits.selective for layer in model.layers], bool)
+    return model.column(lambda layer: layer.traits.selective) > 0
 
 
 @lru_cache(maxsize=256)
 def _light(model: Model) -> NDArray[np.bool_]:
     """Return which layers light recomputation recomputes; what is expanded for latent attention is left out."""
-    return np.array([layer.traits.light for layer in model.layers], bool)
+    return model.column(lambda layer: layer.traits.light) > 0
 
 
 def _in_flight(experiment: Experiment, stages: int) -> NDArray[np.float64]:

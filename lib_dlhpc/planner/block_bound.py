@@ -90,12 +90,7 @@ def of_whole_blocks(
 
 
 def least_rounds(
-    m: NDArray[np.int64],
-    blocks: Floats,
-    share: Floats,
-    first: Floats,
-    last: Floats,
-    holds: Floats,
+    m: NDArray[np.int64], blocks: Floats, share: Floats, first: Floats, last: Floats, holds: Floats
 ) -> Floats:
     """Return T / v; share: u / v; first, last: what these ranks do besides, in blocks; holds: how many each may have,
     (ranks, ...)."""

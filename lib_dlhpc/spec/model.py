@@ -1,10 +1,11 @@
 """A network as data: a list of layers in execution order, each with exact counts."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cached_property
 from math import prod
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -102,40 +103,53 @@ class Model:
         return self.layers[-1].output_shape if self.layers else self.input_shape
 
     @cached_property
+    def _kinds(self) -> tuple[list[Layer], NDArray[np.intp]]:
+        """One layer of each likeness, and which of them each layer is like."""
+        likeness = [layer.likeness for layer in self.layers]
+        kinds = dict(zip(likeness, self.layers, strict=True))
+        number = {like: number for number, like in enumerate(kinds)}
+        return [*kinds.values()], np.array([number[like] for like in likeness], np.intp)
+
+    def column(self, value: Callable[[Layer], Any]) -> NDArray[np.float64]:
+        """Return a value of each layer, shape [layers], that is the same of layers which are alike."""
+        kinds, kind = self._kinds
+        return _read_only(np.array([value(layer) for layer in kinds], dtype=np.float64)[kind])
+
+    @cached_property
     def layer_parameters(self) -> NDArray[np.float64]:
         """Learnable parameters of each layer, shape [layers]."""
-        return _column([layer.parameters for layer in self.layers])
+        return self.column(attrgetter("parameters"))
 
     @cached_property
     def layer_trained(self) -> NDArray[np.float64]:
         """Parameters of each layer that are trained, shape [layers]."""
-        return _column([layer.trained for layer in self.layers])
+        return self.column(attrgetter("trained"))
 
     @cached_property
     def layer_gradients(self) -> NDArray[np.float64]:
         """Gradients of each layer's backward pass, each the work of its forward pass, shape [layers]."""
-        return _column([layer.gradients for layer in self.layers])
+        return self.column(attrgetter("gradients"))
 
     @cached_property
     def layer_forward_flop(self) -> NDArray[np.float64]:
         """Forward FLOP a sample of each layer, shape [layers]."""
-        return _column([layer.forward_flop for layer in self.layers])
+        return self.column(attrgetter("forward_flop"))
 
     @cached_property
     def layer_stored(self) -> NDArray[np.float64]:
         """Elements stored a sample at each layer, shape [layers]."""
-        return _column([layer.stored for layer in self.layers])
+        return self.column(attrgetter("stored"))
 
     @cached_property
     def layer_mask_bytes(self) -> NDArray[np.float64]:
         """Bytes stored a sample at each layer, independent of the precision, shape [layers]."""
-        return _column([layer.mask_bytes for layer in self.layers])
+        return self.column(attrgetter("mask_bytes"))
 
     @cached_property
     def layer_input_elements(self) -> NDArray[np.float64]:
         """Elements each layer reads a sample, summed over its inputs, shape [layers]."""
         size = self.output_elements
-        return _column([sum([size[name] for name in layer.inputs]) for layer in self.layers])
+        return _read_only([sum([size[name] for name in layer.inputs]) for layer in self.layers])
 
     @cached_property
     def output_elements(self) -> dict[str, int]:
@@ -156,7 +170,7 @@ class Model:
     @cached_property
     def layer_output_elements(self) -> NDArray[np.float64]:
         """Elements each layer writes a sample, shape [layers]."""
-        return _column([prod(layer.output_shape) for layer in self.layers])
+        return self.column(lambda layer: prod(layer.output_shape))
 
     @cached_property
     def _hash(self) -> int:
@@ -173,7 +187,7 @@ class Model:
         )
 
 
-def _column(values: list[Any]) -> NDArray[np.float64]:
+def _read_only(values: Any) -> NDArray[np.float64]:
     column = np.array(values, dtype=np.float64)
     column.setflags(write=False)
     return column
