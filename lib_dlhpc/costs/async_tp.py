@@ -61,29 +61,29 @@ def cut_of(model: Model, many: int, overlap: str) -> Cut:
 
     overlap: of TENSOR_OVERLAPS.
     """
-    some, summed = overlap == ASYNC_TP, np.zeros(len(model.layers))
-    reduces = REDUCES[1:] if some else REDUCES
+    async_tp, summed = overlap == ASYNC_TP, np.zeros(len(model.layers))
+    reduces = REDUCES[1:] if async_tp else REDUCES
     before: dict[str, dict[int, int]] = {"forward": {}, "backward": {}}
     after: dict[str, dict[int, int]] = {"forward": {}, "backward": {}}
     for number, layer in enumerate(model.layers):
-        if many == 1 or not _can_be_cut(layer, many) or (some and not BLOCK.match(layer.name)):
+        if many == 1 or not _can_be_cut(layer, many) or (async_tp and not BLOCK.match(layer.name)):
             continue
         ways = layer.attributes["forward"], layer.attributes["backward"]
         made, reads = number - 1, number + 1
         if _is_product(model, made) and layer.inputs == (model.layers[made].name,):
             if ways[0] in reduces:
                 after["forward"][made] = number
-                if some:
+                if async_tp:
                     summed[number] = prod(layer.input_shape) + prod(layer.output_shape)
             if ways == GATHERED[::-1]:
                 before["backward"][made] = number
         if _is_product(model, reads) and model.layers[reads].inputs == (layer.name,):
-            if ways[1] in reduces and not (some and _adds(model, number)):
+            if ways[1] in reduces and not (async_tp and _adds(model, number)):
                 after["backward"][reads] = number
             if ways == GATHERED:
                 before["forward"][reads] = number
     ahead, back = (_pieces(model, many, before[way], after[way]) for way in before)
-    return Cut(many, before, after, ahead, back, summed, some)
+    return Cut(many, before, after, ahead, back, summed, async_tp)
 
 
 def _can_be_cut(layer: Layer, many: int) -> bool:
@@ -110,7 +110,7 @@ def _is_product(model: Model, number: int) -> bool:
 
 
 def _pieces(model: Model, many: int, *cut: Mapping[int, int]) -> NDArray[np.int64]:
-    found = np.ones(len(model.layers), np.int64)
+    pieces = np.ones(len(model.layers), np.int64)
     for one in cut:
-        found[[*one, *one.values()]] = many
-    return found
+        pieces[[*one, *one.values()]] = many
+    return pieces

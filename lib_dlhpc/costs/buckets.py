@@ -36,10 +36,10 @@ def buckets(model: Model, bucket: Any, element: int) -> Buckets:
 
 @lru_cache(maxsize=4096)
 def _scalar(model: Model, bucket: float, element: int) -> Buckets:
-    found = Buckets(*map(np.array, _cut(model, bucket, element)))
-    for each in found:
+    gradient_buckets = Buckets(*map(np.array, _cut(model, bucket, element)))
+    for each in gradient_buckets:
         each.setflags(write=False)
-    return found
+    return gradient_buckets
 
 
 @lru_cache(maxsize=4096)

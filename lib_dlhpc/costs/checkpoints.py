@@ -110,8 +110,8 @@ def checkpoint_bytes(model: Model, precision: str, optimizer: str) -> Any:
     14 a parameter for Adam in mixed precision: 2 + 4 + 8.
     """
     size = BYTES[precision]
-    each = state_each(model, optimizer)
-    whole = model_state_bytes(model.trained, precision, optimizer, numbers=each)
+    state = state_each(model, optimizer)
+    whole = model_state_bytes(model.trained, precision, optimizer, numbers=state)
     return whole - model.trained * size
 
 

@@ -71,6 +71,6 @@ def sides_of(workflow: Workflow, costs: Costs, ranks: int) -> tuple[Side, Side]:
 def rows_computed(workflow: Workflow, simulating: int) -> list[int]:
     """Return the rows that each rank computes: its own, and copies of its neighbors' rows."""
     grid, width = workflow.simulation.grid, workflow.simulation.width(simulating)
-    own = [share(grid, rank, simulating) for rank in range(simulating)]
+    rows = [share(grid, rank, simulating) for rank in range(simulating)]
     taken = [width * ((rank > 0) + (rank < simulating - 1)) for rank in range(simulating)]
-    return [part.stop - part.start + more for part, more in zip(own, taken, strict=True)]
+    return [part.stop - part.start + more for part, more in zip(rows, taken, strict=True)]

@@ -36,30 +36,30 @@ ARRAYS, ARRAYS_OF_PARTS = 3, 4  # of 4 bytes a logit, in separate kernels
 @lru_cache(maxsize=256)
 def loss_bytes(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the bytes a sample that the loss moves after each layer, in forward and in backward."""
-    each = [
+    counts = [
         (layer.mask_bytes / LOGIT, *MOVED[loss_of(layer)]) if is_logits(layer) else (0, 0, 0)
         for layer in model.layers
     ]
-    logits, forward, backward = np.array(each, np.float64).T
+    logits, forward, backward = np.array(counts, np.float64).T
     return forward * logits, backward * logits
 
 
 def kept_for_loss(layer: Layer, size: int) -> int:
     """Return the bytes of a sample that the loss of a layer of logits stores; size: bytes of an element."""
-    each = size if loss_of(layer) == ONE_KERNEL else max(size, LOGIT)
-    return each * prod(layer.output_shape)
+    element = size if loss_of(layer) == ONE_KERNEL else max(size, LOGIT)
+    return element * prod(layer.output_shape)
 
 
 def held_by_loss(layer: Layer, size: int) -> int:
     """Return the bytes of a sample that the loss of a layer of logits holds at its peak, with their gradients."""
     way, wide, narrow = loss_of(layer), max(size, LOGIT), size if size < LOGIT else 0
     if way == ONE_KERNEL:
-        each = 2 * size
+        element = 2 * size
     elif way == SEPARATE:
-        each = wide * (ARRAYS_OF_PARTS if _in_parts(layer) else ARRAYS) + narrow
+        element = wide * (ARRAYS_OF_PARTS if _in_parts(layer) else ARRAYS) + narrow
     else:
-        each = wide + narrow
-    return each * prod(layer.output_shape)
+        element = wide + narrow
+    return element * prod(layer.output_shape)
 
 
 def _in_parts(layer: Layer) -> bool:

@@ -40,7 +40,7 @@ def device_work(experiment: Experiment, scale: Any) -> DeviceWork:
     if np.ndim(s.batch) or np.ndim(s.bucket) or np.ndim(s.power_limit):
         work = _unscaled(experiment)
     else:
-        own = (
+        settings = (
             s.precision,
             float(s.batch),
             float(s.bucket),
@@ -48,7 +48,7 @@ def device_work(experiment: Experiment, scale: Any) -> DeviceWork:
             casts_each_pass(s),
         )
         ids = map(id, (experiment.model, experiment.machine))
-        work = _known(Keyed(experiment, *ids, *own))
+        work = _known(Keyed(experiment, *ids, *settings))
     times = (scale * work.forward, scale * work.backward, last_axis(scale) * work.ready)
     return DeviceWork(*times, work.sizes, work.mixes)
 
@@ -63,28 +63,30 @@ def _unscaled(experiment: Experiment) -> DeviceWork:
     strategy, model = experiment.strategy, experiment.model
     batch, inverse = strategy.batch, None
     device = clocked(experiment.machine.device, strategy.power_limit)
-    apart = ("peak", "layers")
-    others = (strategy.bucket, *(value for key, value in vars(device).items() if key not in apart))
+    tables = ("peak", "layers")
+    others = (strategy.bucket, *(value for key, value in vars(device).items() if key not in tables))
     if isinstance(batch, np.ndarray) and batch.size > 64 and not any(map(np.ndim, others)):
         batch, inverse = np.unique(batch, return_inverse=True)
     casts = casts_each_pass(strategy)
-    each = roofline.layer_activities(model, device, batch, strategy.precision, each_pass=casts)
-    times = roofline.total(each)
+    activities = roofline.layer_activities(
+        model, device, batch, strategy.precision, each_pass=casts
+    )
+    times = roofline.total(activities)
     cut = buckets(model, strategy.bucket, roofline.BYTES[strategy.precision])
     forward, backward = times.forward.sum(axis=-1), times.backward.sum(axis=-1)
     ready = ready_times(times.backward, cut.last_layer)
-    mixes = _mix(each, 0, forward), _mix(each, 1, backward)
+    mixes = _mix(activities, 0, forward), _mix(activities, 1, backward)
     if inverse is not None:
-        at = inverse.reshape(strategy.batch.shape)
-        forward, backward, ready = forward[at], backward[at], ready[at]
-        ahead, back = (BoundShares(*(fraction[at] for fraction in mix)) for mix in mixes)
+        places = inverse.reshape(strategy.batch.shape)
+        forward, backward, ready = forward[places], backward[places], ready[places]
+        ahead, back = (BoundShares(*(fraction[places] for fraction in mix)) for mix in mixes)
         mixes = ahead, back
     return DeviceWork(forward, backward, ready, cut.sizes, mixes)
 
 
-def _mix(each: roofline.Activities, direction: int, seconds: Any) -> BoundShares:
+def _mix(activities: roofline.Activities, direction: int, seconds: Any) -> BoundShares:
     """Return what limits the layers of a pass that takes `seconds`; direction: 0 forward, 1 backward."""
-    limited = (np.sum(each[limit][direction], axis=-1) for limit in range(2))
+    limited = (np.sum(activities[limit][direction], axis=-1) for limit in range(2))
     return BoundShares(*(sum_ / np.where(seconds > 0, seconds, 1.0) for sum_ in limited))
 
 
@@ -92,7 +94,7 @@ def check_precision(experiment: Experiment) -> None:
     """Raise SpecError if the device does not support the precision."""
     strategy, device = experiment.strategy, experiment.machine.device
     if np.any(np.isnan(roofline.peak_rate(device, strategy.precision))):
-        legal = [each for each in device.peak if each in TRAINING_PRECISIONS]
+        legal = [precision for precision in device.peak if precision in TRAINING_PRECISIONS]
         raise SpecError(
             f"strategy.precision = {strategy.precision!r}: {device.name or 'the device'} has no such peak;"
             f" legal here: {', '.join(legal)}. Devices that have it: {', '.join(_with(strategy.precision))}."

@@ -26,8 +26,8 @@ def distinct_layers(model: Model) -> DistinctLayers:
     """Return the layers of a network that differ; networks with the same kinds of layers share the result's `few`."""
     elements = model.layer_input_elements.tolist()
     known = dict[tuple[int, float], int]()
-    each = zip([layer.likeness for layer in model.layers], elements, strict=True)
-    place = np.array([known.setdefault(kind, len(known)) for kind in each], np.intp)
+    keys = zip([layer.likeness for layer in model.layers], elements, strict=True)
+    place = np.array([known.setdefault(kind, len(known)) for kind in keys], np.intp)
     return DistinctLayers(_few(Keyed((model, place), *known)), place)
 
 
@@ -36,7 +36,7 @@ def _few(key: Keyed[tuple[Model, NDArray[np.intp]]]) -> Model:
     model, place = key.value
     first = np.unique(place, return_index=True)[1]
     elements = model.layer_input_elements[first]
-    layers = tuple(model.layers[at] for at in first)
+    layers = tuple(model.layers[index] for index in first)
     few = Model(model.name, layers, model.input_shape, options={"read": tuple(elements.tolist())})
     elements.setflags(write=False)
     vars(few)["layer_input_elements"] = elements  # their sources are not among the layers

@@ -61,15 +61,15 @@ def step_energy(
     """
     machine, devices, servers = experiment.machine, experiment.devices, experiment.servers
     step = sum(seconds.values())
-    found = {f"devices: {term}": devices * watts[term] * seconds[term] for term in seconds}
-    found |= {cause: each * step for cause, each in standing_watts(experiment).items()}
+    joules = {f"devices: {term}": devices * watts[term] * seconds[term] for term in seconds}
+    joules |= {cause: watt * step for cause, watt in standing_watts(experiment).items()}
     if experiment.strategy.update == "asynchronous":
         device, limit = machine.device, experiment.strategy.power_limit
         idle, busy = (drawn(device, limit, 0.0, fraction) for fraction in (0.0, 1.0))
         standing = idle + machine.node_power + machine.switch_power
-        found["parameter servers"] = servers * ((busy - idle) * devices * served + standing * step)
-    found["cooling and conversion"] = (machine.pue - 1) * sum(found.values())
-    return found
+        joules["parameter servers"] = servers * ((busy - idle) * devices * served + standing * step)
+    joules["cooling and conversion"] = (machine.pue - 1) * sum(joules.values())
+    return joules
 
 
 def idle_watts(experiment: Experiment) -> Any:

@@ -14,10 +14,10 @@ from lib_dlhpc.spec.model import Layer, Model
 @lru_cache(maxsize=1024)
 def recomputed(model: Model, recompute: str) -> NDArray[np.bool_]:
     """Return which layers the backward pass recomputes, shape (layers,)."""
-    found = np.zeros(len(model.layers), dtype=bool)
+    mask = np.zeros(len(model.layers), dtype=bool)
     for segment in segments(model, recompute):
-        found[list(segment.repeated)] = True
-    return found
+        mask[list(segment.repeated)] = True
+    return mask
 
 
 @lru_cache(maxsize=1024)
@@ -71,7 +71,7 @@ def halo_pairs(layer: Layer, direction: str) -> tuple[tuple[int, int, float], ..
 def _pairs(
     owned: tuple[Range, ...], needed: tuple[Range, ...], row: float, direction: str
 ) -> tuple[tuple[int, int, float], ...]:
-    found = []
+    pairs = []
     for taker, wanted in enumerate(needed):
         has = owned[taker]
         for giver, own in enumerate(owned):
@@ -79,16 +79,16 @@ def _pairs(
                 # What a rank has itself it never asks others for.
                 rows = _overlap(wanted, own) - _overlap(wanted, _common(own, has))
                 ends = (giver, taker) if direction == "forward" else (taker, giver)
-                found += [(*ends, rows * row)] if rows > 0 else []
-    return tuple(found)
+                pairs += [(*ends, rows * row)] if rows > 0 else []
+    return tuple(pairs)
 
 
-def _common(one: Range, other: Range) -> Range:
-    return max(one[0], other[0]), min(one[1], other[1])
+def _common(first: Range, other: Range) -> Range:
+    return max(first[0], other[0]), min(first[1], other[1])
 
 
-def _overlap(one: Range, other: Range) -> int:
-    start, stop = _common(one, other)
+def _overlap(first: Range, other: Range) -> int:
+    start, stop = _common(first, other)
     return max(0, stop - start)
 
 
@@ -111,8 +111,8 @@ def weights_read(model: Model) -> tuple[int, ...]:
 
 def extra_reductions(model: Model) -> list[tuple[str, float]]:
     """Return the groups beside data over which gradients are reduced, each with the share of them that is."""
-    found: dict[str, int] = {}
+    reductions: dict[str, int] = {}
     for layer in model.layers:
         for group in layer.attributes.get("sum", ()):
-            found[group] = found.get(group, 0) + layer.trained
-    return [(group, count / max(1, model.trained)) for group, count in found.items()]
+            reductions[group] = reductions.get(group, 0) + layer.trained
+    return [(group, count / max(1, model.trained)) for group, count in reductions.items()]

@@ -30,7 +30,7 @@ def units(model: Model, kind: str) -> tuple[range, ...]:
         if name != before:
             starts.append(index)
         before = name
-    return tuple(range(*each) for each in pairwise([*starts, len(model.layers)]))
+    return tuple(range(*span) for span in pairwise([*starts, len(model.layers)]))
 
 
 @lru_cache(maxsize=1024)
@@ -53,10 +53,10 @@ def _blocks_of(model: Model, element: int) -> Buckets:
     last_first = units(model, "block")[::-1]
     sizes = [sum(model.layers[layer].trained for layer in unit) for unit in last_first]
     ends = [unit.start for unit in last_first]
-    found = Buckets(element * np.array(sizes, float), np.array(ends, int))
-    for each in found:
+    blocks = Buckets(element * np.array(sizes, float), np.array(ends, int))
+    for each in blocks:
         each.setflags(write=False)
-    return found
+    return blocks
 
 
 def by_block(strategy: Strategy) -> bool:

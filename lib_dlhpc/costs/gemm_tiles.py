@@ -43,7 +43,7 @@ def shapes(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64], NDAr
     rows = [prod(layer.output_shape[:-1]) for layer in model.layers]
     inputs = [layer.input_shape[-1] if layer.input_shape else 0 for layer in model.layers]
     outputs = [layer.output_shape[-1] if layer.output_shape else 0 for layer in model.layers]
-    return tuple(np.where(dense, each, 0.0) for each in (rows, inputs, outputs))  # type: ignore[return-value]
+    return tuple(np.where(dense, sizes, 0.0) for sizes in (rows, inputs, outputs))  # type: ignore[return-value]
 
 
 def slower(products: tuple[Any, Any, Any], batch: Any, multiprocessors: Any) -> tuple[Any, Any]:

@@ -17,31 +17,34 @@ Where = tuple[Keyed[Machine], int, int, int, int]  # devices of a node, nodes, r
 
 
 @lru_cache(maxsize=4096)
-def representative(where: Where, own: NodeRange) -> NodeRange:
-    """Return the first ranks, as many as `own`, whose groups lie as theirs do; ALL where all groups lie so.
+def representative(where: Where, node_range: NodeRange) -> NodeRange:
+    """Return the first ranks, as many as given, whose groups lie as theirs do; ALL where all groups lie so.
 
-    own: ranks of one stage. With what others send beside them, they stay themselves if these matter, or stages as near
-    the first ones as lie alike, if only those on the same nodes do.
+    node_range: ranks of one stage. With what others send beside them, they stay themselves if these matter, or stages
+    as near the first ones as lie alike, if only those on the same nodes do.
     """
     kinds, block = _kinds(where), where[3] * where[4]
-    if not any(kinds) or own.many % block:  # splits whose groups span stages are refused later
+    if not any(kinds) or node_range.many % block:  # groups that span stages are refused later
         return ALL
-    many = own.many // block
+    many = node_range.many // block
     if many % len(kinds) == 0:  # they begin and end at an edge
         return ALL
 
     def those(first: int) -> set[int]:
         return {kinds[index % len(kinds)] for index in range(first, first + many)}
 
-    same = those(own.first // block)
-    if own.beside and same != {0}:
-        own = own if shares_links(where[0].value) else _on_its_nodes(where, own)
-        if own.beside:
-            return own
+    same = those(node_range.first // block)
+    if node_range.beside and same != {0}:
+        if not shares_links(where[0].value):
+            node_range = _on_its_nodes(where, node_range)
+        if node_range.beside:
+            return node_range
     if same == {*kinds}:
         return ALL
-    first = next(index for index in range(0, own.first // block + 1, many) if those(index) == same)
-    return NodeRange(first * block, own.many)
+    first = next(
+        index for index in range(0, node_range.first // block + 1, many) if those(index) == same
+    )
+    return NodeRange(first * block, node_range.many)
 
 
 def _on_its_nodes(where: Where, own: NodeRange) -> NodeRange:
@@ -75,11 +78,11 @@ def each_alone(where: Where) -> tuple[NodeRange, ...]:
 @lru_cache(maxsize=512)
 def _kinds(where: Where) -> tuple[int, ...]:
     """Return how each block lies, until that repeats: 0 inside a node or a switch."""
-    on, devices, nodes, ranks, apart = where
+    on, devices, nodes, ranks, rank_stride = where
     machine, nodes, devices = joined(on.value, nodes, devices)
     torus, leaf = machine.topology == "torus", int(machine.nodes_per_switch)
-    switch, block = nodes if torus else leaf, ranks * apart
-    if is_placed(machine, devices, nodes, ranks, apart):
+    switch, block = nodes if torus else leaf, ranks * rank_stride
+    if is_placed(machine, devices, nodes, ranks, rank_stride):
         of_nodes = max(1, block // devices)
         if are_alike(machine, nodes, of_nodes):
             return (0,)

@@ -69,8 +69,8 @@ class Wire(NamedTuple):
 
 def group_network(experiment: Experiment, kind: str) -> Network:
     """Return the network of the groups of `kind`; the experiment holds no arrays."""
-    ranks, apart = getattr(sizes(experiment), kind), stride(experiment, kind)
-    return spread(experiment, ranks, apart)
+    ranks, rank_stride = getattr(sizes(experiment), kind), stride(experiment, kind)
+    return spread(experiment, ranks, rank_stride)
 
 
 def expert_network(experiment: Experiment) -> Network:
@@ -80,8 +80,8 @@ def expert_network(experiment: Experiment) -> Network:
 
 def expert_networks(experiment: Experiment, nodes: int) -> tuple[Network, Network]:
     """Return the networks of an expert-parallel group over nodes: ranks of equal place in them, and ranks of one."""
-    near, apart = int(experiment.strategy.experts) // nodes, stride(experiment, "data")
-    return spread(experiment, nodes, near * apart), spread(experiment, near, apart)
+    near, rank_stride = int(experiment.strategy.experts) // nodes, stride(experiment, "data")
+    return spread(experiment, nodes, near * rank_stride), spread(experiment, near, rank_stride)
 
 
 def context_network(experiment: Experiment) -> Network:
@@ -109,7 +109,7 @@ def copy_network(experiment: Experiment) -> Network:
 def spread(
     experiment: Experiment,
     ranks: int,
-    apart: int,
+    rank_stride: int,
     place: int | None = None,
     sent: Sequence[float] = (),
 ) -> Network:
@@ -117,49 +117,53 @@ def spread(
 
     place: of the stage whose groups count; default: of all. sent: what each stage sends, if not as much.
     """
-    where, each = _where(experiment, ranks, apart), stride(experiment, "pipeline")
+    where, stage_size = _where(experiment, ranks, rank_stride), stride(experiment, "pipeline")
     if place is None:
         return _network(where, ALL)
     beside = tuple(min(1.0, other / sent[place]) for other in sent) if sent and sent[place] else ()
-    own = NodeRange(place * each, each, beside if min(beside, default=1.0) < 1 else ())
-    return _network(where, representative(where, own))
+    node_range = NodeRange(
+        place * stage_size, stage_size, beside if min(beside, default=1.0) < 1 else ()
+    )
+    return _network(where, representative(where, node_range))
 
 
-def lie_alike(experiment: Experiment, ranks: int, apart: int) -> bool:
+def lie_alike(experiment: Experiment, ranks: int, rank_stride: int) -> bool:
     """Whether all groups of `ranks` ranks with stride `apart` lie alike."""
-    return each_alone(_where(experiment, ranks, apart)) == (ALL,)
+    return each_alone(_where(experiment, ranks, rank_stride)) == (ALL,)
 
 
-def placements(experiment: Experiment, ranks: int, apart: int) -> tuple[Network, ...]:
+def placements(experiment: Experiment, ranks: int, rank_stride: int) -> tuple[Network, ...]:
     """Return the networks of groups that lie differently, each alone; none if there are more than a few."""
-    where = _where(experiment, ranks, apart)
-    each = each_alone(where)
-    return tuple(_network(where, own) for own in each) if len(each) <= FEW else ()
+    where = _where(experiment, ranks, rank_stride)
+    ranges = each_alone(where)
+    return tuple(_network(where, node_range) for node_range in ranges) if len(ranges) <= FEW else ()
 
 
-def _where(experiment: Experiment, ranks: int, apart: int) -> Where:
+def _where(experiment: Experiment, ranks: int, rank_stride: int) -> Where:
     machine, nodes = experiment.calibrated_machine, int(experiment.strategy.nodes)
-    return Keyed(machine, id(machine)), int(experiment.devices_per_node), nodes, ranks, apart
+    return Keyed(machine, id(machine)), int(experiment.devices_per_node), nodes, ranks, rank_stride
 
 
-def network_on(machine: Machine, devices: int, nodes: int, ranks: int, apart: int) -> Network:
+def network_on(machine: Machine, devices: int, nodes: int, ranks: int, rank_stride: int) -> Network:
     """Return the same on `nodes` nodes of a machine, each with `devices` ranks."""
-    return _network((Keyed(machine, id(machine)), devices, nodes, ranks, apart), ALL)
+    return _network((Keyed(machine, id(machine)), devices, nodes, ranks, rank_stride), ALL)
 
 
 @lru_cache(maxsize=512)
-def _network(where: Where, own: NodeRange) -> Network:
-    on, devices, nodes, ranks, apart = where
+def _network(where: Where, node_range: NodeRange) -> Network:
+    on, devices, nodes, ranks, rank_stride = where
     machine, nodes, devices = joined(on.value, nodes, devices)
     uneven = None
-    if not is_placed(machine, devices, nodes, ranks, apart):
-        uneven = UnevenGroups(machine, devices, nodes, ranks, apart, own)
-    close = uneven.node_size if uneven else max(1, min(ranks, devices // apart))
+    if not is_placed(machine, devices, nodes, ranks, rank_stride):
+        uneven = UnevenGroups(machine, devices, nodes, ranks, rank_stride, node_range)
+    close = uneven.node_size if uneven else max(1, min(ranks, devices // rank_stride))
     used = -(-ranks // close)
     inner, outer = machine.intra_node, machine.inter_node
     sharing = devices / close
-    step = max(1, apart * close // devices)
-    count = own._replace(first=own.first // devices, many=own.many // devices)  # nodes
+    step = max(1, rank_stride * close // devices)
+    count = node_range._replace(
+        first=node_range.first // devices, many=node_range.many // devices
+    )  # nodes
     count = ALL if uneven else count
     lanes, nics, beside = _rails(machine, devices, close)
     cached = lru_cache(maxsize=64)
@@ -181,7 +185,7 @@ def _network(where: Where, own: NodeRange) -> Network:
         beside,
         uneven,
         cached(lambda distance=0: tree_congestion(machine, nodes, used, step, distance, count)),
-        None if own == ALL else _network(where, ALL),
+        None if node_range == ALL else _network(where, ALL),
     )
 
 
@@ -269,8 +273,8 @@ def all_to_all(n: Any, net: Network, times: Any = 1) -> Cost:
 def shift_cost(net: Network, size: Any) -> Cost:
     """Return the cost of a message of `size` B from each rank of a ring to the next; one of a node may leave it."""
     if net.uneven is not None:
-        found: Cost = net.uneven.shift(size)
-        return found
+        cost: Cost = net.uneven.shift(size)
+        return cost
     alpha, beta = slowest(net, size)
     return Cost(alpha, size * beta, 0.0)
 
@@ -282,8 +286,8 @@ def halo_cost(net: Network, size: Any) -> Cost:
     node, both sides use the network. A rank between two others of its node sends both sides inside.
     """
     if net.uneven is not None:
-        found: Cost = net.uneven.halo(size)
-        return found
+        cost: Cost = net.uneven.halo(size)
+        return cost
     (close, a_in, b_in), (nodes, a_out, b_out) = net.inner, net.outer
     inside = size * b_in / (2 if close == 2 and nodes > 1 else 1)
     if nodes == 1:

@@ -27,18 +27,18 @@ def kernels(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _issued(model: Model, direction: str) -> NDArray[np.float64]:
-    found: list[float] = []
+    issued: list[float] = []
     for layer in model.layers:
         traits, times = layer.traits, 1 if direction == "forward" else layer.gradients
         if traits.message:
-            found.append(layer.attributes.get(direction) not in ("none", "slice"))
+            issued.append(layer.attributes.get(direction) not in ("none", "slice"))
         elif traits.view or traits.stand_in:
-            found.append(0)
+            issued.append(0)
         else:
             kernels, products = traits.issues(layer)
             added = traits.accumulates(layer) if times > 1 else 0
-            found.append(times * kernels + (products if layer.narrow else 0) + added)
-    return np.array(found, dtype=np.float64)
+            issued.append(times * kernels + (products if layer.narrow else 0) + added)
+    return np.array(issued, dtype=np.float64)
 
 
 @lru_cache(maxsize=1024)
@@ -68,11 +68,13 @@ def waited(seconds: Any, issue: Any, exchanged: Any, at: Sequence[int]) -> Any:
     between may still be in progress. After it the host has no lead (NVIDIA, Megatron-LM core 0.16: of its point
     "before_ep_alltoall", MoEAlltoAllTokenDispatcher).
     """
-    found, lead = [], np.zeros(1)
+    waiting, lead = [], np.zeros(1)
     for first, stop in pairwise((0, *at, seconds.shape[-1])):
-        own, own_issue, sent = (each[..., first:stop] for each in (seconds, issue, exchanged))
-        found.append(dispatched(own, own_issue, sent, lead))
-        done = (found[-1] + sent).sum(axis=-1, keepdims=True) - sent[..., -1:]
-        late = np.maximum(own_issue.sum(axis=-1, keepdims=True) - lead - done, 0.0)
+        layer_seconds, layer_issue, sent = (
+            array[..., first:stop] for array in (seconds, issue, exchanged)
+        )
+        waiting.append(dispatched(layer_seconds, layer_issue, sent, lead))
+        done = (waiting[-1] + sent).sum(axis=-1, keepdims=True) - sent[..., -1:]
+        late = np.maximum(layer_issue.sum(axis=-1, keepdims=True) - lead - done, 0.0)
         lead = sent[..., -1:] - late
-    return np.concatenate(found, axis=-1)
+    return np.concatenate(waiting, axis=-1)

@@ -66,13 +66,13 @@ class CollectivePrices:
     def priced(self, what: Collective) -> Priced:
         """Return the cost if all ranks start together, its total in s, and the bytes of the buffer."""
         key = (what.group, what.goal, what.elements, what.of, what.algorithm)
-        found = self._known.get(key)
-        if found is None:
+        price = self._known.get(key)
+        if price is None:
             size = self.bytes(what)
             cost = self._cost(what, size)
             seconds = cost.total if np.ndim(cost.total) else float(cost.total)
-            found = self._known[key] = Priced(cost, seconds, size)
-        return found
+            price = self._known[key] = Priced(cost, seconds, size)
+        return price
 
     def busy(self, what: Collective, lane: int) -> Busy:
         """Return for how long it keeps links busy; lane: which of several numbers of samples."""
@@ -102,13 +102,13 @@ def _collective_prices(key: Keyed[tuple[Experiment, Mapping[str, Group], Any]]) 
 
 
 @lru_cache(maxsize=4096)
-def _collective(goal: str, size: Keyed[Any], of: Keyed[Network], algorithm: str) -> Cost:
-    return collective_cost(goal, size.value, of.value, algorithm)
+def _collective(goal: str, size: Keyed[Any], network: Keyed[Network], algorithm: str) -> Cost:
+    return collective_cost(goal, size.value, network.value, algorithm)
 
 
 @lru_cache(maxsize=4096)
-def _busy(goal: str, size: float, of: Keyed[Network], algorithm: str) -> Busy:
-    return busy_links(goal, size, of.value, algorithm)
+def _busy(goal: str, size: float, network: Keyed[Network], algorithm: str) -> Busy:
+    return busy_links(goal, size, network.value, algorithm)
 
 
 def collective_cost(goal: str, size: Any, net: Network, algorithm: str) -> Cost:
@@ -135,7 +135,7 @@ def part_prices(
 ) -> "PartPrices":
     """Return the cost of the instructions of a part; see PartPrices. Equal parts have the same."""
     s, device = experiment.strategy, experiment.machine.device
-    own = (
+    settings = (
         s.precision,
         float(s.power_limit),
         float(scale),
@@ -144,9 +144,9 @@ def part_prices(
         left,
         casts_each_pass(s),
     )
-    apart = tuple(np.asarray(each, np.float64).tobytes() for each in (exchanged, *beside))
-    one = (experiment, model, scale, collectives, exchanged, left, beside)
-    return _part_prices(Keyed(one, *map(id, (model, device, collectives)), *own, *apart))
+    arrays = tuple(np.asarray(each, np.float64).tobytes() for each in (exchanged, *beside))
+    inputs = (experiment, model, scale, collectives, exchanged, left, beside)
+    return _part_prices(Keyed(inputs, *map(id, (model, device, collectives)), *settings, *arrays))
 
 
 @lru_cache(maxsize=2048)
@@ -175,14 +175,14 @@ class PartPrices:
         strategy, device = experiment.strategy, experiment.machine.device
         batch = collectives.samples
         device = slowed(clocked(device, strategy.power_limit), left)
-        apart = exchanged / scale if scale else 0.0
+        unscaled = exchanged / scale if scale else 0.0
         self.cut = cut_of(model, int(strategy.tensor_pieces), strategy.tensor_overlap)
-        how = strategy.precision, apart, self.cut, casts_each_pass(strategy)
-        each = roofline.layer_activities(model, device, batch, *how)
-        times = roofline.total(each)
+        how = strategy.precision, unscaled, self.cut, casts_each_pass(strategy)
+        activities = roofline.layer_activities(model, device, batch, *how)
+        times = roofline.total(activities)
         self.forward: Floats = scale * times.forward + beside[0]
         self.backward: Floats = scale * times.backward + beside[1]
-        self._scale, self._each = scale, each
+        self._scale, self._each = scale, activities
         self.bytes, self.priced = collectives.bytes, collectives.priced
         self.groups = collectives.groups
         self.busy = collectives.busy
@@ -200,9 +200,9 @@ class PartPrices:
     def weight_grad(self) -> Floats:
         """The seconds of the weight gradients of layers that may compute them apart: half of backward, without the
         kernels beside its products."""
-        apart = [layer.traits.splits_backward for layer in self.model.layers]
+        splits = [layer.traits.splits_backward for layer in self.model.layers]
         beside = roofline.beside_backward(self.model, self._device, self.batch, self.element)
-        return np.where(apart, (self.backward - self._scale * beside) / 2, 0.0)
+        return np.where(splits, (self.backward - self._scale * beside) / 2, 0.0)
 
     @cached_property
     def input_grad(self) -> Floats:
@@ -234,7 +234,7 @@ class PartPrices:
     def limited(self) -> Mapping[str, tuple[Floats, Floats]]:
         """The seconds of each layer that arithmetic and memory limit, of "forward" and "backward"."""
         return {
-            phase: tuple(self._scale * getattr(each, phase) for each in self._each[:2])
+            phase: tuple(self._scale * getattr(activity, phase) for activity in self._each[:2])
             for phase in ("forward", "backward")
         }
 

@@ -29,11 +29,11 @@ def rated(
     """
     known = np.array([is_rated(layer, rates) for layer in model.layers])
     kinds = [layer.traits.rate_key(layer) for layer in model.layers]
-    each = [
+    layer_rates = [
         rates[kind] if is_known else LayerRate()
         for kind, is_known in zip(kinds, known, strict=True)
     ]
-    return known, activities(model, each, batch, size)
+    return known, activities(model, layer_rates, batch, size)
 
 
 def is_rated(layer: Layer, rates: Mapping[str, LayerRate]) -> bool:
@@ -42,21 +42,21 @@ def is_rated(layer: Layer, rates: Mapping[str, LayerRate]) -> bool:
 
 
 def activities(
-    model: Model, each: list[LayerRate], batch: Any, size: int
+    model: Model, rates: list[LayerRate], batch: Any, size: int
 ) -> tuple[tuple[Any, Any], ...]:
     """Return forward and backward s of arithmetic, memory and launch of layers, one rate for each."""
     work, (elements, parameters) = batch * computed(model), moved(model)
     data, twice = (batch * elements + parameters) * size, products(model)
     return (
-        (work / _column(each, "rate"), twice * (work / _column(each, "backward_rate"))),
-        (data / _column(each, "bandwidth"), twice * (data / _column(each, "backward_bandwidth"))),
-        (_column(each, "launch"), started(model) * _column(each, "backward_launch")),
+        (work / _column(rates, "rate"), twice * (work / _column(rates, "backward_rate"))),
+        (data / _column(rates, "bandwidth"), twice * (data / _column(rates, "backward_bandwidth"))),
+        (_column(rates, "launch"), started(model) * _column(rates, "backward_launch")),
     )
 
 
-def seconds(model: Model, each: list[LayerRate], batch: Any, size: int) -> tuple[Any, Any]:
+def seconds(model: Model, rates: list[LayerRate], batch: Any, size: int) -> tuple[Any, Any]:
     """Return the forward and backward times of layers in s, one rate for each."""
-    ahead, back = zip(*activities(model, each, batch, size), strict=True)
+    ahead, back = zip(*activities(model, rates, batch, size), strict=True)
     return sum(ahead), sum(back)
 
 
@@ -66,13 +66,13 @@ def outside(model: Model, rates: Mapping[str, LayerRate], batch: Any, size: int)
     Arguments as of `rated`. Copying the samples is charged to the first layer that reads them, the loss and its
     gradient to the last layer of the network; where they have no rate, they cost nothing.
     """
-    number, found = np.arange(len(model.layers)), np.zeros(len(model.layers))
+    number, overhead = np.arange(len(model.layers)), np.zeros(len(model.layers))
     last = [len(number) - 1] if model.scored else []
-    for name, at in ((SAMPLES, model.readers.get("input", [])), (LOSS, last)):
-        if (rate := rates.get(name)) and at:
+    for name, layers in ((SAMPLES, model.readers.get("input", [])), (LOSS, last)):
+        if (rate := rates.get(name)) and layers:
             moved = batch * outside_elements(model)[name] * size
-            found = found + (number == at[0]) * (rate.launch + moved / rate.bandwidth)
-    return found
+            overhead = overhead + (number == layers[0]) * (rate.launch + moved / rate.bandwidth)
+    return overhead
 
 
 def outside_elements(model: Model) -> dict[str, int]:
@@ -113,7 +113,7 @@ def moved(model: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return elements, np.where(lookup, 0.0, model.layer_parameters)
 
 
-def _column(each: list[LayerRate], name: str) -> Any:
+def _column(rates: list[LayerRate], name: str) -> Any:
     """Return one parameter of each layer's rate, (..., layers)."""
-    values = [getattr(rate, name) for rate in each]
+    values = [getattr(rate, name) for rate in rates]
     return np.stack(np.broadcast_arrays(*values), axis=-1) if values else np.zeros(0)

@@ -32,22 +32,24 @@ def light_runs(layers: tuple[Layer, ...]) -> list[LayerRun]:
     }
     at_of = {layer.name: index for index, layer in enumerate(layers)}
     gathers = set[int]()  # a repeated product needs its whole input
-    for at in chosen:
-        if layers[at].traits.product:
+    for number in chosen:
+        if layers[number].traits.product:
             gathers |= {
-                at_of[name] for name in layers[at].inputs if _is_exchange(layers, at_of, name)
+                at_of[name] for name in layers[number].inputs if _is_exchange(layers, at_of, name)
             }
-    found = list[LayerRun]()
-    for at in sorted(chosen | gathers):
-        stop = 1 + max((each for each in readers[at] if reads_input(layers[each])), default=-1)
+    runs = list[LayerRun]()
+    for number in sorted(chosen | gathers):
+        stop = 1 + max(
+            (reader for reader in readers[number] if reads_input(layers[reader])), default=-1
+        )
         if not stop:
             continue
-        if found and at < found[-1].stop:
-            last = found.pop()
-            found.append(LayerRun(last.first, max(last.stop, stop), (*last.repeated, at)))
+        if runs and number < runs[-1].stop:
+            last = runs.pop()
+            runs.append(LayerRun(last.first, max(last.stop, stop), (*last.repeated, number)))
         else:
-            found.append(LayerRun(at, stop, (at,)))
-    return found
+            runs.append(LayerRun(number, stop, (number,)))
+    return runs
 
 
 def reads_input(layer: Layer) -> bool:
@@ -58,22 +60,24 @@ def reads_input(layer: Layer) -> bool:
 def _readers(layers: tuple[Layer, ...]) -> list[list[int]]:
     """Return the layers that read each output, behind exchanges between ranks, too."""
     at_of = {layer.name: index for index, layer in enumerate(layers)}
-    found: list[list[int]] = [[] for _ in layers]
-    for at in reversed(range(len(layers))):
-        reach = found[at] if layers[at].kind == "exchange" else [at]
-        for name in layers[at].inputs:
+    readers: list[list[int]] = [[] for _ in layers]
+    for number in reversed(range(len(layers))):
+        reach = readers[number] if layers[number].kind == "exchange" else [number]
+        for name in layers[number].inputs:
             if name in at_of:
-                found[at_of[name]].extend(reach)
-    return found
+                readers[at_of[name]].extend(reach)
+    return readers
 
 
-def _is_light(layer: Layer, at: int, readers: list[list[int]], layers: tuple[Layer, ...]) -> bool:
+def _is_light(
+    layer: Layer, index: int, readers: list[list[int]], layers: tuple[Layer, ...]
+) -> bool:
     if layer.traits.light:
         return True
     whole = layer.attributes.get("whole", layer)  # ranks of a group must choose alike
     if not layer.traits.product or prod(whole.output_shape) <= prod(whole.input_shape):
         return False
-    return any(layer.name in _expanded(layers[each]) for each in readers[at])
+    return any(layer.name in _expanded(layers[reader]) for reader in readers[index])
 
 
 def _expanded(layer: Layer) -> Iterator[str]:

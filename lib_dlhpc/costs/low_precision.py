@@ -63,12 +63,12 @@ class Operands(NamedTuple):
 @lru_cache(maxsize=1024)
 def operands(model: Model) -> Operands:
     """Return what products in a narrow format read; 0 for other layers."""
-    found = np.zeros((5, len(model.layers)))
+    counts = np.zeros((5, len(model.layers)))
     for index, layer in enumerate(model.layers):
         if layer.narrow:
             read = layer.traits.operands(layer)
-            found[:, index] = *read, layer.parameters, *FORMS[layer.narrow]
-    return Operands(*found)
+            counts[:, index] = *read, layer.parameters, *FORMS[layer.narrow]
+    return Operands(*counts)
 
 
 def is_used(model: Model) -> bool:
@@ -81,20 +81,20 @@ def width(layer: Layer, size: float) -> float:
     return FORMS[layer.narrow].size if layer.narrow else size
 
 
-def saved(found: Operands, batch: Any, size: int) -> Any:
+def saved(read: Operands, batch: Any, size: int) -> Any:
     """Return the bytes that a product reads less than with operands of `size` bytes, (..., layers)."""
-    return (batch * found.activations + found.weights) * (size - found.size)
+    return (batch * read.activations + read.weights) * (size - read.size)
 
 
-def cast_bytes(found: Operands, batch: Any, each_pass: bool = False) -> tuple[Any, Any]:
+def cast_bytes(read: Operands, batch: Any, each_pass: bool = False) -> tuple[Any, Any]:
     """Return the bytes that casts read and write in the forward and in the backward pass, (..., layers).
 
     each_pass: whether either casts the weights, see casts_each_pass.
     """
-    weights = each_pass * found.weights
-    return (batch * found.activations + weights) * found.moved, (
-        batch * found.gradients + weights
-    ) * found.moved
+    weights = each_pass * read.weights
+    return (batch * read.activations + weights) * read.moved, (
+        batch * read.gradients + weights
+    ) * read.moved
 
 
 @lru_cache(maxsize=1024)

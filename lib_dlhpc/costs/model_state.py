@@ -30,7 +30,7 @@ def model_state_bytes(
     """
     size = BYTES[precision]
     master = MASTER_BYTES if precision in MIXED else 0
-    each = STATE[optimizer] if numbers is None else numbers
-    state = master + each * max(size, MASTER_BYTES)
+    state_numbers = STATE[optimizer] if numbers is None else numbers
+    state = master + state_numbers * max(size, MASTER_BYTES)
     split = [shards if stage >= level else 1 for level in (3, 2, 1)]
     return parameters * (size / split[0] + size / split[1] + state / split[2])

@@ -77,7 +77,7 @@ def matrices_of(model: Model) -> tuple[tuple[int, Matrices], ...]:
 
 def orthogonalized(model: Model) -> int:
     """Return the parameters of a model whose momentum is orthogonalized."""
-    return sum(each.elements for _, each in matrices_of(model))
+    return sum(matrix.elements for _, matrix in matrices_of(model))
 
 
 def rest(model: Model, optimizer: str) -> int:
@@ -88,19 +88,19 @@ def rest(model: Model, optimizer: str) -> int:
 def orthogonalization_time(model: Model, device: Device, rate: Any) -> Any:
     """Return the seconds in which a device orthogonalizes all matrices of a model; rate: FLOP/s of large products."""
     return sum(
-        many * seconds(each, device, rate)
-        for each, many in Counter(each for _, each in matrices_of(model)).items()
+        many * seconds(matrix, device, rate)
+        for matrix, many in Counter(matrix for _, matrix in matrices_of(model)).items()
     )
 
 
-def seconds(each: Matrices, device: Device, rate: Any) -> Any:
+def seconds(matrix: Matrices, device: Device, rate: Any) -> Any:
     """Return the seconds in which a device orthogonalizes the matrices of a tensor, each product by its roofline."""
-    short, long = sorted(each[1:])
+    short, long = sorted(matrix[1:])
     thin, square = short * long, short * short
     products = ((thin, thin + square), (square, 2 * square), (thin, 2 * thin + square))
-    found: Any = 0.0
+    total: Any = 0.0
     for elements, moved in products:
-        arithmetic = (2.0 * each.many * short * elements + device.half_work) / rate
-        memory = ELEMENT * each.many * moved / device.memory_bandwidth
-        found = found + np.maximum(arithmetic, memory) + device.launch
-    return STEPS * found
+        arithmetic = (2.0 * matrix.many * short * elements + device.half_work) / rate
+        memory = ELEMENT * matrix.many * moved / device.memory_bandwidth
+        total = total + np.maximum(arithmetic, memory) + device.launch
+    return STEPS * total

@@ -45,33 +45,33 @@ def allreduce_time(n: float, ranks: int, nodes: int, bandwidth: float) -> float:
 
 def by_protocol(n: float, ranks: int, nodes: int, bandwidth: float) -> dict[tuple[str, str], float]:
     """Return the same of each algorithm and protocol, such as ("ring", "LL")."""
-    found = {}
+    seconds = {}
     for index, protocol in enumerate(PROTOCOLS):
-        found["ring", protocol] = _ring(index, n, ranks, nodes, bandwidth)
-        found["tree", protocol] = _tree(index, n, ranks, nodes, bandwidth)
-    return found
+        seconds["ring", protocol] = _ring(index, n, ranks, nodes, bandwidth)
+        seconds["tree", protocol] = _tree(index, n, ranks, nodes, bandwidth)
+    return seconds
 
 
-def _ring(at: int, n: float, ranks: int, nodes: int, bandwidth: float) -> float:
+def _ring(protocol: int, n: float, ranks: int, nodes: int, bandwidth: float) -> float:
     steps, between = 2 * (ranks - 1), 2 * (nodes - 1)
-    within = max(RING.within[at], POST[at] if nodes > 1 else 0.0)
-    latency = RING.call[at] + (steps - between) * within + between * RING.between[at]
-    bus = _limited(at, bandwidth * RING_SHARE[at])
-    return latency * (PLATEAU[at] if nodes > 1 else 1.0) + n * steps / ranks / bus
+    within = max(RING.within[protocol], POST[protocol] if nodes > 1 else 0.0)
+    latency = RING.call[protocol] + (steps - between) * within + between * RING.between[protocol]
+    bus = _limited(protocol, bandwidth * RING_SHARE[protocol])
+    return latency * (PLATEAU[protocol] if nodes > 1 else 1.0) + n * steps / ranks / bus
 
 
-def _tree(at: int, n: float, ranks: int, nodes: int, bandwidth: float) -> float:
-    down = (ranks / nodes - 1) * TREE.within[at] + log2(nodes) * TREE.between[at]
-    share = (TREE_SHARE if nodes > 1 else TREE_SHARE_WITHIN)[at]
-    bus = _limited(at, bandwidth * share) * _reached(at, n)
-    return TREE.call[at] + 2 * down + 2 * n / bus
+def _tree(protocol: int, n: float, ranks: int, nodes: int, bandwidth: float) -> float:
+    down = (ranks / nodes - 1) * TREE.within[protocol] + log2(nodes) * TREE.between[protocol]
+    share = (TREE_SHARE if nodes > 1 else TREE_SHARE_WITHIN)[protocol]
+    bus = _limited(protocol, bandwidth * share) * _reached(protocol, n)
+    return TREE.call[protocol] + 2 * down + 2 * n / bus
 
 
-def _limited(at: int, bus: float) -> float:
-    return min(bus, LL_LIMIT) if PROTOCOLS[at] == "LL" else bus
+def _limited(protocol: int, bus: float) -> float:
+    return min(bus, LL_LIMIT) if PROTOCOLS[protocol] == "LL" else bus
 
 
-def _reached(at: int, n: float) -> float:
+def _reached(protocol: int, n: float) -> float:
     """Return the part of a tree's bandwidth that a message of n bytes reaches."""
     power = int(log2(n / 64)) if n >= 64 else -1
-    return TENTHS[at][power] / 10 if 0 <= power < len(TENTHS[at]) else 1.0
+    return TENTHS[protocol][power] / 10 if 0 <= power < len(TENTHS[protocol]) else 1.0

@@ -65,9 +65,11 @@ def by_operator(
     """
     device = replace(device, dispatch=0.0)
     size, slow = BYTES[precision], float(device.slowdown)
-    each = layer_activities(model, device, batch, precision)
-    busy = np.array(sum(part.forward + part.backward for part in (each.arithmetic, each.memory)))
-    launches = np.array(each.launch.forward + each.launch.backward)
+    activities = layer_activities(model, device, batch, precision)
+    busy = np.array(
+        sum(part.forward + part.backward for part in (activities.arithmetic, activities.memory))
+    )
+    launches = np.array(activities.launch.forward + activities.launch.backward)
     times = 1.0 + model.layer_gradients
     moved = times * product_bytes(model, batch, size)
     starts = np.array([layer.traits.starts(layer)[1] for layer in model.layers], float)
@@ -82,7 +84,7 @@ def by_operator(
             classes[first] = NORM
         for array in (busy, launches, moved, kernels):
             array[others] = 0.0
-    found = {
+    operators = {
         name: Operators(
             float(busy[here].sum()),
             float(launches[here].sum()),
@@ -93,7 +95,7 @@ def by_operator(
         for here in [classes == name]
     }
     update = float(update_time(model, device, optimizer))
-    return found | {
+    return operators | {
         OPTIMIZER: Operators(update, 0.0, 4.0 * UPDATE_TRAFFIC[optimizer] * model.trained, 1.0)
     }
 
@@ -115,18 +117,20 @@ def chains(model: Model) -> tuple[tuple[int, ...], ...]:
         for k in before:
             if _light(layer) and _light(model.layers[k]) and depth[k] == depth[index]:
                 root[max(top(k), top(index))] = min(top(k), top(index))
-    found = dict[int, list[int]]()
+    chain_of = dict[int, list[int]]()
     for index in range(len(model.layers)):
-        found.setdefault(top(index), []).append(index)
-    return tuple(tuple(members) for members in found.values() if len(members) > 1)
+        chain_of.setdefault(top(index), []).append(index)
+    return tuple(tuple(members) for members in chain_of.values() if len(members) > 1)
 
 
 def fused_bytes(model: Model, members: tuple[int, ...], batch: int, size: int) -> float:
     """Return the bytes that one kernel for these layers reads and writes in a forward pass."""
-    own = {model.layers[k].name for k in members}
+    names = {model.layers[k].name for k in members}
     read = {name: shape for k in members for name, shape in _reads(model.layers[k])}
-    elements = sum(elements for name, elements in read.items() if name not in own)
-    elements += sum(int(np.prod(model.layers[k].output_shape)) for k in _seen(model, own, members))
+    elements = sum(elements for name, elements in read.items() if name not in names)
+    elements += sum(
+        int(np.prod(model.layers[k].output_shape)) for k in _seen(model, names, members)
+    )
     weights = sum(model.layers[k].parameters for k in members if not model.layers[k].traits.lookup)
     return float((batch * elements + weights) * size)
 

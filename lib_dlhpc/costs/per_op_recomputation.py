@@ -28,29 +28,29 @@ def repeated(layers: tuple[Layer, ...], first: int, stop: int, saved: set[int]) 
     for index in range(first, stop):
         for name in layers[index].inputs:
             readers.setdefault(name, []).append(index)
-    found = set[int]()
+    chosen = set[int]()
     for index in reversed(range(first, stop)):
         layer = layers[index]
         reads = readers.get(layer.name, [])
-        own = "output" in layer.traits.backward_reads
+        reads_output = "output" in layer.traits.backward_reads
         if index not in saved and (
-            own or any(read in found or reads_input(layers[read]) for read in reads)
+            reads_output or any(read in chosen or reads_input(layers[read]) for read in reads)
         ):
-            found.add(index)
-    return tuple(sorted(found))
+            chosen.add(index)
+    return tuple(sorted(chosen))
 
 
 def _saved(layers: tuple[Layer, ...], first: int, stop: int) -> set[int]:
-    found, products = set[int](), 0
+    saved, products = set[int](), 0
     for index in range(first, stop):
         layer = layers[index]
         if layer.traits.own_operands or layer.kind in FUSED_KINDS or _shards(layer):
-            found.add(index)
+            saved.add(index)
         elif layer.traits.product and not layer.traits.selective:
             products += 1
             if products % 2:
-                found.add(index)
-    return found
+                saved.add(index)
+    return saved
 
 
 def _shards(layer: Layer) -> bool:

@@ -136,16 +136,18 @@ class Platform:
             (row, column), (to_row, to_column) = divmod(a, self.columns), divmod(b, self.columns)
             rows = self.nodes // self.columns
             along_row = [
-                np.where(way == NO_LINK, NO_LINK, base + way * self.nodes + row * self.columns + at)
-                for at, way in _walk(column, to_column, self.columns)
+                np.where(
+                    way == NO_LINK, NO_LINK, base + way * self.nodes + row * self.columns + passed
+                )
+                for passed, way in _walk(column, to_column, self.columns)
             ]
             along_column = [
                 np.where(
                     way == NO_LINK,
                     NO_LINK,
-                    base + (2 + way) * self.nodes + at * self.columns + to_column,
+                    base + (2 + way) * self.nodes + passed * self.columns + to_column,
                 )
-                for at, way in _walk(row, to_row, rows)
+                for passed, way in _walk(row, to_row, rows)
             ]
             return along_row + along_column
         return []

@@ -69,8 +69,8 @@ def slowed(device: Device, slower: Any) -> Device:
     if np.all(np.equal(slower, 1.0)):
         return device
     layers = {
-        kind: replace(each, rate=each.rate * slower, backward_rate=each.backward_rate * slower)
-        for kind, each in device.layers.items()
+        kind: replace(rate, rate=rate.rate * slower, backward_rate=rate.backward_rate * slower)
+        for kind, rate in device.layers.items()
     }
     shares = ("efficiency", "fp8_efficiency", "attention")
     return replace(device, layers=layers, **{x: getattr(device, x) * slower for x in shares})

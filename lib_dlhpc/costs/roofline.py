@@ -114,11 +114,11 @@ def layer_times(
     return total(layer_activities(model, device, batch, precision, exchanged, each_pass=each_pass))
 
 
-def total(each: Activities) -> LayerTimes:
+def total(activities: Activities) -> LayerTimes:
     """Return the seconds of each layer, whatever limits it."""
     return LayerTimes(
-        each.launch.forward + (each.arithmetic.forward + each.memory.forward),
-        each.launch.backward + (each.arithmetic.backward + each.memory.backward),
+        activities.launch.forward + (activities.arithmetic.forward + activities.memory.forward),
+        activities.launch.backward + (activities.arithmetic.backward + activities.memory.backward),
     )
 
 
@@ -137,27 +137,29 @@ def layer_activities(
     computed in pieces; their seconds are those of all pieces. each_pass: see narrow.casts_each_pass.
     """
     batch = last_axis(batch)
-    found = _of_kernels(model, device, batch, precision, each_pass)
+    activities = _of_kernels(model, device, batch, precision, each_pass)
     pieces: tuple[Any, Any] = (1, 1)
     if cut:
         pieces = cut.forward, cut.backward
         smaller = _of_kernels(model, device, batch / cut.many, precision, each_pass)
-        both = zip(found, smaller, strict=True)
-        found = Activities(*(LayerTimes(*map(_in_pieces, pieces, *each)) for each in both))
+        both = zip(activities, smaller, strict=True)
+        activities = Activities(*(LayerTimes(*map(_in_pieces, pieces, *pair)) for pair in both))
         summed = batch * cut.summed * BYTES[precision] / last_axis(streaming_rate(device))
-        found = found._replace(
-            memory=LayerTimes(found.memory.forward + summed, found.memory.backward)
+        activities = activities._replace(
+            memory=LayerTimes(activities.memory.forward + summed, activities.memory.backward)
         )
     # The overhead of a pass outside the layers is charged to the first layer.
     first, slow = np.arange(len(model.layers)) == 0, last_axis(device.slowdown)
-    forward = found.launch.forward + first * last_axis(device.overhead)
+    forward = activities.launch.forward + first * last_axis(device.overhead)
     if device.layers:
         forward = forward + layer_rates.outside(model, device.layers, batch, BYTES[precision])
-    found = found._replace(launch=LayerTimes(forward, found.launch.backward))
+    activities = activities._replace(launch=LayerTimes(forward, activities.launch.backward))
     if np.any(device.dispatch):
         calls = pieces if cut and cut.issued_apart else (1, 1)
-        found = found._replace(launch=_dispatched(model, device, found, exchanged, calls))
-    return Activities(*(LayerTimes(slow * ahead, slow * back) for ahead, back in found))
+        activities = activities._replace(
+            launch=_dispatched(model, device, activities, exchanged, calls)
+        )
+    return Activities(*(LayerTimes(slow * ahead, slow * back) for ahead, back in activities))
 
 
 def _in_pieces(pieces: NDArray[np.int64], whole: Any, part: Any) -> Any:
@@ -170,32 +172,32 @@ def _of_kernels(
 ) -> Activities:
     """Return the seconds of each layer by roofline or measured rate; batch: with a last axis for the layers."""
     few, place = distinct_layers(model)
-    found = Activities(
+    activities = Activities(
         *(
-            LayerTimes(*(np.take(seconds, place, axis=-1) for seconds in each))
-            for each in _of_unlike(few, device, batch, precision, each_pass)
+            LayerTimes(*(np.take(seconds, place, axis=-1) for seconds in times))
+            for times in _of_unlike(few, device, batch, precision, each_pass)
         )
     )
     if device.layers:
         known, rated = layer_rates.rated(model, device.layers, batch, BYTES[precision])
-        found = Activities(
+        activities = Activities(
             *(
                 LayerTimes(*(np.where(known, new, old) for new, old in zip(*pair, strict=True)))
-                for pair in zip(rated, found, strict=True)
+                for pair in zip(rated, activities, strict=True)
             )
         )
-    return found
+    return activities
 
 
 def _of_unlike(
     few: Model, device: Device, batch: Any, precision: str, each_pass: bool
 ) -> Activities:
     """Return the seconds of the unlike layers of a network, or of a part of it, by roofline."""
-    one = few, device, batch, precision, each_pass
+    inputs = few, device, batch, precision, each_pass
     if np.size(batch) > REMEMBERED:
-        return _priced(Keyed(one))
+        return _priced(Keyed(inputs))
     sizes = np.shape(batch), np.asarray(batch, np.float64).tobytes()
-    return _priced_once(Keyed(one, id(few), id(device), *sizes, precision, each_pass))
+    return _priced_once(Keyed(inputs, id(few), id(device), *sizes, precision, each_pass))
 
 
 def _priced(key: Keyed[tuple[Model, Device, Any, str, bool]]) -> Activities:
@@ -226,14 +228,14 @@ def _roofline(
     kernel = _fused_attention(counts.blocks, device)
     arithmetic = (kernel * ahead * work + half) / rate, (kernel * products + times * half) / rate
     memory = memory_time, times * memory_time
-    found = Activities(
+    activities = Activities(
         LayerTimes(*(np.where(a >= m, a, 0.0) for a, m in zip(arithmetic, memory, strict=True))),
         LayerTimes(*(np.where(a >= m, 0.0, m) for a, m in zip(arithmetic, memory, strict=True))),
         LayerTimes(launch, times * launch),
     )
-    beside = (each / bandwidth for each in _beside(counts, device, batch, size, each_pass))
-    return found._replace(
-        memory=LayerTimes(*(a + b for a, b in zip(found.memory, beside, strict=True)))
+    beside = (moved / bandwidth for moved in _beside(counts, device, batch, size, each_pass))
+    return activities._replace(
+        memory=LayerTimes(*(a + b for a, b in zip(activities.memory, beside, strict=True)))
     )
 
 
@@ -299,19 +301,19 @@ def _counts(model: Model, size: int) -> Counts:
 
 def _beside_products(model: Model, size: int) -> NDArray[np.float64]:
     """Return B that kernels beside products move in each direction, and how often products and kernels start."""
-    each = ((layer.traits, layer) for layer in model.layers)
-    found = [(*traits.beside(layer, size), *traits.starts(layer)) for traits, layer in each]
-    return np.array(found, np.float64).T
+    pairs = ((layer.traits, layer) for layer in model.layers)
+    columns = [(*traits.beside(layer, size), *traits.starts(layer)) for traits, layer in pairs]
+    return np.array(columns, np.float64).T
 
 
 def _dispatched(
-    model: Model, device: Device, each: Activities, exchanged: Any, calls: tuple[Any, Any]
+    model: Model, device: Device, activities: Activities, exchanged: Any, calls: tuple[Any, Any]
 ) -> LayerTimes:
     """Return the seconds of launches, with those in which a layer waits for the host to issue it.
 
     calls: in which the host issues each layer, forward and backward.
     """
-    (forward, backward), issue = total(each), last_axis(device.dispatch)
+    (forward, backward), issue = total(activities), last_axis(device.dispatch)
     ahead, back = (count * many for count, many in zip(host.kernels(model), calls, strict=True))
     exchanged = np.broadcast_to(exchanged, np.broadcast_shapes(forward.shape, np.shape(exchanged)))
     reverse = (..., slice(None, None, -1))
@@ -319,7 +321,9 @@ def _dispatched(
     late_back = host.dispatched(backward[reverse], (issue * back)[reverse], exchanged[reverse])[
         reverse
     ]
-    return LayerTimes(each.launch.forward + late, each.launch.backward + late_back - backward)
+    return LayerTimes(
+        activities.launch.forward + late, activities.launch.backward + late_back - backward
+    )
 
 
 @lru_cache(maxsize=1024)

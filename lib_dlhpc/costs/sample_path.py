@@ -34,7 +34,7 @@ def sample_path(experiment: Experiment) -> SamplePath:
         float(storage_reads.reads(experiment)),
     )
     crowd = float(np.max(storage_reads.congestion(experiment)))
-    each = storage_reads.reader_time(experiment)
+    reader_seconds = storage_reads.reader_time(experiment)
     return SamplePath(
         lookup=(asked / tier.metadata_rate, asked * tier.operation_latency),
         read=(
@@ -42,7 +42,7 @@ def sample_path(experiment: Experiment) -> SamplePath:
             calls * tier.read_latency + size / tier.reader_bandwidth,
         ),
         network=(size * crowd / (experiment.machine.nics * rate), 2 * link.latency + size / rate),
-        decode=float(each["decompression"] + each["decoding"]),
+        decode=float(reader_seconds["decompression"] + reader_seconds["decoding"]),
         shared=tier.scope == "shared",
         apart=tier.servers == "apart",
     )

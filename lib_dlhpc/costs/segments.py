@@ -58,7 +58,7 @@ def segments(model: Model, recompute: str) -> tuple[Segment, ...]:
 def _segment(
     layers: tuple[Layer, ...], first: int, stop: int, repeated: tuple[int, ...]
 ) -> Segment:
-    return Segment(first, stop, _reads(tuple(layers[at] for at in repeated)), repeated)
+    return Segment(first, stop, _reads(tuple(layers[index] for index in repeated)), repeated)
 
 
 def _read(layers: tuple[Layer, ...], first: int, stop: int) -> tuple[int, ...]:
@@ -74,15 +74,21 @@ def surely_repeated(model: Model, recompute: str, anywhere: bool) -> tuple[int, 
     anywhere: also within a block, and where several outputs are live. Then any layer may be the last of its stage, and
     which products are every second one is not known.
     """
-    found, layers = segments(model, recompute), model.layers
-    every = tuple(at for each in found for at in each.repeated)
+    all_segments, layers = segments(model, recompute), model.layers
+    every = tuple(index for segment in all_segments for index in segment.repeated)
     if recompute == PER_OP:
-        own = (at for at in every if not layers[at].traits.product and _keeps_output(layers[at]))
-        return tuple(own) if anywhere else every
+        certain = (
+            index
+            for index in every
+            if not layers[index].traits.product and _keeps_output(layers[index])
+        )
+        return tuple(certain) if anywhere else every
     if anywhere:
-        return tuple(at for at in every if _keeps_output(layers[at]) or layers[at].mask_bytes)
-    ends = sorted({*cut_points(model), *(each.stop for each in found)})
-    return tuple(at for at in every if _read(layers, at, ends[bisect_right(ends, at)]))
+        return tuple(
+            index for index in every if _keeps_output(layers[index]) or layers[index].mask_bytes
+        )
+    ends = sorted({*cut_points(model), *(segment.stop for segment in all_segments)})
+    return tuple(index for index in every if _read(layers, index, ends[bisect_right(ends, index)]))
 
 
 def cut_within(model: Model, recompute: str, ends: tuple[int, ...]) -> bool:
@@ -104,16 +110,16 @@ def cut_points(model: Model) -> tuple[int, ...]:
     Live is what a layer from there on reads; samples are not counted, as they are in memory in any case.
     """
     last = {name: index for index, layer in enumerate(model.layers) for name in layer.inputs}
-    found, alive = [], 0
+    points, alive = [], 0
     ends = [0] * (len(model.layers) + 1)
     for index, layer in enumerate(model.layers):
         alive -= ends[index]
         if index and alive == 1 and not model.layers[index - 1].traits.stand_in:
-            found.append(index)
+            points.append(index)
         if layer.name in last and layer.kind != "table":
             alive += 1
             ends[last[layer.name] + 1] += 1
-    return tuple(found)
+    return tuple(points)
 
 
 def _blocks(layers: tuple[Layer, ...]) -> list[tuple[int, int]]:
@@ -126,8 +132,8 @@ def _blocks(layers: tuple[Layer, ...]) -> list[tuple[int, int]]:
 
 
 def _block(layer: Layer) -> str:
-    found = BLOCK.match(layer.name)
-    return found.group() if found and not layer.traits.stand_in else ""
+    match = BLOCK.match(layer.name)
+    return match.group() if match and not layer.traits.stand_in else ""
 
 
 def _equal(model: Model) -> list[tuple[int, int]]:
@@ -140,9 +146,9 @@ def _equal(model: Model) -> list[tuple[int, int]]:
     edges = {first, len(model.layers)}
     many = max(1, round(sqrt(len(points))))
     if len(points):
-        kept = np.concatenate([[0], np.cumsum([_kept(layer) for layer in model.layers])])
+        stored = np.concatenate([[0], np.cumsum([_kept(layer) for layer in model.layers])])
         for share in range(1, many):
-            edges.add(int(points[np.argmin(np.abs(kept[points] - kept[-1] * share / many))]))
+            edges.add(int(points[np.argmin(np.abs(stored[points] - stored[-1] * share / many))]))
     return list(pairwise(sorted(edges)))
 
 

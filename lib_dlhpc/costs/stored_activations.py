@@ -41,10 +41,10 @@ def stored_bytes(
     gathered: whether the gathered input of a product is stored, as with offloading; else backward repeats the
     all-gather (Korthikanti et al. 2022, section 4.2.2). experts: whether what experts store counts.
     """
-    found = _stored(part.model, part.sends, size, recompute, gathered)
+    stored = _stored(part.model, part.sends, size, recompute, gathered)
     if not experts:
-        found = found[[not layer.has_experts for layer in part.model.layers]]
-    return float(found.sum())
+        stored = stored[[not layer.has_experts for layer in part.model.layers]]
+    return float(stored.sum())
 
 
 @lru_cache(maxsize=4096)
@@ -55,7 +55,7 @@ def resident_bytes(part: Part, size: int, recompute: str = "none") -> tuple[floa
     is the gradients of the layer's input and output.
     """
     model = part.model
-    own = _stored(model, part.sends, size, recompute, True)
+    stored = _stored(model, part.sends, size, recompute, True)
     whole = _stored(model, part.sends, size, "none", True)
     inside = {index: s for s in segments(model, recompute) for index in range(s.first, s.stop)}
     moved = size * moved_elements(model)
@@ -64,12 +64,12 @@ def resident_bytes(part: Part, size: int, recompute: str = "none") -> tuple[floa
         first = inside[index].first if index in inside else index
         stop = index if not reads_output(layer) else index + 1
         there = float(whole[first:stop].sum())
-        before = own[:first][own[:first] > 0]
+        before = stored[:first][stored[:first] > 0]
         there += float(before[-AT_ONCE if first == stop else 1 - AT_ONCE :].sum())
         if layer.traits.elementwise or layer.inputs == ("input",):
             moved[index] -= size * model.layer_input_elements[index]
-        beside = float(moved[index] + size * pending_gradients(model)[index])
-        most = max(most, (there, beside), key=sum)
+        working = float(moved[index] + size * pending_gradients(model)[index])
+        most = max(most, (there, working), key=sum)
     return most
 
 
@@ -105,15 +105,15 @@ def backward_bytes(
     model = part.model
     stored = _stored(model, part.sends, size, recompute, gathered)
     whole = _stored(model, part.sends, size, "none", gathered)
-    own = np.cumsum(stored)
-    held = own.copy()
-    if each := segments(model, recompute):
-        again = [at for segment in each for at in segment.repeated]
+    freed = np.cumsum(stored)
+    held = freed.copy()
+    if cuts := segments(model, recompute):
+        again = [index for segment in cuts for index in segment.repeated]
         there = stored.copy()
         there[again] = whole[again]
-        first = np.repeat([segment.first for segment in each], [s.stop - s.first for s in each])
-        inside = [index for segment in each for index in range(segment.first, segment.stop)]
-        before, all_there = np.append(0.0, own)[first], np.append(0.0, np.cumsum(there))
+        first = np.repeat([segment.first for segment in cuts], [s.stop - s.first for s in cuts])
+        inside = [index for segment in cuts for index in range(segment.first, segment.stop)]
+        before, all_there = np.append(0.0, freed)[first], np.append(0.0, np.cumsum(there))
         held[inside] = all_there[1:][inside] - all_there[first] + before
     if recompute == LIGHT:
         held += [_remade(layer, size) for layer in model.layers]
@@ -142,9 +142,9 @@ def _moved(model: Model, sends: tuple[str, ...], size: int, gathered: bool) -> F
             keys = key_elements(layer)
             moved[index] += size * ring_blocks(layer) * keys
             moved[index] += BYTES["fp32"] * (3 * keys + prod(layer.output_shape))
-    found: Floats = moved + size * pending_gradients(model)
-    found.setflags(write=False)
-    return found
+    traffic: Floats = moved + size * pending_gradients(model)
+    traffic.setflags(write=False)
+    return traffic
 
 
 @lru_cache(maxsize=1024)
@@ -158,15 +158,15 @@ def pending_gradients(model: Model) -> Floats:
     for index, layer in enumerate(model.layers):
         for name in layer.inputs:
             readers.setdefault(name, []).append(index)
-    found = np.zeros(len(model.layers))
+    gradients = np.zeros(len(model.layers))
     for layer in model.layers:
         reads = readers.get(layer.name, [])
         if len(reads) > 1:
             # Readers count it among their own gradients.
-            found[reads[0] + 1 : reads[-1]] += prod(layer.output_shape)
-            found[reads[1:-1]] -= prod(layer.output_shape)
-    found.setflags(write=False)
-    return found
+            gradients[reads[0] + 1 : reads[-1]] += prod(layer.output_shape)
+            gradients[reads[1:-1]] -= prod(layer.output_shape)
+    gradients.setflags(write=False)
+    return gradients
 
 
 def waiting_bytes(part: Part, size: int) -> float:
@@ -181,26 +181,27 @@ def _waiting(model: Model, size: int) -> Floats:
     Those are the gradient of its output, and its input, which waits where it is stored: each once, for all that read
     it. Of experts, they are both for each of their products.
     """
-    at = {layer.name: index for index, layer in enumerate(model.layers)}
-    found = np.zeros(len(model.layers))
+    index_of = {layer.name: index for index, layer in enumerate(model.layers)}
+    waiting = np.zeros(len(model.layers))
     inputs = dict[int, float]()  # and bytes of an element
     for index, layer in enumerate(model.layers):
         if layer.traits.own_operands:
-            found[index] = _own_operands(layer, size)
+            waiting[index] = _own_operands(layer, size)
         elif layer.traits.splits_backward:
-            own = width(layer, size) if reads_narrow(layer) else size
-            found[index] = max(own * prod(layer.output_shape), layer.mask_bytes)
+            element = width(layer, size) if reads_narrow(layer) else size
+            waiting[index] = max(element * prod(layer.output_shape), layer.mask_bytes)
             name = layer.inputs[0]
-            while name in at and (
-                _gathers(model.layers[at[name]]) or _passes_through(model.layers[at[name]])
+            while name in index_of and (
+                _gathers(model.layers[index_of[name]])
+                or _passes_through(model.layers[index_of[name]])
             ):
-                name = model.layers[at[name]].inputs[0]
-            if name in at:
-                inputs[at[name]] = max(own, inputs.get(at[name], 0))
-    for index, each in inputs.items():
-        found[index] += each * prod(model.layers[index].output_shape)
-    found.setflags(write=False)
-    return found
+                name = model.layers[index_of[name]].inputs[0]
+            if name in index_of:
+                inputs[index_of[name]] = max(element, inputs.get(index_of[name], 0))
+    for index, sizes in inputs.items():
+        waiting[index] += sizes * prod(model.layers[index].output_shape)
+    waiting.setflags(write=False)
+    return waiting
 
 
 @lru_cache(maxsize=1024)
@@ -209,13 +210,13 @@ def _left(model: Model, size: int, by_leg: bool) -> Floats:
 
     by_leg: of those in its leg; experts are one, as are the layers between two of them.
     """
-    waits, found = _waiting(model, size), np.zeros(len(model.layers))
+    waits, left = _waiting(model, size), np.zeros(len(model.layers))
     for index in reversed(range(len(model.layers) - 1)):
         near = model.layers[index : index + 2]
         if not (by_leg and any(layer.traits.own_operands for layer in near)):
-            found[index] = found[index + 1] + waits[index + 1]
-    found.setflags(write=False)
-    return found
+            left[index] = left[index + 1] + waits[index + 1]
+    left.setflags(write=False)
+    return left
 
 
 @lru_cache(maxsize=1024)
@@ -224,14 +225,14 @@ def _leaving(model: Model, sends: tuple[str, ...], size: int, gathered: bool) ->
 
     By then experts have what their weight gradients need in place of what they stored, and rows go home.
     """
-    whole, found = _stored(model, sends, size, "none", gathered), np.zeros(len(model.layers))
+    whole, leaving = _stored(model, sends, size, "none", gathered), np.zeros(len(model.layers))
     for index, layer in enumerate(model.layers):
         if layer.traits.own_operands:
             end = _own_operands(layer, size) + size * layer.traits.leaving_elements(layer)
             before = whole[index] + size * layer.traits.working_elements(layer)
-            found[index] = max(0.0, end - before)
-    found.setflags(write=False)
-    return found
+            leaving[index] = max(0.0, end - before)
+    leaving.setflags(write=False)
+    return leaving
 
 
 def _own_operands(layer: Layer, size: int) -> float:
@@ -257,54 +258,57 @@ def _stored(
     """Return the bytes of a sample that each layer stores, shape (layers,)."""
     if recompute == "none":
         return _all_stored(model, sends, size, gathered)
-    found, readers = _stored(model, sends, size, "none", gathered).copy(), _readers(model, gathered)
-    at = {layer.name: index for index, layer in enumerate(model.layers)}
+    stored, readers = (
+        _stored(model, sends, size, "none", gathered).copy(),
+        _readers(model, gathered),
+    )
+    index_of = {layer.name: index for index, layer in enumerate(model.layers)}
     if recompute == LIGHT:
         for index, layer in enumerate(model.layers):
             if gathered or not _gathers(layer):
-                found[index] -= _remade(layer, size)
+                stored[index] -= _remade(layer, size)
     for segment in segments(model, recompute):
         for index in segment.repeated:
             layer = model.layers[index]
             outside = [
                 reader
                 for reader in readers.get(layer.name, [])
-                if not segment.first <= at[reader.name] < segment.stop
+                if not segment.first <= index_of[reader.name] < segment.stop
                 and (recompute != LIGHT or reads_input(reader))
             ]
             wide = prod(layer.output_shape) * size
-            found[index] = wide + _more_narrow(layer, outside, wide) if outside else 0.0
+            stored[index] = wide + _more_narrow(layer, outside, wide) if outside else 0.0
     # A sum is recomputed from inputs that are not, and which no backward pass reads: they are stored, too.
     if recompute in REPEATED_RUNS:
         for name in {name for segment in segments(model, recompute) for name in segment.reads}:
-            index = at.get(name, -1)
-            if index >= 0 and not found[index]:
-                found[index] = prod(model.layers[index].output_shape) * size
-    found.setflags(write=False)
-    return found
+            index = index_of.get(name, -1)
+            if index >= 0 and not stored[index]:
+                stored[index] = prod(model.layers[index].output_shape) * size
+    stored.setflags(write=False)
+    return stored
 
 
 def _all_stored(model: Model, sends: tuple[str, ...], size: int, gathered: bool) -> Floats:
     """Return the same if nothing is recomputed."""
     readers, narrow = _readers(model, gathered), any(layer.narrow for layer in model.layers)
-    found = model.layer_stored * size + model.layer_mask_bytes
+    stored = model.layer_stored * size + model.layer_mask_bytes
     for index, layer in enumerate(model.layers):
         if not gathered and _gathers(layer):
-            found[index] = 0.0
+            stored[index] = 0.0
             continue
         if is_logits(layer):
-            found[index] += kept_for_loss(layer, size) - layer.mask_bytes
-        reads, own = readers.get(layer.name, []), reads_output(layer)
-        kept = [reader for reader in reads if reads_input(reader)]
-        if not own and not kept and (reads or layer.name in sends):
-            found[index] = 0.0
+            stored[index] += kept_for_loss(layer, size) - layer.mask_bytes
+        reads, output_read = readers.get(layer.name, []), reads_output(layer)
+        input_readers = [reader for reader in reads if reads_input(reader)]
+        if not output_read and not input_readers and (reads or layer.name in sends):
+            stored[index] = 0.0
         elif narrow:
             wide = min(layer.stored, prod(layer.output_shape)) * size
-            found[index] += _more_narrow(layer, kept, wide)
-            if layer.narrow and own:  # its own products read what it stores
-                found[index] -= layer.traits.operands(layer)[0] * (size - width(layer, size))
-    found.setflags(write=False)
-    return found
+            stored[index] += _more_narrow(layer, input_readers, wide)
+            if layer.narrow and output_read:  # its own products read what it stores
+                stored[index] -= layer.traits.operands(layer)[0] * (size - width(layer, size))
+    stored.setflags(write=False)
+    return stored
 
 
 def _remade(layer: Layer, size: int) -> float:
@@ -370,6 +374,6 @@ def moved_elements(model: Model) -> NDArray[np.float64]:
 def _moved_elements(model: Model) -> NDArray[np.float64]:
     views = np.array([layer.traits.view for layer in model.layers])
     most = np.maximum(model.layer_output_elements, model.layer_stored)
-    found = np.where(views, 0.0, model.layer_input_elements + most)
+    moved = np.where(views, 0.0, model.layer_input_elements + most)
     working = np.array([layer.traits.working_elements(layer) for layer in model.layers])
-    return np.where(working > 0, working, found)
+    return np.where(working > 0, working, moved)

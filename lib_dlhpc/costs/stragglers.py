@@ -26,7 +26,7 @@ def _largest(ranks: NDArray[np.float64]) -> NDArray[np.float64]:
     """
     share, x = 0.625 / (ranks + 0.25), np.sqrt(2 * np.log(ranks))
     for _ in range(5):
-        above = np.array([erfc(each) for each in x / np.sqrt(2)]) / 2
+        above = np.array([erfc(value) for value in x / np.sqrt(2)]) / 2
         newton = (above - share) * np.sqrt(2 * pi) * np.exp(x**2 / 2)
         x = x + newton / (1 - x * newton / 2)
     return x

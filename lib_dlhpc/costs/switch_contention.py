@@ -64,7 +64,7 @@ def congestion(
     distance: int,
     many: Any = None,
     step: Any = 1,
-    own: NodeRange = ALL,
+    node_range: NodeRange = ALL,
 ) -> Any:
     """Slow-down while nodes exchange in pairs, each with the one `distance` places away in its group.
 
@@ -72,36 +72,43 @@ def congestion(
     neighbor and take no part; distance 0: they fold. own: the blocks that count, here and below.
     """
     return _slowdown(
-        machine, _paired, nodes, nodes if many is None else many, step, distance, own=own
+        machine, _paired, nodes, nodes if many is None else many, step, distance, own=node_range
     )
 
 
-def shifted(machine: Machine, nodes: Any, block: Any, distance: Any, own: NodeRange = ALL) -> Any:
+def shifted(
+    machine: Machine, nodes: Any, block: Any, distance: Any, node_range: NodeRange = ALL
+) -> Any:
     """Slow-down when, in each block of `block` of the nodes, all send `distance` nodes on, round its end.
 
     So a ring sends, and an all-to-all in each of its steps.
     """
-    return _slowdown(machine, _shifted, nodes, block, distance, own=own)
+    return _slowdown(machine, _shifted, nodes, block, distance, own=node_range)
 
 
 def all_to_all_steps(
-    machine: Machine, nodes: Any, many: Any, step: int = 1, own: NodeRange = ALL
+    machine: Machine, nodes: Any, many: Any, step: int = 1, node_range: NodeRange = ALL
 ) -> Any:
     """Slow-down of an all-to-all of `many` nodes at a distance of `step`: the mean of its steps, see `shifted`.
 
     No link has work from two steps at once.
     """
-    return _slowdown(machine, _all_shifted, nodes, many, step, own=own)
+    return _slowdown(machine, _all_shifted, nodes, many, step, own=node_range)
 
 
 def tree_congestion(
-    machine: Machine, nodes: Any, many: Any, step: Any, distance: int = 0, own: NodeRange = ALL
+    machine: Machine,
+    nodes: Any,
+    many: Any,
+    step: Any,
+    distance: int = 0,
+    node_range: NodeRange = ALL,
 ) -> Any:
     """Slow-down of double binary trees over groups of `many` nodes, `step` apart: the mean of rounds.
 
     distance: of the one round of a binomial tree, whose nodes send that far on.
     """
-    return _slowdown(machine, _in_trees, nodes, many, step, distance, own=own)
+    return _slowdown(machine, _in_trees, nodes, many, step, distance, own=node_range)
 
 
 def are_alike(machine: Machine, nodes: int, block: int) -> bool:
@@ -166,12 +173,20 @@ def _slowdown(machine: Machine, loads: Loads, *where: Any, own: NodeRange = ALL)
 
 @lru_cache(maxsize=16384)
 def _mean(
-    own: NodeRange, topology: str, nodes: int, group: int, over: float, loads: Loads, *where: int
+    node_range: NodeRange,
+    topology: str,
+    nodes: int,
+    group: int,
+    over: float,
+    loads: Loads,
+    *where: int,
 ) -> float:
     on = Switches(topology, nodes, group, over)
     if not shares_links(on) or (topology in TREES and where[0] <= group):
         return 1.0
-    slower = np.maximum(_relative(on, loads(topology, int(group), *map(int, where), own)), 1.0)
+    slower = np.maximum(
+        _relative(on, loads(topology, int(group), *map(int, where), node_range)), 1.0
+    )
     return float(slower.mean()) if slower.size else 1.0
 
 
@@ -186,20 +201,20 @@ def _relative(on: Machine | Switches, load: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _shifted(
-    topology: str, group: int, nodes: int, block: int, distance: int, own: NodeRange
+    topology: str, group: int, nodes: int, block: int, distance: int, node_range: NodeRange
 ) -> NDArray[Any]:
-    return _shifts(topology, group, nodes, block, np.array([distance]), own)
+    return _shifts(topology, group, nodes, block, np.array([distance]), node_range)
 
 
 @lru_cache(maxsize=1024)
 def _all_shifted(
-    topology: str, group: int, nodes: int, many: int, step: int, own: NodeRange
+    topology: str, group: int, nodes: int, many: int, step: int, node_range: NodeRange
 ) -> NDArray[Any]:
-    return _shifts(topology, group, nodes, many * step, step * np.arange(1, many), own)
+    return _shifts(topology, group, nodes, many * step, step * np.arange(1, many), node_range)
 
 
 def _shifts(
-    topology: str, group: int, nodes: int, block: int, distance: Ints, own: NodeRange
+    topology: str, group: int, nodes: int, block: int, distance: Ints, node_range: NodeRange
 ) -> NDArray[Any]:
     """Return the loads of shifts by each distance; of some, where all would be too many to count."""
     if topology == "torus" and block == nodes:
@@ -213,13 +228,13 @@ def _shifts(
         groups = -(-block // group)
         near = np.where(np.mod(on, groups) > 0, group - over, 0)
         return np.maximum(near, np.where(np.mod(on + 1, groups) > 0, over, 0))
-    at = np.arange(block)
-    placed = topology, group, nodes, block, 1, own
+    places = np.arange(block)
+    placed = topology, group, nodes, block, 1, node_range
     most = max(STEPS, MESSAGES // nodes)
     if len(distance) > most:  # by the golden ratio: steps at equal distances may be alike
         place = np.arange(most) * ((5**0.5 - 1) / 2) % 1
         distance = distance[np.unique((place * len(distance)).astype(np.int64))]
-    return np.array([_counted(*placed, at, (at + one) % block) for one in distance])
+    return np.array([_counted(*placed, places, (places + shift) % block) for shift in distance])
 
 
 def _hops(rows: int, columns: int, distance: Ints) -> NDArray[Any]:
@@ -232,24 +247,38 @@ def _hops(rows: int, columns: int, distance: Ints) -> NDArray[Any]:
 
 @lru_cache(maxsize=4096)
 def _paired(
-    topology: str, group: int, nodes: int, many: int, step: int, distance: int, own: NodeRange
+    topology: str,
+    group: int,
+    nodes: int,
+    many: int,
+    step: int,
+    distance: int,
+    node_range: NodeRange,
 ) -> NDArray[Any]:
     source, surplus, host = fold(many)
     if distance == 0:
         source, target = surplus, host
     else:
-        at = np.arange(len(source))
-        partner = np.where(at // distance % 2, at - distance, at + distance)
+        places = np.arange(len(source))
+        partner = np.where(places // distance % 2, places - distance, places + distance)
         inside = partner < len(source)
         source, target = source[inside], source[partner[inside]]
-    return np.array([_counted(topology, group, nodes, many * step, step, own, source, target)])
+    return np.array(
+        [_counted(topology, group, nodes, many * step, step, node_range, source, target)]
+    )
 
 
 @lru_cache(maxsize=1024)
 def _in_trees(
-    topology: str, group: int, nodes: int, many: int, step: int, distance: int, own: NodeRange
+    topology: str,
+    group: int,
+    nodes: int,
+    many: int,
+    step: int,
+    distance: int,
+    node_range: NodeRange,
 ) -> NDArray[Any]:
-    placed = topology, group, nodes, many * step, step, own
+    placed = topology, group, nodes, many * step, step, node_range
     if distance:
         child = np.arange(distance, many, 2 * distance)
         rounds = [(child, child - distance)]
@@ -259,7 +288,7 @@ def _in_trees(
         rounds = rounds_up(many)
     if topology == "torus":  # elsewhere what goes down loads as many links
         rounds = rounds + [(parent, child) for child, parent in rounds]
-    return np.array([_counted(*placed, *each) for each in rounds])
+    return np.array([_counted(*placed, *pairs) for pairs in rounds])
 
 
 def _counted(
@@ -268,25 +297,25 @@ def _counted(
     nodes: int,
     block: int,
     step: int,
-    own: NodeRange,
+    node_range: NodeRange,
     source: Ints,
     target: Ints,
 ) -> float:
     """Return the load while places of a group send to others: all groups of all blocks, until placement repeats."""
     blocks = max(1, nodes // block)
-    if topology != "torus" and not own.beside:
+    if topology != "torus" and not node_range.beside:
         blocks = min(blocks, lcm(block, group) // block)
     first = (np.arange(blocks)[:, np.newaxis] * block + np.arange(step)).reshape(-1, 1)
-    sent, counts = parts_of(own, block, blocks)
-    source, target = ((first + step * each).ravel() for each in (source, target))
-    each = len(source) // blocks
-    parts = np.repeat(sent, each), np.repeat(counts, each)
+    sent, counts = parts_of(node_range, block, blocks)
+    source, target = ((first + step * per_block).ravel() for per_block in (source, target))
+    per_block = len(source) // blocks
+    parts = np.repeat(sent, per_block), np.repeat(counts, per_block)
     return _busiest(topology, group, nodes, source, target, *parts)
 
 
-def parts_of(own: NodeRange, block: int, blocks: int) -> tuple[Floats, NDArray[np.bool_]]:
+def parts_of(node_range: NodeRange, block: int, blocks: int) -> tuple[Floats, NDArray[np.bool_]]:
     """Return of each block what it sends, as a part of what those send that count, and whether it counts."""
-    first, many, beside = own
+    first, many, beside = node_range
     counts = np.full(blocks, not many)
     counts[np.arange(first // block, (first + many) // block) % blocks] = True
     sent = np.repeat(beside, many // block) if beside else np.ones(blocks)
@@ -337,9 +366,9 @@ def _on_rings(ring: Ints, start: Ints, stop: Ints, size: int, share: Floats) -> 
     up = 2 * ahead <= size
     hops = np.where(up, ahead, size - ahead)
     first = np.where(up, start, (start - hops + 1) % size)
-    at = 2 * size * (2 * ring + up) + first  # twice each ring, as messages may pass its end
+    port = 2 * size * (2 * ring + up) + first  # twice each ring, as messages may pass its end
     room = 4 * size * (int(ring.max(initial=0)) + 1)
-    ends = np.bincount(np.append(at, at + hops), np.append(share, -share), room)
+    ends = np.bincount(np.append(port, port + hops), np.append(share, -share), room)
     twice = np.cumsum(ends.reshape(-1, 2 * size), axis=1)
     return np.asarray(twice[:, :size] + twice[:, size:])
 

@@ -30,20 +30,20 @@ from lib_dlhpc.spec.machine import RAILS, Machine
 Rows = list[tuple[int, Floats]]  # how often, and who may be the busiest: see `_busiest`
 
 
-def is_even(devices: int, nodes: int, ranks: int, apart: int) -> bool:
+def is_even(devices: int, nodes: int, ranks: int, rank_stride: int) -> bool:
     """Whether groups of `ranks` ranks at a distance of `apart` have equally many on each node that they are on."""
-    if nodes == 1 or ranks <= 1 or apart >= devices:
+    if nodes == 1 or ranks <= 1 or rank_stride >= devices:
         return True
-    if ranks * apart <= devices:
-        return devices % (ranks * apart) == 0
-    return devices % apart == 0 and ranks * apart % devices == 0
+    if ranks * rank_stride <= devices:
+        return devices % (ranks * rank_stride) == 0
+    return devices % rank_stride == 0 and ranks * rank_stride % devices == 0
 
 
-def is_placed(machine: Machine, devices: int, nodes: int, ranks: int, apart: int) -> bool:
+def is_placed(machine: Machine, devices: int, nodes: int, ranks: int, rank_stride: int) -> bool:
     """Whether groups are even, and where links between switches or NICs matter, on devices of one place in a node."""
-    if not is_even(devices, nodes, ranks, apart):
+    if not is_even(devices, nodes, ranks, rank_stride):
         return False
-    alike = nodes == 1 or ranks <= 1 or apart <= devices or apart % devices == 0
+    alike = nodes == 1 or ranks <= 1 or rank_stride <= devices or rank_stride % devices == 0
     return alike or not (shares_links(machine) or machine.topology in RAILS)
 
 
@@ -131,26 +131,26 @@ class UnevenGroups:
                 key = (part.switch, *(column.tobytes() for column in columns))
                 alike[key] += 1
                 parts.setdefault(key, part)
-        found, kept = Counter[bytes](), dict[bytes, Floats]()
+        counts, kept = Counter[bytes](), dict[bytes, Floats]()
         for key, part in parts.items():
             walk = self._at_once if part.switch else self._busiest
             rows = _largest(walk(part, elements))
-            found[rows.tobytes()] += alike[key]
+            counts[rows.tobytes()] += alike[key]
             kept[rows.tobytes()] = rows
-        return [(times, kept[key]) for key, times in found.items()]
+        return [(times, kept[key]) for key, times in counts.items()]
 
     def _placed(self, part: Round, elements: int) -> tuple[Ints, Ints, Floats, Ints, Floats]:
         """Return sources, targets and parts of the buffer of all groups' messages, their links and latencies."""
-        source, target = (self.members[:, of].ravel() for of in (part.source, part.target))
+        source, target = (self.members[:, ranks].ravel() for ranks in (part.source, part.target))
         share = np.outer(self._sent, part.count / elements).ravel()
         return source, target, share, *self._on.routes(source, target)
 
     def _carried(self, links: Ints, share: Floats) -> tuple[Floats, Floats]:
         """Return for each message s/B of its slowest link alone, and of the one that carries most for all messages."""
         used, capacity = links != NO_LINK, self._on.capacity
-        each = np.broadcast_to(share[:, np.newaxis], links.shape)
-        load = np.bincount(links[used], weights=each[used], minlength=len(capacity)) / capacity
-        alone = np.where(used, each / capacity[links], 0.0)
+        shares = np.broadcast_to(share[:, np.newaxis], links.shape)
+        load = np.bincount(links[used], weights=shares[used], minlength=len(capacity)) / capacity
+        alone = np.where(used, shares / capacity[links], 0.0)
         return alone.max(axis=1), np.where(used, load[links], 0.0).max(axis=1)
 
     def _busiest(self, part: Round, elements: int) -> Floats:
@@ -160,14 +160,14 @@ class UnevenGroups:
         size = self._on.ranks
         combined = np.tile(part.reduce, len(self.members)) * share
         reduction = np.bincount(target, combined, size) * self._on.gamma
-        found, own = [], self.members[self._counts].ravel()
+        costs, members = [], self.members[self._counts].ravel()
         for port in (source, target):
             most = np.zeros(size)
             np.maximum.at(most, port, shared)
             moved = np.maximum(np.bincount(port, alone, size), most)
-            each = np.stack([np.bincount(port, latency, size), moved, reduction], axis=1)
-            found.append(each[own])
-        return np.concatenate(found)
+            loads = np.stack([np.bincount(port, latency, size), moved, reduction], axis=1)
+            costs.append(loads[members])
+        return np.concatenate(costs)
 
     def _at_once(self, part: Round, elements: int) -> Floats:
         """Return the same for messages that do not wait for each other; a switch merges those of a port."""
@@ -179,8 +179,8 @@ class UnevenGroups:
         _, shared = self._carried(links, share)
         if part.switch == STREAM and not part.reduce.any():
             shared = np.zeros_like(shared)
-        each = np.stack([latency, shared, np.zeros_like(shared)], axis=1)
-        return each[np.repeat(self._counts, len(part))]
+        loads = np.stack([latency, shared, np.zeros_like(shared)], axis=1)
+        return loads[np.repeat(self._counts, len(part))]
 
 
 def _largest(rows: Floats) -> Floats:
@@ -197,8 +197,8 @@ def _sum(rows: Rows, n: Any) -> Cost:
     """Return the cost of all rounds for n bytes, in each of which the busiest rank counts."""
     size = np.asarray(n, np.float64)
     total = np.zeros((3, *size.shape))
-    for times, each in rows:
-        latency, moved, combined = each.T
+    for times, row in rows:
+        latency, moved, combined = row.T
         best = np.argmax(latency + size[..., np.newaxis] * (moved + combined), axis=-1)
         total += times * np.stack([latency[best], size * moved[best], size * combined[best]])
     return Cost(*(total if size.ndim else total.tolist()))

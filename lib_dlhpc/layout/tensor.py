@@ -218,8 +218,7 @@ class _Splitter:
     def _heads_fit(self, layer: Layer) -> bool:
         """Return whether each rank has a head, where the layer is read by attention."""
         readers = self._readers(layer)
-        behind = (layer for reader in readers for layer in (reader, *self._readers(reader)))
-        if any(layer.traits.replicated for layer in behind):
+        if any(each.traits.replicated for one in readers for each in (one, *self._readers(one))):
             return False
         if not (reads := [reader for reader in readers if reader.traits.tensor == "heads"]):
             return True

@@ -48,6 +48,6 @@ class Algorithm:
         if self.cost is None:
             raise TypeError(f"{self.name} has no closed form; price(schedule(...)) prices it.")
         if net.uneven is not None:
-            found: Cost = net.uneven.priced(self, n)
-            return found
+            cost: Cost = net.uneven.priced(self, n)
+            return cost
         return self.cost(n, net)

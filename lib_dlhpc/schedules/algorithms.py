@@ -35,8 +35,8 @@ class _Records(Mapping[str, Algorithm]):
 @cache
 def _record(place: str) -> Algorithm:
     module, _, name = place.partition(":")
-    found: Algorithm = getattr(import_module(module), name)
-    return found
+    record: Algorithm = getattr(import_module(module), name)
+    return record
 
 
 def _in(file: str, *names: str) -> dict[str, str]:

@@ -61,8 +61,8 @@ def _steps(distance: Ints, ranks: int, hops: bool) -> Iterator[Ints]:
 
 
 def _moved(source: Ints, target: Ints, cut: Ints) -> Iterator[Round]:
-    at = np.flatnonzero(source != target)
-    yield messages(source[at], target[at], cut[at], cut[at + 1] - cut[at], False)
+    moves = np.flatnonzero(source != target)
+    yield messages(source[moves], target[moves], cut[moves], cut[moves + 1] - cut[moves], False)
 
 
 def pairwise_all_to_all_cost(n: Array, net: Network) -> Cost:
@@ -77,11 +77,11 @@ def pairwise_all_to_all_cost(n: Array, net: Network) -> Cost:
     crowded = turning * turned + (1 - turning) * net.all_to_all
     inside = net.inner.alpha, size * net.inner.beta
     relayed = turning * net.relay
-    alpha, one = net.outer.alpha + relayed * net.inner.alpha, size * net.nic_beta * crowded
+    alpha, seconds = net.outer.alpha + relayed * net.inner.alpha, size * net.nic_beta * crowded
 
     def across(leaving: Array) -> Array:
         carried = np.minimum(leaving * net.beside, net.on_a_nic)
-        return np.maximum(one * carried, relayed * inside[1])
+        return np.maximum(seconds * carried, relayed * inside[1])
 
     steps = np.where(far > 1, ranks - 2 * near + 1, 0)
     latency, bandwidth = steps * alpha, steps * across(near)

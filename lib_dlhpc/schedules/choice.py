@@ -33,9 +33,9 @@ def candidates(
         if named.phases is not None and goal in ("reduce_scatter", "allgather"):
             return [ALGORITHMS[named.phases[goal == "allgather"]]]
     return [
-        one
-        for one in COLLECTIVES[goal].values()
-        if one.library and one.cost is not None and one.needs <= combines
+        algorithm
+        for algorithm in COLLECTIVES[goal].values()
+        if algorithm.library and algorithm.cost is not None and algorithm.needs <= combines
     ]
 
 
@@ -46,11 +46,11 @@ def chosen(goal: str, n: float, net: Network, name: str = AUTO) -> Algorithm:
 
 
 @lru_cache(maxsize=4096)
-def _chosen(goal: str, n: float, on: Keyed[Network], name: str) -> Algorithm:
-    found = candidates(goal, name, on.value.combines)
-    if len(found) == 1:
-        return found[0]
-    return min(found, key=lambda one: float(one.priced(n, on.value).total))
+def _chosen(goal: str, n: float, net: Keyed[Network], name: str) -> Algorithm:
+    algorithms = candidates(goal, name, net.value.combines)
+    if len(algorithms) == 1:
+        return algorithms[0]
+    return min(algorithms, key=lambda algorithm: float(algorithm.priced(n, net.value).total))
 
 
 def plan(
@@ -78,17 +78,19 @@ def even_elements(goal: str, ranks: int) -> int:
 
 def cheapest(goal: str, n: Array, net: Network, name: str = AUTO) -> Cost:
     """Return the cost of a collective of n bytes; an array selects an algorithm for each entry."""
-    found = candidates(goal, name, net.combines)
-    costs = [one.priced(n, net) for one in found]
+    algorithms = candidates(goal, name, net.combines)
+    costs = [algorithm.priced(n, net) for algorithm in algorithms]
     if len(costs) == 1:
         return costs[0]
     terms = np.empty(
         (len(costs), 3, *np.broadcast_shapes(*(np.shape(cost.total) for cost in costs)))
     )
-    for of, cost in zip(terms, costs, strict=True):
-        of[0], of[1], of[2] = cost
+    for row, cost in zip(terms, costs, strict=True):
+        row[0], row[1], row[2] = cost
     totals = terms[:, 0] + terms[:, 1] + terms[:, 2]
     if net.every is not None:
-        totals = np.stack(np.broadcast_arrays(*(one.priced(n, net.every).total for one in found)))
+        totals = np.stack(
+            np.broadcast_arrays(*(algorithm.priced(n, net.every).total for algorithm in algorithms))
+        )
     best = np.argmin(totals, axis=0)[None, None]
     return Cost(*(term[()] for term in np.take_along_axis(terms, best, axis=0)[0]))

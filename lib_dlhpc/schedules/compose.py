@@ -43,9 +43,9 @@ def within(stream: Rounds, members: ArrayLike, offset: int = 0) -> Iterator[Roun
     rows = np.atleast_2d(np.asarray(members, dtype=np.int64))
     for value in stream:
         part = as_round(value)
-        source, target = (rows[:, each].reshape(-1) for each in (part.source, part.target))
+        source, target = (rows[:, places].reshape(-1) for places in (part.source, part.target))
         moved, count, reduce = part.offset + offset, part.count, part.reduce
         if len(rows) > 1:
-            moved, count = (np.tile(each, len(rows)) for each in (moved, count))
+            moved, count = (np.tile(places, len(rows)) for places in (moved, count))
             reduce = np.tile(reduce, len(rows))
         yield Round(source, target, moved, count, reduce, part.switch)

@@ -135,10 +135,10 @@ def _two_colored(edges: list[Edge]) -> dict[Edge, int]:
     Each rule pairs edges, so the pairs form paths and even cycles, which are two-colorable.
     """
     sibling: dict[tuple[int, int], list[Edge]] = defaultdict(list)
-    own: dict[int, list[Edge]] = defaultdict(list)
+    edges_of: dict[int, list[Edge]] = defaultdict(list)
     for edge in edges:
         sibling[edge.tree, edge.parent].append(edge)
-        own[edge.child].append(edge)
+        edges_of[edge.child].append(edge)
     color: dict[Edge, int] = {}
     # The highest edges come first, and get the first of the two steps if possible.
     for start in sorted(edges, key=lambda edge: -edge.height):
@@ -147,7 +147,7 @@ def _two_colored(edges: list[Edge]) -> dict[Edge, int]:
             edge, side = open_.pop()
             if edge not in color:
                 color[edge] = side
-                near = sibling[edge.tree, edge.parent] + own[edge.child]
+                near = sibling[edge.tree, edge.parent] + edges_of[edge.child]
                 open_ += [(other, 1 - side) for other in near if other != edge]
     return color
 

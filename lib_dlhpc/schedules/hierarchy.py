@@ -30,7 +30,7 @@ def hierarchical(ranks: int, elements: int, node_size: int = 1) -> Iterator[Roun
     leaders, rank = range(0, ranks, node_size), np.arange(ranks)
     full = ranks - ranks % node_size
     alike = rank[:full].reshape(-1, node_size), rank[full:].reshape(1, -1)  # nodes of one size
-    nodes = [each for each in alike if each.size]
+    nodes = [node for node in alike if node.size]
     yield from beside(*(within(_to_leader(node.shape[1], elements), node) for node in nodes))
     yield from within(ring(len(leaders), elements), leaders)
     yield from beside(*(within(_from_leader(node.shape[1], elements), node) for node in nodes))

@@ -54,8 +54,8 @@ class Rails(NamedTuple):
 
 def busiest(nic: Array, sent: Array) -> Array:
     """Return for each message the most that one of its NICs carries; nic: (messages, beside), sent: (messages,)."""
-    each = np.repeat(sent, nic.shape[-1])
-    carried = np.bincount(nic.ravel(), weights=each)
+    shares = np.repeat(sent, nic.shape[-1])
+    carried = np.bincount(nic.ravel(), weights=shares)
     return np.max(carried[nic], axis=-1) if nic.shape[-1] > 1 else carried[nic.ravel()]
 
 
@@ -169,6 +169,6 @@ def over_rounds(rounds: Array, net: Network, share: Callable[[int], Array]) -> A
     total: Array = 0.0
     several = np.ndim(rounds) > 0
     for k in range(int(np.max(rounds))):
-        one = share(k) * net.congestion(2**k)
-        total = total + (np.where(k < rounds, one, 0.0) if several else one)
+        slowdown = share(k) * net.congestion(2**k)
+        total = total + (np.where(k < rounds, slowdown, 0.0) if several else slowdown)
     return total

@@ -144,9 +144,9 @@ class Streams(Sequence[tuple[Instruction, ...]]):
     def __getitem__(self, at: int) -> tuple[Instruction, ...]: ...
     @overload
     def __getitem__(self, at: slice) -> tuple[tuple[Instruction, ...], ...]: ...
-    def __getitem__(self, at: int | slice) -> tuple[object, ...]:
+    def __getitem__(self, key: int | slice) -> tuple[object, ...]:
         """Return the stream of a rank."""
-        return self.made[at]
+        return self.made[key]
 
     def __len__(self) -> int:
         """Return the number of ranks."""
@@ -175,7 +175,7 @@ class Pipeline:
         """Yield the turns of a rank in its order, without its messages."""
         if isinstance(self.streams, Streams):
             return self.streams.order(rank)
-        return (each for each in self.streams[rank] if isinstance(each, Work))
+        return (instruction for instruction in self.streams[rank] if isinstance(instruction, Work))
 
     def passes(self, rank: int) -> Iterator[Work]:
         """Yield the passes of a rank in its order, without its messages."""
@@ -186,16 +186,16 @@ class Pipeline:
         """Per rank and chunk: the turns in which its forward pass overlaps with a backward pass of the other chunk."""
         if self.directions == 1 or not isinstance(self.streams, Streams):
             return ((0,) * self.chunks,) * self.ranks
-        found = []
+        pairs = []
         for rank in range(self.ranks):
             # Forward passes are alone only before the rounds, of which there may be many millions.
             first = [*islice(self.turns(rank), self.streams.rounds.first(rank))]
             alone = [turn.chunk for turn in first if isinstance(turn, Forward)]
-            some = any(isinstance(turn, PassGroup) and turn.overlapped for turn in first)
-            found.append(
-                tuple(some * (self.each - alone.count(index)) for index in range(self.chunks))
+            overlaps = any(isinstance(turn, PassGroup) and turn.overlapped for turn in first)
+            pairs.append(
+                tuple(overlaps * (self.each - alone.count(index)) for index in range(self.chunks))
             )
-        return tuple(found)
+        return tuple(pairs)
 
     @property
     def each(self) -> int:

@@ -146,7 +146,7 @@ def prove_pipeline(pipeline: Pipeline) -> list[Span]:
             done.add(step)
         for chunk in range(pipeline.chunks):
             for microbatch in pipeline.through(chunk):
-                for wanted in (each(microbatch, chunk) for each in passes):
+                for wanted in (kind(microbatch, chunk) for kind in passes):
                     if wanted not in done:
                         raise ProofError(f"Rank {rank}: {wanted} is never done.", rank)
     return spans

@@ -72,8 +72,8 @@ def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> Pipeline:
 
     # Rank r is r times forward and backward ahead of rank 0, as its warm-up is 2 r shorter.
     first = 2 * (ranks - 1) + (chunks - 1) * ranks
-    each = (2 * ranks * chunks, microbatches // ranks - 2)
-    rounds = SteadyState(lambda _: first, (each,), ranks)
+    period = (2 * ranks * chunks, microbatches // ranks - 2)
+    rounds = SteadyState(lambda _: first, (period,), ranks)
     return _pipeline("interleaved", ranks, microbatches, chunks, order, rounds)
 
 
@@ -117,11 +117,11 @@ class _Passes(Sequence[Work]):
     def __getitem__(self, at: int) -> Work: ...
     @overload
     def __getitem__(self, at: slice) -> Sequence[Work]: ...
-    def __getitem__(self, at: int | slice) -> Work | Sequence[Work]:
+    def __getitem__(self, key: int | slice) -> Work | Sequence[Work]:
         """Return a pass, or some."""
         if len(self.numbers) <= STORED:
-            return self._made[at]
-        numbers = self.numbers[at]
+            return self._made[key]
+        numbers = self.numbers[key]
         return self.make(numbers) if isinstance(numbers, int) else _Passes(self.make, numbers)
 
     def __iter__(self) -> Iterator[Work]:

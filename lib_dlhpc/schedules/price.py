@@ -61,40 +61,42 @@ class _Levels(NamedTuple):
     itemsize: int
 
 
-def _busiest(part: Round, at: _Levels) -> Array:
+def _busiest(part: Round, levels: _Levels) -> Array:
     """Latency, bandwidth and reduction of the busiest rank in this round."""
-    size = part.count * float(at.itemsize)
-    far = at.rails.far(part.source, part.target)
-    alpha = np.where(far, at.outer[0], at.inner[0])
-    alpha = alpha + at.rails.relayed(part.source, part.target) * at.inner[0]
-    seconds = size * np.where(far, at.outer[1], at.inner[1])
+    size = part.count * float(levels.itemsize)
+    far = levels.rails.far(part.source, part.target)
+    alpha = np.where(far, levels.outer[0], levels.inner[0])
+    alpha = alpha + levels.rails.relayed(part.source, part.target) * levels.inner[0]
+    seconds = size * np.where(far, levels.outer[1], levels.inner[1])
     if part.switch:
-        return _merged(part, far, alpha, seconds, at)
-    sends = _port(part.source, at.rails.out(part.source, part.target), far, alpha, seconds, at)
-    receives = _port(part.target, at.rails.into(part.target), far, alpha, seconds, at)
+        return _merged(part, far, alpha, seconds, levels)
+    sends = _port(
+        part.source, levels.rails.out(part.source, part.target), far, alpha, seconds, levels
+    )
+    receives = _port(part.target, levels.rails.into(part.target), far, alpha, seconds, levels)
     latency, bandwidth = np.where(sends.sum(0) >= receives.sum(0), sends, receives)
-    reduction = _sums(part.target, size * part.reduce, at.ranks) * at.gamma
+    reduction = _sums(part.target, size * part.reduce, levels.ranks) * levels.gamma
     rank = int(np.argmax(latency + bandwidth + reduction))
     return np.array([latency[rank], bandwidth[rank], reduction[rank]])
 
 
 def _merged(
-    part: Round, far: NDArray[np.bool_], alpha: Array, seconds: Array, at: _Levels
+    part: Round, far: NDArray[np.bool_], alpha: Array, seconds: Array, levels: _Levels
 ) -> Array:
     """The same of a round of a switch: all messages at once, what it merges is one, and it adds."""
     if part.switch == STREAM and not part.reduce.any():
         return np.array([alpha.max(), 0.0, 0.0])
     port = part.target if part.switch == MULTICAST else part.source
-    _, bandwidth = _port(port, at.rails.into(port), far, alpha, seconds, at)
+    _, bandwidth = _port(port, levels.rails.into(port), far, alpha, seconds, levels)
     return np.array([alpha.max(), bandwidth.max(), 0.0])
 
 
 def _port(
-    rank: Ints, nic: Ints, far: NDArray[np.bool_], alpha: Array, seconds: Array, at: _Levels
+    rank: Ints, nic: Ints, far: NDArray[np.bool_], alpha: Array, seconds: Array, levels: _Levels
 ) -> Array:
     """Latency and bandwidth seconds of each rank's port in one direction; a rank waits for all that its NICs carry."""
-    latency, bandwidth = _sums(rank, alpha, at.ranks), _sums(rank, seconds, at.ranks)
-    shared = np.zeros(at.ranks)
+    latency, bandwidth = _sums(rank, alpha, levels.ranks), _sums(rank, seconds, levels.ranks)
+    shared = np.zeros(levels.ranks)
     np.maximum.at(shared, rank, np.where(far, busiest(nic, seconds * far), 0.0))
     return np.stack([latency, np.maximum(bandwidth, shared)])
 

@@ -141,9 +141,11 @@ class _Memory:
         return result
 
 
-def _earlier(one: Ints, other: Ints) -> Ints:
+def _earlier(first: Ints, other: Ints) -> Ints:
     """The earlier of two messages; NOTHING means none."""
-    return np.where(one == NOTHING, other, np.where(other == NOTHING, one, np.minimum(one, other)))
+    return np.where(
+        first == NOTHING, other, np.where(other == NOTHING, first, np.minimum(first, other))
+    )
 
 
 def _message(rounds: list[Round], message: int) -> tuple[int, int, int] | None:

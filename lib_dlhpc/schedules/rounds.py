@@ -56,9 +56,9 @@ class Round:
         switch: str = "",
     ) -> None:
         # Faster than the __init__ of a frozen dataclass, for long schedules.
-        own = self.__dict__
-        own["source"], own["target"], own["offset"] = source, target, offset
-        own["count"], own["reduce"], own["switch"] = count, reduce, switch
+        fields = self.__dict__
+        fields["source"], fields["target"], fields["offset"] = source, target, offset
+        fields["count"], fields["reduce"], fields["switch"] = count, reduce, switch
 
     def __len__(self) -> int:
         return len(self.source)
@@ -114,7 +114,7 @@ class Schedule:
     @cached_property
     def messages(self) -> int:
         """Number of messages; all pieces that one rank sends another in a round count as one."""
-        return sum(len(as_sent(each)) for each in self.rounds())
+        return sum(len(as_sent(part)) for part in self.rounds())
 
 
 def as_sent(part: Round) -> Round:
@@ -185,8 +185,8 @@ def messages(
         raise SpecError(f"A round needs arrays of one length; here: {lengths}.") from None
     # Most columns have that shape already; np.broadcast_arrays would be most of the time of a short round.
     s, t, o, c, r = (
-        (each if each.shape == shape else np.broadcast_to(each, shape)).reshape(-1)
-        for each in (*numbers, kind)
+        (column if column.shape == shape else np.broadcast_to(column, shape)).reshape(-1)
+        for column in (*numbers, kind)
     )
     s, t, o, c = (column.astype(np.int64, copy=False) for column in (s, t, o, c))
     return Round(s, t, o, c, r.astype(np.bool_, copy=False), switch)
