@@ -43,19 +43,19 @@ class _Pieces(NamedTuple):
 
     def of(self, instructions: list[Instruction]) -> list[Instruction]:
         """Return a pass in pieces."""
-        found: list[Instruction] = []
+        emitted: list[Instruction] = []
         replaced: Collective | None = None  # the next one, of an exchange that is cut
         pairs = self._pairs(instructions)
         for instruction in instructions:
             if instruction == replaced:
                 replaced = None
             elif not isinstance(instruction, Compute) or instruction.phase == "weight_grad":
-                found.append(instruction)
+                emitted.append(instruction)
             else:
                 way = _way(instruction)
                 before, after = pairs[way]
                 if instruction.layer in before or instruction.layer in after:
-                    found += self._product(
+                    emitted += self._product(
                         way,
                         instruction,
                         before.get(instruction.layer),
@@ -69,8 +69,8 @@ class _Pieces(NamedTuple):
                 adds = (
                     not first and self.cut.summed[instruction.layer] > 0
                 )  # once all pieces are there
-                found += [*exchange, instruction] if adds else [instruction, *exchange]
-        return found
+                emitted += [*exchange, instruction] if adds else [instruction, *exchange]
+        return emitted
 
     def _pairs(self, instructions: list[Instruction]) -> dict[str, list[dict[int, int]]]:
         """Return by way the products that are cut, each with the exchange before it, and after it.
@@ -85,9 +85,9 @@ class _Pieces(NamedTuple):
         return {
             way: [
                 {
-                    one: other
-                    for one, other in cut[way].items()
-                    if there >= {(way, one), (way, other)}
+                    layer: other
+                    for layer, other in cut[way].items()
+                    if there >= {(way, layer), (way, other)}
                 }
                 for cut in (self.cut.before, self.cut.after)
             ]

@@ -43,7 +43,7 @@ def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> l
     if adds_wide(experiment.strategy):
         return list(instructions)
     element = roofline.BYTES[experiment.strategy.precision]
-    found: list[Instruction] = []
+    emitted: list[Instruction] = []
     for instruction in instructions:
         if (
             isinstance(instruction, Collective)
@@ -52,20 +52,20 @@ def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> l
         ):
             size = instruction.elements * element
             if is_scaled(experiment.strategy):
-                found += _scale(instruction, float(search_time(experiment, size)), element)
+                emitted += _scale(instruction, float(search_time(experiment, size)), element)
             seconds = float(cast_time(experiment, size))
-            one = ("data", instruction.stream, seconds, 0.0)
-            found.append(Transfer(*one, label=f"cast {instruction.label}"))
-            found.append(instruction)
+            fields = ("data", instruction.stream, seconds, 0.0)
+            emitted.append(Transfer(*fields, label=f"cast {instruction.label}"))
+            emitted.append(instruction)
             if instruction.goal == "allreduce":
-                found.append(Transfer(*one, label=f"cast back {instruction.label}"))
+                emitted.append(Transfer(*fields, label=f"cast back {instruction.label}"))
         else:
-            found.append(instruction)
-    return found
+            emitted.append(instruction)
+    return emitted
 
 
 def _scale(bucket: Collective, seconds: float, element: int) -> list[Instruction]:
     """Return what the ranks do to agree on the largest magnitude of a bucket, in `seconds` and a collective."""
-    one = (bucket.kind, bucket.group, "allreduce", SCALE_BYTES / element, WEIGHTS, bucket.stream)
-    found = Collective(*one, label=f"scale {bucket.label}", ranked=bucket.ranked)
-    return [Transfer("data", bucket.stream, seconds, 0.0, label=f"search {bucket.label}"), found]
+    fields = (bucket.kind, bucket.group, "allreduce", SCALE_BYTES / element, WEIGHTS, bucket.stream)
+    scale = Collective(*fields, label=f"scale {bucket.label}", ranked=bucket.ranked)
+    return [Transfer("data", bucket.stream, seconds, 0.0, label=f"search {bucket.label}"), scale]

@@ -24,14 +24,14 @@ def exchanged(experiment: Experiment, part: Part) -> list[Instruction]:
     pairs, whole = costs.sent(model, share)
     layers = (0, 0, len(model.layers))
     selection = costs.selection_time(experiment)
-    found: list[Instruction] = [Transfer("data", STREAM, selection, 0.0, label=SELECT)]
+    emitted: list[Instruction] = [Transfer("data", STREAM, selection, 0.0, label=SELECT)]
     if pairs and replicas > 1:
-        one = ("data", "data", GATHER, float(replicas * pairs), PAIRS, STREAM)
-        found.append(Collective(*one, label=LARGEST, ranked=True, layers=layers))
+        fields = ("data", "data", GATHER, float(replicas * pairs), PAIRS, STREAM)
+        emitted.append(Collective(*fields, label=LARGEST, ranked=True, layers=layers))
     if whole and replicas > 1:
-        one = ("data", "data", "allreduce", float(whole), WEIGHTS, STREAM)
-        found.append(Collective(*one, label=WHOLE, ranked=True, layers=layers))
+        fields = ("data", "data", "allreduce", float(whole), WEIGHTS, STREAM)
+        emitted.append(Collective(*fields, label=WHOLE, ranked=True, layers=layers))
     if pairs:
         adding = costs.addition_time(experiment, replicas * pairs)
-        found.append(Transfer("data", STREAM, adding, 0.0, label=ADD))
-    return found
+        emitted.append(Transfer("data", STREAM, adding, 0.0, label=ADD))
+    return emitted

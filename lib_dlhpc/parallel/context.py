@@ -38,33 +38,33 @@ def with_context(layer: Layer, work: Compute) -> list[Instruction]:
 
 def _ring(layer: Layer, work: Compute) -> list[Instruction]:
     """Return the blocks of attention, and what travels beside them; gradients leave when their block is done."""
-    ranks, found = ring_blocks(layer), list[Instruction]()
+    ranks, emitted = ring_blocks(layer), list[Instruction]()
     backward = work.phase == "backward"
     for step in range(ranks):
         arrives = step < ranks - 1
         if arrives:
-            found.append(_shift(layer, f"{KEYS} {step}"))
-        found.append(_block(work))
+            emitted.append(_shift(layer, f"{KEYS} {step}"))
+        emitted.append(_block(work))
         if backward and step:
-            found.append(_arrived(f"{GRADIENTS} {step - 1}"))
+            emitted.append(_arrived(f"{GRADIENTS} {step - 1}"))
         if arrives:
-            found.append(_arrived(f"{KEYS} {step}"))
+            emitted.append(_arrived(f"{KEYS} {step}"))
         if backward:
-            found.append(_shift(layer, f"{GRADIENTS} {step}"))
-    return [*found, _arrived(f"{GRADIENTS} {ranks - 1}")] if backward else found
+            emitted.append(_shift(layer, f"{GRADIENTS} {step}"))
+    return [*emitted, _arrived(f"{GRADIENTS} {ranks - 1}")] if backward else emitted
 
 
 def _gathered(layer: Layer, work: Compute) -> list[Instruction]:
     """Return the all-gather of the keys and values of all tokens, and the blocks; each message is exposed."""
-    ranks, found = ring_blocks(layer), list[Instruction]()
+    ranks, emitted = ring_blocks(layer), list[Instruction]()
     elements = ranks * key_elements(layer)
-    found += [Collective(NAME, NAME, GATHER, elements, stream=NAME, key=KEYS), _arrived(KEYS)]
+    emitted += [Collective(NAME, NAME, GATHER, elements, stream=NAME, key=KEYS), _arrived(KEYS)]
     for step in range(ranks):
-        found.append(_block(work))
+        emitted.append(_block(work))
         if work.phase == "backward":
             key = f"{GRADIENTS} {step}"
-            found += [_shift(layer, key, WIDE), _arrived(key)]
-    return found
+            emitted += [_shift(layer, key, WIDE), _arrived(key)]
+    return emitted
 
 
 def _block(work: Compute) -> Compute:

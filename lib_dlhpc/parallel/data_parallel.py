@@ -42,11 +42,11 @@ def remaining(experiment: Experiment, held: tuple[Part, ...]) -> list[Instructio
     """Return the buckets that are exchanged after all passes, those of the last chunk first."""
     if experiment.overlaps or _each_pass(experiment):
         return []
-    found: list[Instruction] = []
+    emitted: list[Instruction] = []
     for chunk in reversed(range(len(held))):
         filled = _filled(experiment, held, chunk)
-        found += [one for layer in sorted(filled, reverse=True) for one in filled[layer]]
-    return found
+        emitted += [bucket for layer in sorted(filled, reverse=True) for bucket in filled[layer]]
+    return emitted
 
 
 def sharded_over(experiment: Experiment) -> str:
@@ -61,22 +61,22 @@ def _each_pass(experiment: Experiment) -> bool:
 
 def _first_bucket(experiment: Experiment, held: tuple[Part, ...], chunk: int) -> int:
     """Return the number of the first bucket of a chunk: backward goes through the chunks from the last."""
-    return 1 + sum(len(cut(experiment, each)) for each in held[chunk + 1 :])
+    return 1 + sum(len(cut(experiment, part)) for part in held[chunk + 1 :])
 
 
 def _posted(
     instructions: list[Instruction], filled: Mapping[int, list[Collective]]
 ) -> list[Instruction]:
-    found: list[Instruction] = []
+    emitted: list[Instruction] = []
     for instruction in instructions:
-        found.append(instruction)
+        emitted.append(instruction)
         if (
             type(instruction) is Compute
             and instruction.phase == "backward"
             and instruction.layer in filled
         ):
-            found += filled[instruction.layer]
-    return found
+            emitted += filled[instruction.layer]
+    return emitted
 
 
 class Bucket(NamedTuple):
@@ -92,12 +92,12 @@ def cut(experiment: Experiment, part: Part) -> list[Bucket]:
     strategy, stop = experiment.strategy, len(part.model.layers)
     element = roofline.BYTES[strategy.precision]
     sizes_of, layers = buckets_of(part.model, strategy)
-    found = []
+    buckets_of_part = []
     for size, first in zip(sizes_of.tolist(), layers.tolist(), strict=True):
         if size:
-            found.append(Bucket(size / element, first, stop))
+            buckets_of_part.append(Bucket(size / element, first, stop))
             stop = first
-    return found
+    return buckets_of_part
 
 
 def exchange_key(experiment: Experiment, held: tuple[Part, ...]) -> tuple[Hashable, ...]:
@@ -133,20 +133,20 @@ def _buckets(
     if size.data == 1 and not summed:
         return {}
     each_pass = _each_pass(experiment)
-    of = WIRE if is_cast(strategy) else WEIGHTS
+    element = WIRE if is_cast(strategy) else WEIGHTS
     over_replicas = partial(_replicas, size.data, shards(experiment), int(strategy.experts))
-    found: dict[int, list[Collective]] = {}
+    posted: dict[int, list[Collective]] = {}
     first = _first_bucket(experiment, held, chunk)
     for number, (elements, layer, stop) in enumerate(cut(experiment, part), first):
         label, layers = "" if each_pass else f"bucket {number}", (chunk, layer, stop)
-        own = []
+        collectives = []
         for group, share in summed:
-            one = ("data", group, "allreduce", share * elements, WEIGHTS, STREAM)
-            own.append(Collective(*one, label=label, layers=layers))
+            fields = ("data", group, "allreduce", share * elements, WEIGHTS, STREAM)
+            collectives.append(Collective(*fields, label=label, layers=layers))
         for group, goal, count, omits in over_replicas(part, layer, stop, elements):
-            own.append(
+            collectives.append(
                 Collective(
-                    *("data", group, goal, count, of, STREAM),
+                    *("data", group, goal, count, element, STREAM),
                     algorithm=strategy.allreduce,
                     label=label,
                     ranked=not each_pass,
@@ -154,8 +154,10 @@ def _buckets(
                     omits=omits,
                 )
             )
-        found.setdefault(layer if experiment.overlap or not each_pass else 0, []).extend(own)
-    return found
+        posted.setdefault(layer if experiment.overlap or not each_pass else 0, []).extend(
+            collectives
+        )
+    return posted
 
 
 def _replicas(
@@ -173,8 +175,8 @@ def _replicas(
         return []
     goal = "reduce_scatter" if many == replicas else "allreduce"
     if experts > 1:
-        found = holders(part, first, stop, elements)
-        return [(group, goal, count, omits) for group, count, omits in found]
+        groups = holders(part, first, stop, elements)
+        return [(group, goal, count, omits) for group, count, omits in groups]
     if 1 < many < replicas:
         return [
             ("shards", "reduce_scatter", elements, ()),
@@ -191,8 +193,8 @@ def holders(
     Those are a group, the elements that its ranks have in common, and the layers that it omits.
     """
     inside = range(first, stop)
-    theirs = tuple(at for at in inside if part.model.layers[at].has_experts)
-    others = tuple(at for at in inside if at not in theirs)
-    own = float(sum(part.model.layers[index].parameters for index in theirs))
-    both = (("data", elements - own, theirs), ("alike", own, others))
-    return [each for each in both if each[1]]
+    theirs = tuple(index for index in inside if part.model.layers[index].has_experts)
+    others = tuple(index for index in inside if index not in theirs)
+    expert_parameters = float(sum(part.model.layers[index].parameters for index in theirs))
+    both = (("data", elements - expert_parameters, theirs), ("alike", expert_parameters, others))
+    return [holder for holder in both if holder[1]]

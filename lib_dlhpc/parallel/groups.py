@@ -42,17 +42,17 @@ def lie_apart(experiment: Experiment) -> bool:
 def _keyed(experiment: Experiment) -> Keyed[Experiment]:
     s, share = experiment.strategy, float(experiment.calibration.link_efficiency)
     nodes = expert_nodes(experiment) if s.expert_exchange == BY_NODE else 1
-    own = map(int, (s.nodes, experiment.devices_per_node, s.experts, s.context, nodes))
-    size, one = sizes(experiment), shards(experiment)
+    numbers = map(int, (s.nodes, experiment.devices_per_node, s.experts, s.context, nodes))
+    size, shard_count = sizes(experiment), shards(experiment)
     # The number of replicas over which state is sharded; 1 if over all.
-    apart = one if one < size.data else 1
-    return Keyed(experiment, id(experiment.machine), share, size, apart, *own)
+    spacing = shard_count if shard_count < size.data else 1
+    return Keyed(experiment, id(experiment.machine), share, size, spacing, *numbers)
 
 
 @lru_cache(maxsize=512)
 def _lie_alike(key: Keyed[Experiment]) -> bool:
-    each = _groups_of(key).values()
-    return all(groups.lie_alike(key.value, group.size, group.apart) for group in each)
+    stage_groups = _groups_of(key).values()
+    return all(groups.lie_alike(key.value, group.size, group.apart) for group in stage_groups)
 
 
 @lru_cache(maxsize=512)
@@ -60,7 +60,7 @@ def _groups_of_stages(
     key: Keyed[Experiment], sent: tuple[float, ...], meets: tuple[float, ...]
 ) -> tuple[dict[str, Group], ...]:
     """meets: which part of what another stage sends meets what a stage sends, by their distance; (): all."""
-    found, known = [], dict[tuple[int, ...], dict[str, Group]]()
+    stages, known = [], dict[tuple[int, ...], dict[str, Group]]()
     for place in range(len(sent)):
         own = dict[str, Group]()
         weighed = _weighed(sent, place, meets) if meets else sent
@@ -68,8 +68,8 @@ def _groups_of_stages(
             beside = weighed if name in OF_WEIGHTS else ()
             net = groups.spread(key.value, group.size, group.apart, place, beside)
             own[name] = replace(group, network=net)
-        found.append(known.setdefault(tuple(id(each.network) for each in own.values()), own))
-    return tuple(found)
+        stages.append(known.setdefault(tuple(id(group.network) for group in own.values()), own))
+    return tuple(stages)
 
 
 def _weighed(sent: tuple[float, ...], place: int, meets: tuple[float, ...]) -> tuple[float, ...]:
@@ -99,9 +99,9 @@ def _groups_of(key: Keyed[Experiment]) -> dict[str, Group]:
     context = int(experiment.strategy.context)
     blocks = (data // context, context, spatial, tensor)
     found["context"] = Group(blocks, 1, groups.context_network(experiment))
-    one = shards(experiment)
-    if 1 < one < data:
-        blocks = (data // one, one, spatial, tensor)
+    shard_count = shards(experiment)
+    if 1 < shard_count < data:
+        blocks = (data // shard_count, shard_count, spatial, tensor)
         found["shards"] = Group(blocks, 1, groups.shard_network(experiment))
         found["copies"] = Group(blocks, 0, groups.copy_network(experiment))
     return found

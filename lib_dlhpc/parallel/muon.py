@@ -36,20 +36,20 @@ def gathers_momentum(experiment: Experiment) -> bool:
 
 def gathered_momentum(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:
     """Return the all-gathers of momentum before the update, a bucket at a time; the trainer gathers in its update."""
-    found = list[Instruction]()
+    emitted = list[Instruction]()
     if not gathers_momentum(experiment):
-        return found
+        return emitted
     group, algorithm = sharded_over(experiment), experiment.strategy.allreduce
     for part in held:
         of_layer = np.zeros(len(part.model.layers))
-        for layer, each in matrices_of(part.model):
-            of_layer[layer] += each.elements
+        for layer, matrix in matrices_of(part.model):
+            of_layer[layer] += matrix.elements
         for bucket in cut(experiment, part):
             elements = float(of_layer[bucket.first : bucket.stop].sum())
             if elements:
-                one = ("data", group, GATHER, elements, WEIGHTS, STREAM, "", algorithm, LABEL)
-                found.append(Collective(*one))
-    return found
+                fields = ("data", group, GATHER, elements, WEIGHTS, STREAM, "", algorithm, LABEL)
+                emitted.append(Collective(*fields))
+    return emitted
 
 
 def orthogonalization_time(experiment: Experiment, held: tuple[Part, ...]) -> float:
@@ -62,10 +62,10 @@ def orthogonalization_time(experiment: Experiment, held: tuple[Part, ...]) -> fl
     for part in held:
         for first, stop in _units(experiment, part):
             key = Keyed((part, first, stop, ranks), id(part), first, stop, ranks)
-            for each, low, high in _touched(key):
-                one = seconds(each, device, rate) / each.many
-                np.add.at(load, low, one)
-                np.add.at(load, high + 1, -one)
+            for matrix, low, high in _touched(key):
+                matrix_seconds = seconds(matrix, device, rate) / matrix.many
+                np.add.at(load, low, matrix_seconds)
+                np.add.at(load, high + 1, -matrix_seconds)
     return float(device.slowdown * load.cumsum().max())
 
 
@@ -82,18 +82,18 @@ def _units(experiment: Experiment, part: Part) -> Iterator[tuple[int, int]]:
 def _touched(key: Keyed[tuple[Part, int, int, int]]) -> tuple[tuple[Matrices, Ranks, Ranks], ...]:
     """Return the matrices of a unit, and of each the first and the last rank whose slice has a part of it."""
     part, first, stop, ranks = key.value
-    at, spans = 0, list[tuple[Matrices, int]]()
+    offset, spans = 0, list[tuple[Matrices, int]]()
     for layer in part.model.layers[first:stop]:
-        found = matrices(layer)
+        layer_matrices = matrices(layer)
         shapes = getattr(layer.traits(layer), "shapes", None) if layer.parameters else {}
         for name, shape in ({"": (layer.parameters,)} if shapes is None else shapes).items():
-            if name in found:
-                spans.append((found[name], at))
-            at += prod(shape)
-    begins, result = np.arange(ranks) * at // ranks, []  # of slices
-    for each, begin in spans:
-        edges = begin + each.rows * each.columns * np.arange(each.many + 1)
+            if name in layer_matrices:
+                spans.append((layer_matrices[name], offset))
+            offset += prod(shape)
+    begins, result = np.arange(ranks) * offset // ranks, []  # of slices
+    for matrix, begin in spans:
+        edges = begin + matrix.rows * matrix.columns * np.arange(matrix.many + 1)
         low = np.searchsorted(begins, edges[:-1], "right") - 1
         high = np.searchsorted(begins, edges[1:] - 1, "right") - 1
-        result.append((each, low, high))
+        result.append((matrix, low, high))
     return tuple(result)

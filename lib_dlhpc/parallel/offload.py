@@ -21,13 +21,13 @@ def offloaded(
     """Return the passes of a rank's parts with what moves beside each, and the optimizer state beside the last."""
     if experiment.strategy.offload == "none":
         return every
-    found = tuple(_with_moves(experiment, passes) for passes in every)
+    moved = tuple(_with_moves(experiment, passes) for passes in every)
     if experiment.strategy.offload == "all":
         parameters = sum(part.model.parameters for part in held)
         away = offload_traffic(experiment, parameters, 0.0)
         state = _move(experiment, away.update_out, away.update_in, "state")
-        found[0].last.insert(1, state)  # behind the traffic of the pass itself
-    return found
+        moved[0].last.insert(1, state)  # behind the traffic of the pass itself
+    return moved
 
 
 def _with_moves(experiment: Experiment, passes: Passes) -> Passes:

@@ -84,10 +84,10 @@ class _Side(NamedTuple):
     part: Part
     first: int
 
-    def _flop(self, each: Compute) -> float:
+    def _flop(self, compute: Compute) -> float:
         """Return the FLOP of a computation; a block of a layer counts as much as the layer."""
-        times = 2 if each.phase.startswith("backward") else 1
-        return times * float(self.part.model.layer_forward_flop[each.layer])
+        times = 2 if compute.phase.startswith("backward") else 1
+        return times * float(self.part.model.layer_forward_flop[compute.layer])
 
     def own(self, instructions: Iterable[Instruction]) -> Iterator[tuple[Instruction, float]]:
         """Yield instructions with layers and keys that are not those of the other pass, and the FLOP of each.
@@ -136,32 +136,32 @@ def _legs(
     first, second = [*side.own(instructions)], [*side.own(weights)]
     total = sum(flop for _, flop in (*first, *second)) or 1.0
     legs, leg_of = [Leg()], dict[int, int]()
-    for each, flop in first:
+    for op, flop in first:
         number = len(legs) - 1
-        if isinstance(each, Collective) and each.kind == STREAM and not each.stream:
-            legs[-1].append(_Work(side.post(each, number), 0.0, True))
+        if isinstance(op, Collective) and op.kind == STREAM and not op.stream:
+            legs[-1].append(_Work(side.post(op, number), 0.0, True))
             legs.append([_Work(side.wait(number))])
             continue
-        if isinstance(each, Compute):
-            leg_of[each.layer] = number
-        legs[-1].append(_Work(each, flop / total))
+        if isinstance(op, Compute):
+            leg_of[op.layer] = number
+        legs[-1].append(_Work(op, flop / total))
     number = 0
-    for each, flop in second:
-        if isinstance(each, Compute):
-            number = max(number, leg_of[each.layer])
-        legs[number].append(_Work(each, flop / total))
+    for op, flop in second:
+        if isinstance(op, Compute):
+            number = max(number, leg_of[op.layer])
+        legs[number].append(_Work(op, flop / total))
     return legs
 
 
 def _interleaved(legs: list[Leg], others: list[Leg]) -> Iterator[Instruction]:
     """Yield the instructions of two passes; the first has as many legs or more."""
     rest, behind = deque(chain.from_iterable(others)), 0.0
-    done = np.cumsum([sum(each.share for each in leg) for leg in legs]).tolist()
+    done = np.cumsum([sum(work.share for work in leg) for leg in legs]).tolist()
     for leg, until in zip(legs, [*done[1:], np.inf], strict=True):
-        yield from (each.what for each in leg)
+        yield from (work.what for work in leg)
         while rest and behind < until:
-            each = rest.popleft()
-            yield each.what
-            behind += each.share
-            if each.posts and until < np.inf:
+            work = rest.popleft()
+            yield work.what
+            behind += work.share
+            if work.posts and until < np.inf:
                 break

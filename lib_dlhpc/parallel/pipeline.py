@@ -43,43 +43,43 @@ def ways(experiment: Experiment) -> list[tuple[groups.Wire, ...]]:
 def _ways(key: Keyed[Experiment]) -> list[tuple[groups.Wire, ...]]:
     experiment = key.value
     many, devices = sizes(experiment).pipeline, groups.near(experiment)
-    apart = stride(experiment, "pipeline")
-    across = apart % devices and devices % apart  # stages that lie across the edges of nodes
+    spacing = stride(experiment, "pipeline")
+    across = spacing % devices and devices % spacing  # stages that lie across the edges of nodes
     if across or experiment.machine.topology != "single-switch":
-        found = [path_between(experiment, place, (place + 1) % many) for place in range(many)]
+        paths = [path_between(experiment, place, (place + 1) % many) for place in range(many)]
     else:
-        within, between = (groups.wire(experiment, 0, other, apart) for other in (0, devices))
-        nodes = [place * apart // devices for place in range(many)]
+        within, between = (groups.wire(experiment, 0, other, spacing) for other in (0, devices))
+        nodes = [place * spacing // devices for place in range(many)]
         following = [*nodes[1:], nodes[0]]
-        found = [within if a == b else between for a, b in zip(nodes, following, strict=True)]
+        paths = [within if a == b else between for a, b in zip(nodes, following, strict=True)]
     if experiment.strategy.mirrored:
-        return list(zip(found, [found[-1], *found[:-1]], strict=True))
-    return [(way,) * int(experiment.strategy.chunks) for way in found]
+        return list(zip(paths, [paths[-1], *paths[:-1]], strict=True))
+    return [(way,) * int(experiment.strategy.chunks) for way in paths]
 
 
 def path_between(experiment: Experiment, place: int, other: int) -> groups.Wire:
     """Return the path between the ranks of two stages while all of a stage send: the slowest of them."""
-    apart, devices = stride(experiment, "pipeline"), groups.near(experiment)
-    if apart % devices and devices % apart:
-        source, target = (np.arange(apart) + of * apart for of in (place, other))
+    spacing, devices = stride(experiment, "pipeline"), groups.near(experiment)
+    if spacing % devices and devices % spacing:
+        source, target = (np.arange(spacing) + stage * spacing for stage in (place, other))
         leaves = source // devices != target // devices
         if leaves.any():
             ends = source[leaves], target[leaves]
             most = max(np.bincount(ranks // devices).max() for ranks in ends)
             first, second = (int(ranks[0]) for ranks in ends)
             return groups.wire(experiment, first, second, float(most), (*ends, 1.0))
-    if experiment.machine.topology == "rails" and (other - place) * apart % devices:
-        return _to_other_rails(experiment, place * apart, other * apart)
-    return groups.wire(experiment, place * apart, other * apart, apart)
+    if experiment.machine.topology == "rails" and (other - place) * spacing % devices:
+        return _to_other_rails(experiment, place * spacing, other * spacing)
+    return groups.wire(experiment, place * spacing, other * spacing, spacing)
 
 
 def _to_other_rails(experiment: Experiment, first: int, second: int) -> groups.Wire:
     """Return the path between the ranks of two stages where it may leave a rail, above the leaf switches."""
-    apart, machine = stride(experiment, "pipeline"), experiment.calibrated_machine
-    path = groups.wire(experiment, first, second, apart)
+    spacing, machine = stride(experiment, "pipeline"), experiment.calibrated_machine
+    path = groups.wire(experiment, first, second, spacing)
     nodes, devices = int(experiment.strategy.nodes), int(experiment.devices_per_node)
     on = platform(*joined(machine, nodes, devices))
-    links, _ = on.routes(first + np.arange(apart), second + np.arange(apart))
+    links, _ = on.routes(first + np.arange(spacing), second + np.arange(spacing))
     used, count = np.unique(links[links != NO_LINK], return_counts=True)
     slowest = float((count / on.capacity[used]).max())
     if slowest <= path.beta * SHARED:
@@ -104,12 +104,12 @@ def _copies(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[PairAl
         sum(size * part.model.trained / mean_shards(experiment, part.model) for part in of_rank)
         for of_rank in held
     ]
-    found = []
+    copies = []
     for place, way in enumerate(_ways_of_copies(experiment, np.array(sent, float))):
         other, moved = last - place, sent[place]
-        one = ("data", f"copies of stages {place} and {other}", moved, (place, other))
-        found.append(PairAllreduce(*one, _sum(experiment, way, moved), "the other copy"))
-    return found
+        fields = ("data", f"copies of stages {place} and {other}", moved, (place, other))
+        copies.append(PairAllreduce(*fields, _sum(experiment, way, moved), "the other copy"))
+    return copies
 
 
 def _ways_of_copies(experiment: Experiment, sent: NDArray[np.float64]) -> list[groups.Wire]:
@@ -122,21 +122,23 @@ def _ways_of_copies(experiment: Experiment, sent: NDArray[np.float64]) -> list[g
     ranks = np.arange(many * stride(experiment, "pipeline")).reshape(many, -1)
     nodes = ranks // devices
     leaves = nodes != nodes[::-1]  # the copy of place r is at place p - 1 - r
-    found = []
+    paths = []
     for place in range(many // 2):
         both = [place, many - 1 - place]
         if not leaves[both].any():
-            found.append(path_between(experiment, place, place))
+            paths.append(path_between(experiment, place, place))
             continue
-        own = sent[place] or 1.0
-        meanwhile = np.broadcast_to(np.minimum(sent, own)[:, np.newaxis] / own, nodes.shape)
+        sent_here = sent[place] or 1.0
+        meanwhile = np.broadcast_to(
+            np.minimum(sent, sent_here)[:, np.newaxis] / sent_here, nodes.shape
+        )
         # Of each node, counted as ranks that send as much as this one.
         leaving = np.bincount(nodes[leaves], meanwhile[leaves])
         busiest = float(leaving[nodes[both][leaves[both]]].max())
         first, copy = ranks[place, leaves[place]][0], ranks[-1 - place, leaves[place]][0]
         others = ranks[leaves], ranks[::-1][leaves], meanwhile[leaves]
-        found.append(groups.wire(experiment, int(first), int(copy), busiest, others))
-    return found
+        paths.append(groups.wire(experiment, int(first), int(copy), busiest, others))
+    return paths
 
 
 def _sum(experiment: Experiment, way: groups.Wire, size: float) -> Cost:
@@ -150,7 +152,7 @@ def _tables(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[PairAl
 
     A rank has the gradients of its shard only, where they are sharded (ZeRO 2 and 3).
     """
-    strategy, found, last = experiment.strategy, [], len(held) - 1
+    strategy, emitted, last = experiment.strategy, [], len(held) - 1
     size = roofline.BYTES[strategy.precision] / (shards(experiment) if strategy.zero > 1 else 1)
     for place, of_rank in enumerate(held):
         for part in of_rank:
@@ -164,6 +166,6 @@ def _tables(experiment: Experiment, held: list[tuple[Part, ...]]) -> list[PairAl
                     if other > place and not table.frozen and not done:
                         way = path_between(experiment, place, other)
                         moved = float(table.parameters * size)
-                        one = ("pipeline", f"table {name}", moved, (place, other))
-                        found.append(PairAllreduce(*one, way.cost(moved), "the exchange"))
-    return found
+                        fields = ("pipeline", f"table {name}", moved, (place, other))
+                        emitted.append(PairAllreduce(*fields, way.cost(moved), "the exchange"))
+    return emitted

@@ -30,9 +30,9 @@ def repeated(
         again = before.setdefault(segment.stop - 1, [])
         for number in segment.repeated:
             again += one_layer(number, model.layers[number], "forward", experts)
-    found: list[Instruction] = []
+    emitted: list[Instruction] = []
     for instruction in instructions:
         if isinstance(instruction, Compute):
-            found += before.pop(instruction.layer, [])
-        found.append(instruction)
-    return found
+            emitted += before.pop(instruction.layer, [])
+        emitted.append(instruction)
+    return emitted

@@ -33,9 +33,9 @@ def lines(experiment: Experiment) -> Lines | None:
     s, many = experiment.strategy, sizes(experiment).pipeline
     if many < 3 or s.mirrored:
         return None
-    apart = stride(experiment, "pipeline")
-    far = apart < groups.near(experiment) or shares_links(experiment.machine)
-    where = int(s.nodes), int(experiment.devices_per_node), many, apart
+    spacing = stride(experiment, "pipeline")
+    far = spacing < groups.near(experiment) or shares_links(experiment.machine)
+    where = int(s.nodes), int(experiment.devices_per_node), many, spacing
     machine = id(experiment.machine), id(experiment.calibration)
     return Lines(
         2 * many * far, partial(_meets, Keyed(experiment, machine, where, int(s.chunks) > 1))
@@ -46,28 +46,28 @@ def lines(experiment: Experiment) -> Lines | None:
 def _meets(key: Keyed[Experiment], one_way: bool) -> SharedLinks | None:
     """Return the lines that share links, if any, see Lines; the load of each is that of all ranks of a stage."""
     experiment, s = key.value, key.value.strategy
-    many, apart = sizes(experiment).pipeline, stride(experiment, "pipeline")
+    many, spacing = sizes(experiment).pipeline, stride(experiment, "pipeline")
     nodes, devices = int(s.nodes), int(experiment.devices_per_node)
     on = platform(*joined(experiment.calibrated_machine, nodes, devices))
     places = range(many if int(s.chunks) > 1 else many - 1)
     pairs = [(place, (place + 1) % many) for place in places]
-    ranks, used = np.arange(apart), {}
+    ranks, used = np.arange(spacing), {}
     for behind, after in pairs:
         for source, target in ((behind, after), (after, behind)):
-            links, seconds = _load(on, source * apart + ranks, target * apart + ranks)
+            links, seconds = _load(on, source * spacing + ranks, target * spacing + ranks)
             used[line_of(source, behind)] = links, seconds / seconds.max()
-    own = [0] * (2 * many)
-    others: list[dict[int, list[tuple[int, int, float]]]] = [defaultdict(list) for _ in own]
+    line_counts = [0] * (2 * many)
+    others: list[dict[int, list[tuple[int, int, float]]]] = [defaultdict(list) for _ in line_counts]
     for share in _shared(used):
         meeting = [pair for pair in permutations(share, 2) if not one_way or sum(pair) % 2 == 0]
         for each in {line for pair in meeting for line in pair}:
-            own[each] += 1
+            line_counts[each] += 1
         for line, other in meeting:
             part = share[line] * share[other]
-            others[line][other].append((own[line] - 1, own[other] - 1, part))
-    if one_way and not any(own):
+            others[line][other].append((line_counts[line] - 1, line_counts[other] - 1, part))
+    if one_way and not any(line_counts):
         return None
-    return SharedLinks(tuple(own), tuple(_fixed(other) for other in others))
+    return SharedLinks(tuple(line_counts), tuple(_fixed(other) for other in others))
 
 
 def above(experiment: Experiment) -> Above | None:
@@ -86,24 +86,24 @@ def above(experiment: Experiment) -> Above | None:
 def _above(key: Keyed[Experiment]) -> Floats:
     """Return the same, (2, places), for gradients in a ring of replicas; see program/gradient_contention.py."""
     experiment, s = key.value, key.value.strategy
-    many, apart = sizes(experiment).pipeline, stride(experiment, "pipeline")
+    many, spacing = sizes(experiment).pipeline, stride(experiment, "pipeline")
     on = platform(
         *joined(experiment.calibrated_machine, int(s.nodes), int(experiment.devices_per_node))
     )
-    ranks, block = np.arange(apart), sizes(experiment).data * stride(experiment, "data")
+    ranks, block = np.arange(spacing), sizes(experiment).data * stride(experiment, "data")
     following = ranks // block * block + (ranks + stride(experiment, "data")) % block
     first = 2 * (on.ranks + on.nodes * on.rails)  # of the links between switches
     loads = np.zeros((2, many, len(on.capacity) - first))  # of gradients, and of messages both ways
     most = 0.0
     for place, after in enumerate(np.roll(np.arange(many), -1).tolist()):
-        here, there = place * apart + ranks, after * apart + ranks
-        ways = (0, here, place * apart + following), (1, here, there), (1, there, here)
+        here, there = place * spacing + ranks, after * spacing + ranks
+        ways = (0, here, place * spacing + following), (1, here, there), (1, there, here)
         for what, *ends in ways:
             links, seconds = _load(on, *ends)
             most = max(most, seconds.max(initial=0.0)) if not what else most
             part = seconds / seconds.max(initial=0.0) if what else seconds
-            above, at = links >= first, links[links >= first] - first
-            loads[what, place, at] = np.maximum(loads[what, place, at], part[above])
+            above, link = links >= first, links[links >= first] - first
+            loads[what, place, link] = np.maximum(loads[what, place, link], part[above])
     rings = loads[0] / (most or 1.0)
     both = np.stack([rings, np.roll(rings, -1, axis=0)])
     return np.asarray((both * loads[1]).max(axis=-1, initial=0.0))
@@ -130,11 +130,11 @@ def _shared(
     """Return of the links that lines can fill together which part of its time each line uses, equal ones once."""
     line = np.repeat([*used], [len(links) for links, _ in used.values()])
     links, parts = map(np.concatenate, zip(*used.values(), strict=True))
-    at = np.unique(links, return_inverse=True)[1]
-    full = np.bincount(at, parts) > SHARED
+    numbers = np.unique(links, return_inverse=True)[1]
+    full = np.bincount(numbers, parts) > SHARED
     # Links of equal loads have the same sum with one random number for each line.
     mark = np.random.default_rng(0).random(max(used) + 1)
-    marks = np.where(full, np.bincount(at, parts * mark[line]).round(DIGITS), -1.0)
+    marks = np.where(full, np.bincount(numbers, parts * mark[line]).round(DIGITS), -1.0)
     ones = np.flatnonzero(full)[np.unique(marks[full], return_index=True)[1]]
-    each = (at == one for one in ones.tolist())
-    return [dict(zip(line[on].tolist(), parts[on].tolist(), strict=True)) for on in each]
+    masks = (numbers == number for number in ones.tolist())
+    return [dict(zip(line[on].tolist(), parts[on].tolist(), strict=True)) for on in masks]

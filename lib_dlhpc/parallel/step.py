@@ -140,7 +140,7 @@ def _computed(key: Keyed[tuple[Experiment, Part]]) -> Passes:
 @lru_cache(maxsize=4096)  # all cuts of a network, with all ways to shard and to recompute
 def _passes(key: Keyed[tuple[Experiment, tuple[Part, ...]]]) -> tuple[Passes, ...]:
     """Return the passes of all parts of a rank, but for what depends on the machine."""
-    (experiment, held), found = key.value, []
+    (experiment, held), chunks = key.value, []
     s = experiment.strategy
     how = (s.recompute, *sharing(experiment), int(s.context), bool(experiment.overlap))
     for chunk, own in enumerate(held):
@@ -148,14 +148,14 @@ def _passes(key: Keyed[tuple[Experiment, tuple[Part, ...]]]) -> tuple[Passes, ..
         passes = _computed(Keyed((experiment, part), id(part), *how)).copy(chunk)
         for step_pass in PASSES:
             step_pass(experiment, held, passes)
-        found.append(passes)
-    return tuple(found)
+        chunks.append(passes)
+    return tuple(chunks)
 
 
 def _rank_passes(experiment: Experiment, held: tuple[Part, ...]) -> tuple[Passes, ...]:
     """Return the passes of all parts of a rank."""
-    found = casts.cast(experiment, _passes(_keyed(experiment, held)))
-    return offload.offloaded(experiment, held, found)
+    passes = casts.cast(experiment, _passes(_keyed(experiment, held)))
+    return offload.offloaded(experiment, held, passes)
 
 
 def _after(
@@ -176,7 +176,7 @@ def _stage(
     experiment: Experiment, held: list[tuple[Part, ...]], scale: Any, collectives: CollectivePrices
 ) -> tuple[Chunk, ...]:
     """Return the chunks of a stage, without links; held: the parts of its ranks, one entry for each variant."""
-    made = [_rank_passes(experiment, each) for each in held]
+    made = [_rank_passes(experiment, parts) for parts in held]
     chunks = []
     for chunk in range(len(held[0])):
         variants = [passes[chunk] for passes in made]
@@ -248,8 +248,8 @@ def _block(
 ) -> Block:
     """Return a pass; equal ones with equal prices are one."""
     sent = message and (np.asarray(message.seconds, np.float64).tobytes(), message.slower)
-    one = variants, prices, ahead, message
-    return _blocks(Keyed(one, *map(id, variants), *map(id, prices), ahead, sent))
+    fields = variants, prices, ahead, message
+    return _blocks(Keyed(fields, *map(id, variants), *map(id, prices), ahead, sent))
 
 
 @lru_cache(maxsize=8192)
@@ -277,15 +277,15 @@ def _linked(experiment: Experiment, stages: list[tuple[Chunk, ...]]) -> list[tup
     """Return the chunks of each stage with what their messages to the next stage cost; alike ones are the same."""
     known = dict[tuple[int, tuple[groups.Wire, ...]], tuple[Chunk, ...]]()
     again = experiment.strategy.microbatches * experiment.strategy.chunks > 1
-    found = []
+    linked = []
     for chunks, ways in zip(stages, pipeline.ways(experiment), strict=True):
         key = id(chunks), ways
         if key not in known:
             known[key] = tuple(
                 _sending(chunk, way, again) for chunk, way in zip(chunks, ways, strict=True)
             )
-        found.append(known[key])
-    return found
+        linked.append(known[key])
+    return linked
 
 
 def _sending(chunk: Chunk, way: groups.Wire, again: bool) -> Chunk:
@@ -317,7 +317,7 @@ def _waits(last: Block) -> bool:
     return (
         bool(shape.numbers)
         or len(shape.streams) > 1
-        or any(isinstance(each, Wait) for each in shape.compact)
+        or any(isinstance(instruction, Wait) for instruction in shape.compact)
     )
 
 

@@ -37,7 +37,7 @@ def copied(experiment: Experiment, passes: Passes) -> tuple[Floats, Floats]:
     if not copies(experiment):
         nothing = np.zeros(len(passes.part.model.layers))
         return nothing, nothing
-    weights, found = elements(passes.part.model), []
+    weights, emitted = elements(passes.part.model), []
     for instructions in (passes.forward, passes.backward):
         seconds = np.zeros(len(weights))
         for instruction in instructions:
@@ -50,8 +50,8 @@ def copied(experiment: Experiment, passes: Passes) -> tuple[Floats, Floats]:
                 seconds[first] += _seconds(
                     experiment, _lists(weights[first:stop], instruction.goal)
                 )
-        found.append(seconds)
-    ahead, back = found
+        emitted.append(seconds)
+    ahead, back = emitted
     return ahead, np.maximum(back - ahead * _repeated(passes.backward, len(weights)), 0.0)
 
 
@@ -73,12 +73,12 @@ def copies(experiment: Experiment) -> bool:
 @lru_cache(maxsize=64)
 def elements(model: Model) -> Elements:
     """Return the elements of each weight of each layer."""
-    found = []
+    sizes = []
     for layer in model.layers:
         shapes = getattr(layer.traits(layer), "shapes", None) if layer.parameters else {}
         whole = (layer.parameters,)
-        found.append(whole if shapes is None else tuple(prod(shape) for shape in shapes.values()))
-    return tuple(found)
+        sizes.append(whole if shapes is None else tuple(prod(shape) for shape in shapes.values()))
+    return tuple(sizes)
 
 
 def _lists(layers: Iterable[tuple[int, ...]], goal: str) -> list[int]:
@@ -96,8 +96,8 @@ def _seconds(experiment: Experiment, sizes: list[int]) -> float:
 
 def _repeated(instructions: list[Instruction], layers: int) -> Floats:
     """Return how often a backward pass repeats the forward pass of each layer."""
-    found = np.zeros(layers)
+    counts = np.zeros(layers)
     for instruction in instructions:
         if isinstance(instruction, Compute) and instruction.phase == "forward":
-            found[instruction.layer] += 1
-    return found
+            counts[instruction.layer] += 1
+    return counts

@@ -49,8 +49,11 @@ def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> Non
         passes.backward = _gathered(experiment, passes.part, chunk, passes.backward)
         if passes.weights is None:  # that of weight gradients reads no weights
             passes.last = _gathered(experiment, passes.part, chunk, passes.last)
-    for each in (passes.backward if passes.weights is None else passes.weights, passes.last):
-        each.append(Wait("data", STREAM, "", LABEL))
+    for instructions in (
+        passes.backward if passes.weights is None else passes.weights,
+        passes.last,
+    ):
+        instructions.append(Wait("data", STREAM, "", LABEL))
 
 
 def gathered_after_update(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:
@@ -58,12 +61,12 @@ def gathered_after_update(experiment: Experiment, held: tuple[Part, ...]) -> lis
     strategy = experiment.strategy
     if strategy.zero not in (1, 2) or strategy.gather == FORWARD or shards(experiment) == 1:
         return []
-    gather, found = _gather(experiment), list[Instruction]()
+    gather, emitted = _gather(experiment), list[Instruction]()
     for chunk, part in enumerate(held):
         for bucket in cut(experiment, part):
             whole = gather(bucket.elements, (chunk, bucket.first, bucket.stop), "")
-            found += _of_each_group(experiment, part, whole)
-    return found
+            emitted += _of_each_group(experiment, part, whole)
+    return emitted
 
 
 def _of_each_group(experiment: Experiment, part: Part, whole: Collective) -> list[Collective]:
@@ -88,31 +91,33 @@ def _gathered_once(
     microbatches enter from both ends, either chunk may be first, and each posts its own.
     """
     weights = weights_read(held[chunk].model)
-    gathers, found = _of_chunk(experiment, held, chunk), list[Instruction]()
+    gathers, emitted = _of_chunk(experiment, held, chunk), list[Instruction]()
     if experiment.overlap and experiment.strategy.mirrored:
-        found += gathers
+        emitted += gathers
     elif experiment.overlap and chunk == 0:
-        found += [each for index in range(len(held)) for each in _of_chunk(experiment, held, index)]
+        emitted += [
+            gather for index in range(len(held)) for gather in _of_chunk(experiment, held, index)
+        ]
     coming = deque(gathers)
     for instruction in instructions:
         if isinstance(instruction, Compute) and weights[instruction.layer]:
             while coming and coming[0].layers[1] <= instruction.layer:
                 gather = coming.popleft()
-                found += [] if experiment.overlap else [gather]
-                found.append(Wait("data", STREAM, gather.key, LABEL))
-        found.append(instruction)
-    return found
+                emitted += [] if experiment.overlap else [gather]
+                emitted.append(Wait("data", STREAM, gather.key, LABEL))
+        emitted.append(instruction)
+    return emitted
 
 
 def _of_chunk(experiment: Experiment, held: tuple[Part, ...], chunk: int) -> list[Collective]:
     """Return the all-gathers of a chunk's buckets, the first layers' first."""
-    gather_of, found = _gather(experiment), list[Collective]()
-    of = f"{chunk} " if len(held) > 1 else ""
+    gather_of, gathers = _gather(experiment), list[Collective]()
+    prefix = f"{chunk} " if len(held) > 1 else ""
     for number, bucket in enumerate(reversed(cut(experiment, held[chunk]))):
         layers = chunk, bucket.first, bucket.stop
-        whole = gather_of(bucket.elements, layers, f"weights {of}{number}")
-        found += _of_each_group(experiment, held[chunk], whole)
-    return found
+        whole = gather_of(bucket.elements, layers, f"weights {prefix}{number}")
+        gathers += _of_each_group(experiment, held[chunk], whole)
+    return gathers
 
 
 def _gather(experiment: Experiment) -> Callable[[float, tuple[int, ...], str], Collective]:
@@ -138,15 +143,18 @@ def _gathered(
     layers, sizes = units(part.model, kind), unit_weights(part.model, kind)
     unit_of = {layer: number for number, unit in enumerate(layers) for layer in unit}
     needs = list[tuple[int, list[int]]]()  # a unit, and where consecutive instructions visit it
-    for at, each in enumerate(instructions):
-        if type(each) is Compute and weights[each.layer]:
-            unit = unit_of[each.layer]
+    for position, instruction in enumerate(instructions):
+        if type(instruction) is Compute and weights[instruction.layer]:
+            unit = unit_of[instruction.layer]
             if not needs or needs[-1][0] != unit:
                 needs.append((unit, []))
-            needs[-1][1].append(at)
-    first, last = {at[0] for _, at in needs}, {at[-1] for _, at in needs}
+            needs[-1][1].append(position)
+    first, last = (
+        {positions[0] for _, positions in needs},
+        {positions[-1] for _, positions in needs},
+    )
     gather_of = _gather(experiment)
-    coming, found = iter(needs), list[Instruction]()
+    coming, emitted = iter(needs), list[Instruction]()
     keys = dict[int, list[str]]()  # of the gathers to wait for, by where they are needed
 
     def gather() -> None:
@@ -154,15 +162,15 @@ def _gathered(
             one = (chunk, layers[unit].start, layers[unit].stop)
             whole = gather_of(sizes[unit], one, f"weights {at[0]}")
             each = _of_each_group(experiment, part, whole)
-            keys[at[0]] = [one.key for one in each]
-            found.extend(each)
+            keys[at[0]] = [unit_layers.key for unit_layers in each]
+            emitted.extend(each)
 
     for _ in range(AT_ONCE if experiment.overlap else 1):
         gather()
-    for at, each in enumerate(instructions):
-        if at in first:
-            found += [_wait("data", STREAM, key, LABEL) for key in keys[at]]
-        found.append(each)
-        if at in last:
+    for position, instruction in enumerate(instructions):
+        if position in first:
+            emitted += [_wait("data", STREAM, key, LABEL) for key in keys[position]]
+        emitted.append(instruction)
+        if position in last:
             gather()
-    return found
+    return emitted

@@ -78,13 +78,13 @@ def _calls(key: Keyed[Pipeline]) -> tuple[Call, ...]:
 
 def _ordered(key: Pipeline) -> Iterator[Call]:
     """Yield the calls, each after the one whose message it needs."""
-    ranks, (works, own) = key.ranks, linked(key)
-    numbers = (each.tolist() for each in (own.needs, own.gives, own.after, own.crossed))
-    rows = works, *numbers, (own.once > 0).tolist(), (own.computes > 0).tolist()
-    edges = np.searchsorted(own.place, np.arange(ranks + 1)).tolist()
+    ranks, (works, links) = key.ranks, linked(key)
+    numbers = (array.tolist() for array in (links.needs, links.gives, links.after, links.crossed))
+    rows = works, *numbers, (links.once > 0).tolist(), (links.computes > 0).tolist()
+    edges = np.searchsorted(links.place, np.arange(ranks + 1)).tolist()
     todo = [zip(*(row[a:b] for row in rows), strict=True) for a, b in pairwise(edges)]
     made = [-1] * messages(key)  # the number of each message's pass
-    waiting = [next(each, None) for each in todo]
+    waiting = [next(array, None) for array in todo]
     count, moved = 0, True
     while moved:
         moved = False
@@ -160,18 +160,18 @@ def linked(key: Pipeline) -> tuple[Sequence[Turn], CallLinks]:
 def _links(key: Pipeline) -> Numbers:
     """Return of each kind of pass, chunk and place the first of the messages it needs, and of those it gives, the stage
     to which it sends, and the one before the boundary that these cross, (kinds, chunks, places, 4)."""
-    found = np.full((len(_NUMBERS), key.chunks, key.ranks, 4), -1)
+    table = np.full((len(_NUMBERS), key.chunks, key.ranks, 4), -1)
     for chunk, place in np.ndindex(key.chunks, key.ranks):
         stage = chunk * key.ranks + place
         for back in (0, 1):
             before, after = (key.next_to(stage, way) for way in ((1, -1) if back else (-1, 1)))
             receives = before >= 0 and before % key.ranks != place
-            needs, gives = ((2 * each + back) * key.microbatches for each in (before, stage))
+            needs, gives = ((2 * stages + back) * key.microbatches for stages in (before, stage))
             to = -1 if after % key.ranks == place else after
-            one = needs if receives else -1, gives, to, after if back else stage
-            found[back, chunk, place] = one
-        found[_NUMBERS[WeightGradients], chunk, place, 3] = stage
-    return found
+            row = needs if receives else -1, gives, to, after if back else stage
+            table[back, chunk, place] = row
+        table[_NUMBERS[WeightGradients], chunk, place, 3] = stage
+    return table
 
 
 def _steps(turn: Turn) -> Iterator[tuple[Turn, bool, bool, bool]]:

@@ -38,7 +38,7 @@ class Depth(NamedTuple):
     @property
     def key(self) -> tuple[object, ...]:
         """What depths have in common that are the same."""
-        return (*(each.tobytes() for each in self[:4]), self.last)
+        return (*(array.tobytes() for array in self[:4]), self.last)
 
 
 class Stretch(NamedTuple):
@@ -66,10 +66,12 @@ def stretches(schedule: str, ranks: int, many: int, chunks: int) -> tuple[Stretc
     enough = ENOUGH + -(-ranks // rounds.microbatches)
     more = max(0, min(times for _, times in rounds.each) - enough)
     periods = tuple(passes for passes, _ in rounds.each)
-    found = _repeated(periods, schedule, ranks, many - more * rounds.microbatches, chunks)
-    if more and sum(one.times > 1 for one in found) < len(periods):
+    repeats = _repeated(periods, schedule, ranks, many - more * rounds.microbatches, chunks)
+    if more and sum(stretch.times > 1 for stretch in repeats) < len(periods):
         return (Stretch(by_depth(schedule, ranks, many, chunks), 1),)
-    return tuple(one._replace(times=one.times + more * (one.times > 1)) for one in found)
+    return tuple(
+        stretch._replace(times=stretch.times + more * (stretch.times > 1)) for stretch in repeats
+    )
 
 
 @lru_cache(maxsize=512)
@@ -78,17 +80,17 @@ def _repeated(
 ) -> tuple[Stretch, ...]:
     """Return depths with the longest stretch of each period, in their order."""
     depths = by_depth(schedule, ranks, many, chunks)
-    keys, at, found = [depth.key for depth in depths], 0, list[Stretch]()
+    keys, index, repeats = [depth.key for depth in depths], 0, list[Stretch]()
     for period in periods:
-        first, times = _longest(keys, at, period)
+        first, times = _longest(keys, index, period)
         if times > 1:
-            found.append(Stretch(depths[at:first], 1))
-            found.append(Stretch(depths[first : first + period], times))
-            at = first + period * times
-    found.append(Stretch(depths[at:], 1))
+            repeats.append(Stretch(depths[index:first], 1))
+            repeats.append(Stretch(depths[first : first + period], times))
+            index = first + period * times
+    repeats.append(Stretch(depths[index:], 1))
     return tuple(
-        one._replace(reach=max(_reach(each.depths) for each in found[number:]))
-        for number, one in enumerate(found)
+        first._replace(reach=max(_reach(stretch.depths) for stretch in repeats[number:]))
+        for number, first in enumerate(repeats)
     )
 
 
@@ -129,6 +131,6 @@ def by_depth(schedule: str, ranks: int, many: int, chunks: int) -> tuple[Depth, 
     starts = np.repeat(row[edges[:-1]], np.diff(edges))
     needs = needs[order]
     back = np.where(needs >= 0, starts - at[needs], 1)
-    place, made, boundary = (each[order] for each in (place, made, boundary))
+    place, made, boundary = (column[order] for column in (place, made, boundary))
     parts = ((slice(*pair), bool(last[order[pair[0]]])) for pair in pairwise(edges))
     return tuple(Depth(place[s], made[s], back[s], boundary[s], end) for s, end in parts)

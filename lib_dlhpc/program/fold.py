@@ -171,27 +171,30 @@ class Shape:
     @cached_property
     def queue(self) -> "Queue | None":
         """The same, if nothing is waited for before the end and all is posted on one stream."""
-        first, waits = self.compact, any(isinstance(each, Wait) for each in self.compact[-1:])
+        first, waits = (
+            self.compact,
+            any(isinstance(instruction, Wait) for instruction in self.compact[-1:]),
+        )
         inside = first[:-1] if waits else first
-        streams = {each.stream for each in first if not isinstance(each, Span)}
-        if len(streams) > 1 or any(isinstance(each, Wait) for each in inside):
+        streams = {instruction.stream for instruction in first if not isinstance(instruction, Span)}
+        if len(streams) > 1 or any(isinstance(instruction, Wait) for instruction in inside):
             return None
-        spans = [each.number for each in inside if isinstance(each, Span)]
-        is_span = np.array([isinstance(each, Span) for each in inside], bool)
+        spans = [instruction.number for instruction in inside if isinstance(instruction, Span)]
+        is_span = np.array([isinstance(instruction, Span) for instruction in inside], bool)
         return Queue(np.array(spans, np.int64), np.cumsum(is_span)[~is_span], waits)
 
     @cached_property
     def firsts(self) -> dict[str, NDArray[np.int64]]:
         """Where the computations of a slot begin, by phase; they follow one another."""
         return {
-            phase: np.flatnonzero(np.diff(each, prepend=-1)) for phase, each in self.slots.items()
+            phase: np.flatnonzero(np.diff(slots, prepend=-1)) for phase, slots in self.slots.items()
         }
 
     def work_of_lanes(self, prices: "Prices", lanes: Sequence[int]) -> Floats:
         """Return the seconds of work of each span, with prices of several lanes, (spans, lanes); lanes: which."""
-        total, some = np.zeros((3 * self.spans, len(lanes))), [*lanes]
+        total, numbers = np.zeros((3 * self.spans, len(lanes))), [*lanes]
         for phase, layers in self.layers.items():
-            each, first = getattr(prices, phase)[some][:, layers].T, self.firsts[phase]
+            each, first = getattr(prices, phase)[numbers][:, layers].T, self.firsts[phase]
             total[self.slots[phase][first]] += np.add.reduceat(each, first, axis=0)
         return total.reshape(-1, 3, len(lanes)).sum(axis=1)
 
@@ -204,14 +207,14 @@ class Shape:
 
     def seconds(self, prices: "Prices") -> Floats:
         """Return the seconds and the bytes of each of `priced`, (2, priced)."""
-        return np.array([prices.priced(each)[1:] for each in self.priced]).reshape(-1, 2).T
+        return np.array([prices.priced(exchange)[1:] for exchange in self.priced]).reshape(-1, 2).T
 
     def exchanged(self, seconds: Floats) -> Floats:
         """Return the seconds and the bytes of the exchanges of each span, (2, spans); seconds: those of `priced`."""
         if not self.numbers:
             return np.zeros((2, self.spans))
-        each = seconds[:, self.numbers]
-        return np.stack([np.bincount(self.spans_of, one, self.spans) for one in each])
+        exchange_seconds = seconds[:, self.numbers]
+        return np.stack([np.bincount(self.spans_of, row, self.spans) for row in exchange_seconds])
 
     def timed(self, prices: "Prices", factor: float, message: Message | None = None) -> Times:
         """Return what one rank does, in s; factor: of compute time. message: on its way when the pass begins."""
@@ -250,10 +253,12 @@ class Shape:
         """Which of `priced` are on each stream."""
         found = defaultdict[str, set[int]](set)
         found[""].update(self.numbers)
-        posted = (each for each in self.compact if isinstance(each, Collective))
-        for number, each in zip(self.posts, posted, strict=True):
-            found[each.stream].add(number)
-        return [each for each in found.values() if each]
+        posted = (
+            instruction for instruction in self.compact if isinstance(instruction, Collective)
+        )
+        for number, instruction in zip(self.posts, posted, strict=True):
+            found[instruction.stream].add(number)
+        return [instruction for instruction in found.values() if instruction]
 
 
 def fold(
@@ -274,13 +279,13 @@ def fold(
     sizes = iter(costs[0][1, shapes[0].posts].tolist())
     messages, sent = talk.max(axis=0).tolist()
     does = (work.sum(axis=(0, 2)) + talk[:, 0].sum(axis=0) > 0).tolist()
-    one = len(shapes) == 1
-    thirds: Any = work[0].tolist() if one else np.moveaxis(work, 0, 2)[..., None, :, None]
-    for index, piece in enumerate(shapes[0].compact if one else shapes[0].pieces):
+    alike = len(shapes) == 1
+    thirds: Any = work[0].tolist() if alike else np.moveaxis(work, 0, 2)[..., None, :, None]
+    for index, piece in enumerate(shapes[0].compact if alike else shapes[0].pieces):
         if isinstance(piece, Span):
             number, kind = piece
             if does[number]:
-                kind = kind or ("" if one else _kind(shapes, index))
+                kind = kind or ("" if alike else _kind(shapes, index))
                 head, middle, tail = thirds[number]
                 yield Run(head, middle, tail, messages[number], sent[number], kind)
         elif isinstance(piece, Collective):
@@ -292,7 +297,7 @@ def fold(
             yield piece
 
 
-def _kind(shapes: Sequence[Shape], at: int) -> str:
+def _kind(shapes: Sequence[Shape], post: int) -> str:
     """Return the kind of what a span exchanges in any variant."""
-    kinds = (getattr(shape.pieces[at], "kind", "") for shape in shapes[1:])
+    kinds = (getattr(shape.pieces[post], "kind", "") for shape in shapes[1:])
     return next((kind for kind in kinds if kind), "")

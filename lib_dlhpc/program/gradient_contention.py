@@ -41,17 +41,21 @@ class LinkShares(NamedTuple):
 def gradients(shape: "Shape", prices: "Prices") -> tuple[float, Busy]:
     """Return the seconds of the gradients that a pass posts, and the part of them for which they keep each kind of
     links busy: that of the largest exchange."""
-    posted = {each for each in shape.compact if isinstance(each, Collective)}
-    found = {
-        each: float(np.max(prices.priced(each).seconds))
-        for each in posted
-        if each.stream == GRADIENTS
+    posted = {collective for collective in shape.compact if isinstance(collective, Collective)}
+    seconds = {
+        collective: float(np.max(prices.priced(collective).seconds))
+        for collective in posted
+        if collective.stream == GRADIENTS
     }
-    total = sum(found.get(each, 0.0) for each in shape.compact if isinstance(each, Collective))
+    total = sum(
+        seconds.get(collective, 0.0)
+        for collective in shape.compact
+        if isinstance(collective, Collective)
+    )
     if not total:
         return 0.0, NONE
-    most = max(found, key=lambda each: found[each])
-    near, nics, far = (busy / found[most] for busy in prices.busy(most, 0))
+    most = max(seconds, key=lambda each: seconds[each])
+    near, nics, far = (busy / seconds[most] for busy in prices.busy(most, 0))
     return total, (near, nics, far)
 
 
@@ -88,13 +92,13 @@ class GradientExchanges:
         like: Any = list if one else np.array
         # What a message across each boundary shares with the stage that sends it forward, and backward.
         self.shared = like([part for both in zip(*shares[:2], strict=True) for part in both])
-        zero = [0.0 * at for at in clock]
+        zero = [0.0 * now for now in clock]
         self.free = like(zero)  # when the exchange of each stage ends
         self.sent = like(zero)  # when its messages leave the links to gradients
         # When messages end that shared links with gradients.
         self.through = like(zero)
         # When the last pass of each stage began that has posted gradients, and how long their exchange takes.
-        self.began, self.seconds = like([at - np.inf for at in zero]), like(zero)
+        self.began, self.seconds = like([now - np.inf for now in zero]), like(zero)
         self.meeting = False  # whether any gradients are exchanged
 
     def passed(
@@ -139,15 +143,15 @@ class GradientExchanges:
 
     def meet(self, place: Any, boundary: Any, begin: Any, busy: Any) -> Any:
         """Return by how much a message that a place sends is late; boundary: across which, busy: s alone."""
-        at = 2 * boundary + (boundary // self.chunks != place)
-        own, late = self.shared[at], 0.0
+        direction = 2 * boundary + (boundary // self.chunks != place)
+        share, late = self.shared[direction], 0.0
         if self.meeting:
             ready, begin = begin, self.maximum(begin, self.through[place])
-            target, others = self.target(place, boundary), self.shared[at ^ 1]
-            met = self._met(place, own, begin, busy, True)
+            target, others = self.target(place, boundary), self.shared[direction ^ 1]
+            met = self._met(place, share, begin, busy, True)
             met = self.maximum(met, self._met(target, others, begin, busy, False))
             late = begin - ready + met
-        self.sent[place] = begin + own * busy
+        self.sent[place] = begin + share * busy
         return late
 
     def target(self, place: Any, boundary: Any) -> Any:

@@ -37,9 +37,9 @@ class Group:
     @cached_property
     def group_of(self) -> NDArray[np.int64]:
         """The group of each rank of a stage, an index into `rows`."""
-        found = np.empty(self.rows.size, np.int64)
-        found[self.rows] = np.arange(len(self.rows))[:, None]
-        return found
+        number = np.empty(self.rows.size, np.int64)
+        number[self.rows] = np.arange(len(self.rows))[:, None]
+        return number
 
     def latest(self, values: Floats) -> Floats:
         """Return the largest value of each group in the place of all its members, in a shape that broadcasts."""

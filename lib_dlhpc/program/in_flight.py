@@ -11,19 +11,19 @@ class InFlight:
         self.keys: dict[str, set[str]] = {}
         self.sums: set[str] = set()
 
-    def follow(self, where: str, each: Instruction | None) -> None:
+    def follow(self, where: str, instruction: Instruction | None) -> None:
         """Follow an instruction. Raises ProofError for a wait for nothing."""
-        if isinstance(each, Collective | Transfer) and each.stream:
-            self.keys.setdefault(each.stream, set()).add(each.key)
-            if sums(each):
-                self.sums.add(each.stream)
-        elif isinstance(each, Wait) and each.key:
-            if each.key not in self.keys.get(each.stream, ()):
-                raise ProofError(f"{where}: waits for {each.key!r}, which was not posted.")
-            self.keys[each.stream].remove(each.key)
-        elif isinstance(each, Wait):
-            self.keys.pop(each.stream, None)
-            self.sums.discard(each.stream)
+        if isinstance(instruction, Collective | Transfer) and instruction.stream:
+            self.keys.setdefault(instruction.stream, set()).add(instruction.key)
+            if sums(instruction):
+                self.sums.add(instruction.stream)
+        elif isinstance(instruction, Wait) and instruction.key:
+            if instruction.key not in self.keys.get(instruction.stream, ()):
+                raise ProofError(f"{where}: waits for {instruction.key!r}, which was not posted.")
+            self.keys[instruction.stream].remove(instruction.key)
+        elif isinstance(instruction, Wait):
+            self.keys.pop(instruction.stream, None)
+            self.sums.discard(instruction.stream)
 
     @property
     def streams(self) -> list[str]:

@@ -114,18 +114,20 @@ class Barrier(NamedTuple):
 Instruction: TypeAlias = Compute | Collective | Transfer | Wait | PairAllreduce | Update | Barrier
 
 
-def sums(each: Instruction | None) -> TypeGuard[Collective]:
+def sums(instruction: Instruction | None) -> TypeGuard[Collective]:
     """Return whether an instruction sums gradients, or weights, of some layers; ranks that gather pairs add them."""
-    if not isinstance(each, Collective) or not each.layers:
+    if not isinstance(instruction, Collective) or not instruction.layers:
         return False
-    return each.goal != GATHER or each.of == PAIRS
+    return instruction.goal != GATHER or instruction.of == PAIRS
 
 
-def summed_layers(each: Collective) -> list[int]:
+def summed_layers(collective: Collective) -> list[int]:
     """Return the layers of which a collective has the gradients or the weights."""
-    return [layer for layer in range(*each.layers[1:]) if layer not in each.omits]
+    return [layer for layer in range(*collective.layers[1:]) if layer not in collective.omits]
 
 
-def gathers(each: Instruction | None) -> TypeGuard[Collective]:
+def gathers(instruction: Instruction | None) -> TypeGuard[Collective]:
     """Return whether an instruction gathers the weights of some layers."""
-    return isinstance(each, Collective) and bool(each.layers) and not sums(each)
+    return (
+        isinstance(instruction, Collective) and bool(instruction.layers) and not sums(instruction)
+    )

@@ -88,7 +88,9 @@ def draw_pass(
     name = pass_name(program, call)
     alone = name == kind_of(call) and not sent and not waits
     fills = (
-        at for post, at, _, _ in posted if isinstance(post.what, Collective) and post.what.layers
+        start_of
+        for post, start_of, _, _ in posted
+        if isinstance(post.what, Collective) and post.what.layers
     )
     filled = [*fills] if alone else []
     block = program.stages[place][call.chunk].block(call.phase, call.once)

@@ -30,10 +30,10 @@ def walk(
 
     table: (COLUMNS, ranks, chunks, lanes).
     """
-    found = _Walk(table, _shares(table))
+    clocks = _Walk(table, _shares(table))
     for stretch in stretches(schedule, ranks, many, chunks):
-        found.run(stretch)
-    return found.clock, found.freed(), found.idle
+        clocks.run(stretch)
+    return clocks.clock, clocks.freed(), clocks.idle
 
 
 def shared(
@@ -74,8 +74,8 @@ def _shares(table: Floats) -> LinkShares | None:
     shared = table[SHARED]
     if not shared.any():
         return None
-    each = shared.reshape(2, -1, *shared.shape[3:])
-    behind, ahead = each.tolist() if each.ndim == 2 else map(list, each)
+    pairs = shared.reshape(2, -1, *shared.shape[3:])
+    behind, ahead = pairs.tolist() if pairs.ndim == 2 else map(list, pairs)
     return LinkShares(behind, ahead, shared.shape[2])
 
 
@@ -125,19 +125,19 @@ class _Walk:
             - seconds.reshape(len(self.clock), -1, seconds.shape[1]).sum(axis=1)
         )
 
-    def run(self, one: Stretch) -> None:
+    def run(self, stretch: Stretch) -> None:
         """Walk a stretch."""
-        for depth in one.depths:
+        for depth in stretch.depths:
             if not depth.last:
-                np.add.at(self.counts, depth.made, one.times)
-        kept = self.arrives[max(0, self.row - max(one.reach, 1)) : self.row]
-        self.row = len(kept)
-        more = np.empty((one.rows * one.times, kept.shape[1]))
-        self.arrives = np.concatenate([kept, more])
-        if one.times == 1:
-            self._once(one.depths)
+                np.add.at(self.counts, depth.made, stretch.times)
+        arrivals = self.arrives[max(0, self.row - max(stretch.reach, 1)) : self.row]
+        self.row = len(arrivals)
+        more = np.empty((stretch.rows * stretch.times, arrivals.shape[1]))
+        self.arrives = np.concatenate([arrivals, more])
+        if stretch.times == 1:
+            self._once(stretch.depths)
         else:
-            self._repeat(one)
+            self._repeat(stretch)
 
     def _once(self, depths: Sequence[Depth]) -> None:
         clock, port, free, arrives = self.clock, self.port, self.free, self.arrives
@@ -178,18 +178,18 @@ class _Walk:
             boundary, left = self.crossed[senders], self.port[senders]
             busy = self.busy[boundary]
             exchanges.meet(senders, boundary, left - busy, busy)  # their last messages
-        for some in _together(depth, exchanges):
-            place, made, back, boundary = (each[some] for each in depth[:4])
+        for rows in _together(depth, exchanges):
+            place, made, back, boundary = (column[rows] for column in depth[:4])
             now = np.maximum(self.clock.take(place, 0), self.arrives.take(row - back, 0))
             now = self._last(place, made, now) if depth.last else now + self.seconds.take(made, 0)
             self.clock[place] = now
             left, busy = np.maximum(self.port.take(place, 0), now), self.busy.take(boundary, 0)
             late, sends = np.zeros_like(left), boundary >= 0
             if sends.any():
-                how = (each[sends] for each in (place, boundary, left, busy))
+                how = (column[sends] for column in (place, boundary, left, busy))
                 late[sends] = exchanges.meet(*how)
             self.port[place] = left + busy + late
-            self.arrives[row + some.start : row + some.stop] = left + self.takes[boundary] + late
+            self.arrives[row + rows.start : row + rows.stop] = left + self.takes[boundary] + late
         self.arrives[row + depth.rows - 1] = -np.inf
 
     def _last(self, place: Numbers, made: Numbers, start: Floats) -> Floats:
@@ -201,9 +201,9 @@ class _Walk:
         free = np.maximum(start + freed, before + queued)
         exchanges.joined(place, start, before, self.posted[made], free)
         self.free[place] = free
-        found: Floats = np.maximum(start + end, before + behind)
-        self.worked[place] += found - start
-        return found
+        ends: Floats = np.maximum(start + end, before + behind)
+        self.worked[place] += ends - start
+        return ends
 
     def freed(self) -> Floats:
         """Return when the streams of gradients are free."""
@@ -211,19 +211,19 @@ class _Walk:
             return self.free
         return np.maximum(self.free, np.array(self.exchanges.free))
 
-    def _repeat(self, one: Stretch) -> None:
+    def _repeat(self, stretch: Stretch) -> None:
         """Walk a stretch until the times of all lanes repeat; add what the repetitions that are left take."""
         first, base = self.row, self.clock.min(axis=0)
         self._shift(-base)  # small numbers are more exact
-        seen, rates = list[Floats](), self._one_way(one)
+        seen, rates = list[Floats](), self._one_way(stretch)
         through, ends = np.zeros(len(base), bool), np.zeros(0)
-        for walked in range(1, one.times + 1):
-            self._once(one.depths)
-            if self.row - one.reach < first:
+        for walked in range(1, stretch.times + 1):
+            self._once(stretch.depths)
+            if self.row - stretch.reach < first:
                 continue
-            seen = [*seen[1 - MEMORY :], self._times(one.reach)]
-            apart, left = len(seen) - 1, one.times - walked
-            if not apart or not left or (apart & (apart - 1) and apart % OFTEN):
+            seen = [*seen[1 - MEMORY :], self._times(stretch.reach)]
+            period, left = len(seen) - 1, stretch.times - walked
+            if not period or not left or (period & (period - 1) and period % OFTEN):
                 continue
             repeat, later = self._repetition(seen, rates, left, base)
             new = repeat & ~through
@@ -232,7 +232,7 @@ class _Walk:
             if through.all():
                 break
         if through.any():
-            self._set(one.reach, ends, through)
+            self._set(stretch.reach, ends, through)
         self._shift(base)
 
     def _times(self, reach: int) -> Floats:
@@ -243,13 +243,13 @@ class _Walk:
         """Set the times of some lanes."""
         ranks, recent = len(self.clock), self.arrives[self.row - reach : self.row]
         rows = np.flatnonzero(recent[:, 0] > -np.inf)
-        for each, values in ((self.clock, ends[:ranks]), (self.port, ends[ranks : 2 * ranks])):
-            each[:, lanes] = values[:, lanes]
+        for clocks, values in ((self.clock, ends[:ranks]), (self.port, ends[ranks : 2 * ranks])):
+            clocks[:, lanes] = values[:, lanes]
         recent[np.ix_(rows, lanes)] = ends[2 * ranks :][:, lanes]
 
     def _shift(self, by: Floats) -> None:
-        for each in (self.clock, self.port, self.free, self.arrives[: self.row]):
-            each += by
+        for clocks in (self.clock, self.port, self.free, self.arrives[: self.row]):
+            clocks += by
 
     def _repetition(
         self, seen: Sequence[Floats], rates: Floats | None, left: int, base: Floats
@@ -274,13 +274,13 @@ class _Walk:
                 break
         return found, ends
 
-    def _one_way(self, one: Stretch) -> Floats | None:
+    def _one_way(self, stretch: Stretch) -> Floats | None:
         """Return by how much the times of a repetition are later than those of the one before, if messages go one way.
 
         Then a rank takes as long as the slowest pass, or message, up to it.
         """
-        depth, ranks = one.depths[0], len(self.clock)
-        if len(one.depths) > 1 or len(depth.place) < ranks:
+        depth, ranks = stretch.depths[0], len(self.clock)
+        if len(stretch.depths) > 1 or len(depth.place) < ranks:
             return None
         source, many = (-depth.back) % depth.rows, depth.rows - 1
         found, sends = dict[int, Floats](), dict[int, Floats]()
@@ -300,7 +300,7 @@ class _Walk:
         port = clock.copy()
         for at, place in enumerate(depth.place.tolist()):
             clock[place], port[place] = found[at], sends[at]
-        rows = np.arange(-one.reach, 0) % depth.rows
+        rows = np.arange(-stretch.reach, 0) % depth.rows
         return np.concatenate(
             [clock, port, *(sends[at][None] for at in rows.tolist() if at < many)]
         )

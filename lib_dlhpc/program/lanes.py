@@ -76,11 +76,11 @@ class Timed(NamedTuple):
 
     def of_places(self, sample: NDArray[np.int64]) -> Floats:
         """Return the table of all places of layouts, (COLUMNS, places, chunks, layouts); sample: of each layout."""
-        found: Floats = self.table[..., sample][:, self.stage]
+        seconds: Floats = self.table[..., sample][:, self.stage]
         if self.shares is not None:
-            both = np.array(self.shares[:2]).reshape(2, *found.shape[1:3], 1)
-            found[SHARED] = both
-        return found
+            both = np.array(self.shares[:2]).reshape(2, *seconds.shape[1:3], 1)
+            seconds[SHARED] = both
+        return seconds
 
     @property
     def meet(self) -> NDArray[np.bool_]:
@@ -88,8 +88,8 @@ class Timed(NamedTuple):
         flat = self.table.reshape(len(COLUMNS), -1, self.table.shape[-1])
         if self.lines is None:
             return np.zeros(flat.shape[-1], bool)
-        found: NDArray[np.bool_] = are_long(flat[BUSY], flat[0], flat[1], self.lines.far)
-        return found
+        meets: NDArray[np.bool_] = are_long(flat[BUSY], flat[0], flat[1], self.lines.far)
+        return meets
 
 
 def timed(step: Program, samples: Samples, factor: float, stream: str) -> Timed:
@@ -99,11 +99,12 @@ def timed(step: Program, samples: Samples, factor: float, stream: str) -> Timed:
     stream: that on which a pass may leave something behind.
     """
     stages = dict[int, tuple[int, tuple[Chunk, ...]]]()
-    for each in step.stages:
-        stages.setdefault(id(each), (len(stages), each))
-    work, limited = zip(*(_work(each, samples) for _, each in stages.values()), strict=True)
+    for chunks in step.stages:
+        stages.setdefault(id(chunks), (len(stages), chunks))
+    work, limited = zip(*(_work(chunks, samples) for _, chunks in stages.values()), strict=True)
     table = [
-        [_columns(chunk, samples, factor, stream) for chunk in each] for _, each in stages.values()
+        [_columns(chunk, samples, factor, stream) for chunk in chunks]
+        for _, chunks in stages.values()
     ]
     return Timed(
         np.moveaxis(np.array(table), 2, 0),
@@ -119,17 +120,17 @@ def timed(step: Program, samples: Samples, factor: float, stream: str) -> Timed:
 
 def _columns(chunk: Chunk, samples: Samples, factor: float, stream: str) -> Floats:
     """Return the column of a chunk in the table, (COLUMNS, samples)."""
-    found = np.zeros((len(COLUMNS), len(samples)))
+    columns = np.zeros((len(COLUMNS), len(samples)))
     for number, block in enumerate((chunk.forward, chunk.backward, chunk.weights)):
         if block is not None:
-            found[number] = _taken(Keyed(block, id(block)), samples, factor, stream)[0][0]
+            columns[number] = _taken(Keyed(block, id(block)), samples, factor, stream)[0][0]
     end, free = _taken(Keyed(chunk.last, id(chunk.last)), samples, factor, stream)
-    found[LAST] = end[0], end[1], free[0], free[1]
-    found[BUSY] = _of(chunk.sends.bandwidth, samples)
-    found[TAKES] = _of(chunk.sends.total, samples)
-    found[POSTED] = posted = chunk.last.gradients[0]
-    found[JOINS] = posted > 0 and chunk.last.message is None
-    return found
+    columns[LAST] = end[0], end[1], free[0], free[1]
+    columns[BUSY] = _of(chunk.sends.bandwidth, samples)
+    columns[TAKES] = _of(chunk.sends.total, samples)
+    columns[POSTED] = posted = chunk.last.gradients[0]
+    columns[JOINS] = posted > 0 and chunk.last.message is None
+    return columns
 
 
 def _of(values: Any, samples: Samples) -> Any:
@@ -170,14 +171,14 @@ def _taken(
     if shape.queue is not None:
         return _queued(shape.queue, seconds, posts, origin)
     now, free, ends, sent = origin, {stream: origin[::-1]}, dict[str, Floats](), iter(posts)
-    for each in shape.compact:
-        if isinstance(each, Span):
-            now = now + seconds[each.number]
-        elif isinstance(each, Wait):
-            now = np.maximum(now, ends[each.key] if each.key else free.get(each.stream, now))
+    for piece in shape.compact:
+        if isinstance(piece, Span):
+            now = now + seconds[piece.number]
+        elif isinstance(piece, Wait):
+            now = np.maximum(now, ends[piece.key] if piece.key else free.get(piece.stream, now))
         else:
-            starts = np.maximum(now, free[each.stream]) if each.stream in free else now
-            ends[each.key] = free[each.stream] = starts + next(sent)
+            starts = np.maximum(now, free[piece.stream]) if piece.stream in free else now
+            ends[piece.key] = free[piece.stream] = starts + next(sent)
     return now, free[stream]
 
 
@@ -197,11 +198,11 @@ def _queued(queue: Queue, seconds: Floats, posts: Floats, origin: Floats) -> tup
 def _with_moves(shape: Shape, costs: Floats) -> Floats:
     """Return the seconds of each instruction of another stream, moves among them, (posts, samples)."""
     posts = iter(shape.posts)
-    pieces = (each for each in shape.compact if isinstance(each, Collective | Transfer))
+    pieces = (piece for piece in shape.compact if isinstance(piece, Collective | Transfer))
     seconds = (
         piece.seconds if isinstance(piece, Transfer) else costs[next(posts)] for piece in pieces
     )
-    return np.array([each + np.zeros(costs.shape[1]) for each in seconds])
+    return np.array([moved + np.zeros(costs.shape[1]) for moved in seconds])
 
 
 def _rows(step: Program, stream: str) -> Iterator[Row]:
@@ -209,25 +210,25 @@ def _rows(step: Program, stream: str) -> Iterator[Row]:
     stream: as in `timed`."""
     for what, rows in groupby(step.end, lambda row: type(_first(row))):
         # Each place carries out its own collectives one after another, and so takes the sum.
-        for some in [[*rows]] if what is Collective else ([row] for row in rows):
-            first = _first(some[0])
+        for group in [[*rows]] if what is Collective else ([row] for row in rows):
+            first = _first(group[0])
             if isinstance(first, Wait) and first.stream != stream:
                 continue
             distinct = {
-                (id(each), id(prices)): (each, prices)
-                for row in some
-                for each, prices in zip(row, step.ends.prices, strict=True)
+                (id(instruction), id(prices)): (instruction, prices)
+                for row in group
+                for instruction, prices in zip(row, step.ends.prices, strict=True)
             }
-            known = {key: _seconds(*each) for key, each in distinct.items()}
+            known = {key: _seconds(*pair) for key, pair in distinct.items()}
             on = [*map(id, step.ends.prices)]
-            each_row = (zip(map(id, row), on, strict=True) for row in some)
+            each_row = (zip(map(id, row), on, strict=True) for row in group)
             seconds = np.array([[known[key] for key in keys] for keys in each_row]).sum(axis=0)
-            places = np.flatnonzero([any(each) for each in zip(*some, strict=True)])
+            places = np.flatnonzero([any(present) for present in zip(*group, strict=True)])
             yield Row(what, places, seconds[places, None])
 
 
 def _first(row: Sequence[Instruction | None]) -> Instruction:
-    return next(each for each in row if each is not None)
+    return next(instruction for instruction in row if instruction is not None)
 
 
 def _seconds(what: Any, prices: Prices) -> float:

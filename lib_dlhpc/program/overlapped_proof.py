@@ -19,17 +19,19 @@ def prove_overlapped(where: str, chunk: Chunk, other: Chunk) -> None:
     block = chunk.overlapped
     assert block is not None
     in_flight = InFlight()
-    for instruction in block.variants[0].instructions:
-        in_flight.follow(where, instruction)
+    for op in block.variants[0].instructions:
+        in_flight.follow(where, op)
     if in_flight.streams:
         raise ProofError(f"{where}: ends before {in_flight.streams[0]} does.")
     for variant, template in enumerate(block.variants):
         alone = [
-            one.variants[variant].instructions if one is not None else ()
-            for one in (chunk.forward, other.backward, other.weights)
+            single.variants[variant].instructions if single is not None else ()
+            for single in (chunk.forward, other.backward, other.weights)
         ]
         both = template.instructions
-        if [*_by_pass(both, block.ahead)] != [[*filter(_computes, each)] for each in alone]:
+        if [*_by_pass(both, block.ahead)] != [
+            [*filter(_computes, instructions)] for instructions in alone
+        ]:
             raise ProofError(
                 f"{where}: computes other layers than its passes, or in another order."
             )
@@ -39,44 +41,42 @@ def prove_overlapped(where: str, chunk: Chunk, other: Chunk) -> None:
         _prove_waits(where, block, both, _inside(chain.from_iterable(alone)))
 
 
-def _computes(each: Instruction) -> bool:
-    return isinstance(each, Compute)
+def _computes(op: Instruction) -> bool:
+    return isinstance(op, Compute)
 
 
 def _by_pass(both: Iterable[Instruction], ahead: int) -> Iterator[list[Instruction]]:
     """Yield what is computed forward, backward, and of weight gradients, in order; ahead: layers of the first."""
-    found = [each for each in both if isinstance(each, Compute)]
-    behind = [each._replace(layer=each.layer - ahead) for each in found if each.layer >= ahead]
-    yield [each for each in found if each.layer < ahead]
-    yield [each for each in behind if each.phase != "weight_grad"]
-    yield [each for each in behind if each.phase == "weight_grad"]
+    computes = [op for op in both if isinstance(op, Compute)]
+    behind = [op._replace(layer=op.layer - ahead) for op in computes if op.layer >= ahead]
+    yield [op for op in computes if op.layer < ahead]
+    yield [op for op in behind if op.phase != "weight_grad"]
+    yield [op for op in behind if op.phase == "weight_grad"]
 
 
 def _prove_weights_follow(where: str, both: Iterable[Instruction]) -> None:
     done = set[int]()
-    for each in both:
-        if isinstance(each, Compute) and each.phase == "weight_grad" and each.layer not in done:
-            raise ProofError(f"{where}: layer {each.layer} has no gradient of its output yet.")
-        if isinstance(each, Compute) and each.phase.startswith("input_grad"):
-            done.add(each.layer)
+    for op in both:
+        if isinstance(op, Compute) and op.phase == "weight_grad" and op.layer not in done:
+            raise ProofError(f"{where}: layer {op.layer} has no gradient of its output yet.")
+        if isinstance(op, Compute) and op.phase.startswith("input_grad"):
+            done.add(op.layer)
 
 
 def _exchanged(instructions: Sequence[Instruction]) -> Counter[tuple[object, ...]]:
     """Return what is exchanged, and how often."""
-    return Counter(
-        _what(instruction) for instruction in instructions if isinstance(instruction, Collective)
-    )
+    return Counter(_what(op) for op in instructions if isinstance(op, Collective))
 
 
-def _what(each: Collective) -> tuple[object, ...]:
-    return each.kind, each.group, each.goal, each.elements, each.of
+def _what(collective: Collective) -> tuple[object, ...]:
+    return collective.kind, collective.group, collective.goal, collective.elements, collective.of
 
 
 def _inside(instructions: Iterable[Instruction]) -> set[tuple[object, ...]]:
     """Return the blocking exchanges of a pass, those on the stream of computation."""
-    found = [instruction for instruction in instructions if isinstance(instruction, Collective)]
-    posted = {_what(each) for each in found if each.stream}
-    return {_what(each) for each in found if not each.stream} - posted
+    collectives = [op for op in instructions if isinstance(op, Collective)]
+    posted = {_what(collective) for collective in collectives if collective.stream}
+    return {_what(collective) for collective in collectives if not collective.stream} - posted
 
 
 def _prove_waits(
@@ -87,12 +87,12 @@ def _prove_waits(
     Keys of what a pass posts begin with its name.
     """
     coming = dict[str, set[str]]()
-    for each in both:
-        if isinstance(each, Collective) and each.stream and _what(each) in inside:
-            coming.setdefault(each.key.split()[0], set()).add(each.key)
-        elif isinstance(each, Wait) and each.key:
-            coming.get(each.key.split()[0], set()).discard(each.key)
-        elif isinstance(each, Compute) and each.phase != "weight_grad":
-            name = FORWARD if each.layer < block.ahead else BACKWARD
+    for op in both:
+        if isinstance(op, Collective) and op.stream and _what(op) in inside:
+            coming.setdefault(op.key.split()[0], set()).add(op.key)
+        elif isinstance(op, Wait) and op.key:
+            coming.get(op.key.split()[0], set()).discard(op.key)
+        elif isinstance(op, Compute) and op.phase != "weight_grad":
+            name = FORWARD if op.layer < block.ahead else BACKWARD
             if coming.get(name):
-                raise ProofError(f"{where}: layer {each.layer} computes before {name} has arrived.")
+                raise ProofError(f"{where}: layer {op.layer} computes before {name} has arrived.")

@@ -56,17 +56,22 @@ def crossing(
     if not _may_meet(shape, busy, sent):
         return None
     walk = _Walk(sent)
-    computed = [_Active(*each) for each in _alone(shape, busy, spans)]
+    computed = [_Active(*piece) for piece in _alone(shape, busy, spans)]
     posted = [*_posted(shape, busy, posts.tolist())]
     coming = iter(posted)
-    for each in shape.compact:
-        if isinstance(each, Wait):
-            walk.wait(each)
-        elif isinstance(each, POSTED):
-            walk.post(each.stream, next(coming))
+    for piece in shape.compact:
+        if isinstance(piece, Wait):
+            walk.wait(piece)
+        elif isinstance(piece, POSTED):
+            walk.post(piece.stream, next(coming))
         else:
-            walk.work(computed[each.number])
-    return Added(*(np.array([one.delay for one in some]) for some in (computed, posted)))
+            walk.work(computed[piece.number])
+    return Added(
+        *(
+            np.array([activity.delay for activity in activities])
+            for activities in (computed, posted)
+        )
+    )
 
 
 def _may_meet(shape: "Shape", busy: Sequence[Busy], sent: "_Active | None") -> bool:
@@ -83,15 +88,15 @@ def _alone(shape: "Shape", busy: Sequence[Busy], spans: Floats) -> Iterable[tupl
     """Return s of each span, and the part of it for which its exchanges keep links of each kind busy."""
     if not shape.numbers:
         return zip(spans.tolist(), [NONE] * len(spans), strict=True)
-    seconds, each = np.where(spans > 0, spans, 1.0), np.array(busy)[shape.numbers].T
-    kinds = [np.bincount(shape.spans_of, one, len(spans)) / seconds for one in each]
+    seconds, rows = np.where(spans > 0, spans, 1.0), np.array(busy)[shape.numbers].T
+    kinds = [np.bincount(shape.spans_of, row, len(spans)) / seconds for row in rows]
     return zip(spans.tolist(), zip(*(kind.tolist() for kind in kinds), strict=True), strict=True)
 
 
 def _posted(shape: "Shape", busy: Sequence[Busy], seconds: Sequence[float]) -> "Iterator[_Active]":
     """Yield each exchange and move that is posted; seconds: of each."""
     numbers, known = iter(shape.posts), dict[int, Busy]()
-    each = (one for one in shape.compact if isinstance(one, POSTED))
+    each = (piece for piece in shape.compact if isinstance(piece, POSTED))
     for what, left in zip(each, seconds, strict=True):
         if isinstance(what, Transfer):
             yield _Active(left, NONE, what.key)
@@ -151,8 +156,8 @@ class _Walk:
         queue = self.streams[what.stream]
         behind = 0
         if what.key:
-            for each in reversed(queue):
-                if each.key == what.key:
+            for activity in reversed(queue):
+                if activity.key == what.key:
                     break
                 behind += 1
         while len(queue) > behind:
@@ -180,12 +185,12 @@ def _meet(active: list[_Active]) -> None:
         slower: tuple[float, ...] = slow, slow
         passed = slow * min(active[0].left, active[1].left)
     else:
-        slower = _slower([each.busy for each in active])
-        passed = min([each.left * slow for each, slow in zip(active, slower, strict=True)])
-    for each, slow in zip(active, slower, strict=True):
+        slower = _slower([activity.busy for activity in active])
+        passed = min([activity.left * slow for activity, slow in zip(active, slower, strict=True)])
+    for activity, slow in zip(active, slower, strict=True):
         done = passed / slow
-        each.delay += passed - done
-        each.left = each.left - done if each.left > done * (1 + NEGLIGIBLE) else 0.0
+        activity.delay += passed - done
+        activity.left = activity.left - done if activity.left > done * (1 + NEGLIGIBLE) else 0.0
 
 
 def _slower(busy: list[Busy]) -> tuple[float, ...]:

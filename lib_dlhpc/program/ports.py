@@ -114,18 +114,18 @@ class Ports:
         for other, shared in self.others[line]:
             if one and until[other] <= begin:
                 continue
-            for each in self.sent[other]:
-                if one and (each.end <= begin or each.begin >= new.alone):
+            for message in self.sent[other]:
+                if one and (message.end <= begin or message.begin >= new.alone):
                     continue
-                met = self.minimum(new.alone, each.end) - self.maximum(begin, each.begin)
+                met = self.minimum(new.alone, message.end) - self.maximum(begin, message.begin)
                 if met > 0 if one else (met > 0).any():
-                    self._meet(new, each, self.maximum(met, 0.0), shared)
+                    self._meet(new, message, self.maximum(met, 0.0), shared)
         if one and new.end > until[line]:
             until[line] = new.end
         if not new.late and line not in self.ahead:
             return 0.0
         ahead = self.ahead.pop(line, None)
-        late = map(add, *(each or self._none(line) for each in (new.late, ahead)))
+        late = map(add, *(message or self._none(line) for message in (new.late, ahead)))
         return reduce(self.maximum, late)
 
     def _none(self, line: int) -> list[Any]:
@@ -133,15 +133,15 @@ class Ports:
 
     def _meet(self, new: _Sent, old: _Sent, met: Any, shared: Sequence[Link]) -> None:
         ahead = self.ahead.setdefault(old.line, self._none(old.line))
-        for each in (new, old):
-            each.late = each.late or self._none(each.line)
+        for message in (new, old):
+            message.late = message.late or self._none(message.line)
         for mine, its, part in shared:
             more = met * part
             new.late[mine] = new.late[mine] + more
             old.late[its] = old.late[its] + more
             ahead[its] = ahead[its] + more
-        for each in (new, old):
-            each.end = each.alone + reduce(self.maximum, each.late)
+        for message in (new, old):
+            message.end = message.alone + reduce(self.maximum, message.late)
         self.until[old.line] = self.maximum(self.until[old.line], old.end)
 
     def state(self, clock: Sequence[float]) -> Iterator[float]:
@@ -149,20 +149,24 @@ class Ports:
         now, zero = min(clock), clock[0]
         for line, sent in enumerate(self.sent):
             none = self._none(line)
-            for each in sent:
-                if each.end <= now:
+            for message in sent:
+                if message.end <= now:
                     yield from (zero, zero, *(zero for _ in none))
                 else:
                     yield from (
-                        each.begin,
-                        each.alone,
-                        *(zero + late for late in each.late or none),
+                        message.begin,
+                        message.alone,
+                        *(zero + late for late in message.late or none),
                     )
             yield from (zero + late for late in self.ahead.get(line, none))
 
     def shift(self, by: float) -> None:
         """Add a constant to all times."""
         for sent in self.sent:
-            for each in sent:
-                each.begin, each.alone, each.end = each.begin + by, each.alone + by, each.end + by
+            for message in sent:
+                message.begin, message.alone, message.end = (
+                    message.begin + by,
+                    message.alone + by,
+                    message.end + by,
+                )
         self.until = [end + by for end in self.until]

@@ -206,7 +206,7 @@ class Block:
     def work(self) -> tuple[Floats, ...]:
         """The seconds of all layers forward and backward, and of the repeated ones, by variant."""
         if self.ahead:
-            return tuple(found.sum(axis=-1) for found in self._spent(None))
+            return tuple(seconds.sum(axis=-1) for seconds in self._spent(None))
         return tuple(
             np.array([s.sum(axis=-1) for s in (p.forward, p.backward, p.forward[..., t.repeated])])
             for t, p in zip(self.variants, self.prices, strict=True)
@@ -230,15 +230,15 @@ class Block:
         """Yield of each variant of overlapped passes the seconds of its layers, forward, backward and repeated, all of
         them or what one of the limits accounts for, (3, layers)."""
         for template, prices in zip(self.variants, self.prices, strict=True):
-            found = np.zeros((3, len(prices.forward)))
+            spent = np.zeros((3, len(prices.forward)))
             for phase, layers in template.shape.layers.items():
                 way = "forward" if phase.startswith("forward") else "backward"
                 seconds, whole = getattr(prices, phase), getattr(prices, way)
                 if limit is not None:
                     seconds = seconds * prices.limited[way][limit] / np.where(whole > 0, whole, 1.0)
                 row = np.where(layers < self.ahead, 0, 2 if way == "forward" else 1)
-                np.add.at(found, (row, layers), seconds[layers])
-            yield found
+                np.add.at(spent, (row, layers), seconds[layers])
+            yield spent
 
     def forward_share(self, variant: int) -> float:
         """Return which part of the work of overlapped passes is the forward pass."""
@@ -248,19 +248,19 @@ class Block:
     @cached_property
     def messages(self) -> tuple[Sent, ...]:
         """What is sent, by kind: of the variant that exchanges longest within the pass."""
-        found = (self._sent(template) for template in self.variants)
-        return max(found, key=lambda sent: sum(each.seconds for each in sent))
+        variants = (self._sent(template) for template in self.variants)
+        return max(variants, key=lambda sent: sum(each.seconds for each in sent))
 
     def _sent(self, template: Template) -> tuple[Sent, ...]:
-        found: dict[str, Sent] = {}
+        by_kind: dict[str, Sent] = {}
         for what, count in template.messages:
             if isinstance(what, Collective):
                 cost, seconds, _ = self.prices[0].priced(what)
-                one = Sent(what.kind, cost, seconds, 0.0 if what.stream else seconds)
+                message = Sent(what.kind, cost, seconds, 0.0 if what.stream else seconds)
             else:
-                one = Sent(what.kind, Cost(0.0, what.seconds, 0.0), 0.0, 0.0)
-            found[what.kind] = found.get(what.kind, Sent(what.kind)).plus(one, count)
-        return tuple(found.values())
+                message = Sent(what.kind, Cost(0.0, what.seconds, 0.0), 0.0, 0.0)
+            by_kind[what.kind] = by_kind.get(what.kind, Sent(what.kind)).plus(message, count)
+        return tuple(by_kind.values())
 
 
 def _end_of(
@@ -358,12 +358,15 @@ class Program:
         """The lines of messages that share links, if these take long enough to meet."""
         if self.lines is None:
             return None
-        each = [chunk for stage, _ in self.distinct for chunk in stage]
+        chunks = [chunk for stage, _ in self.distinct for chunk in stage]
         ahead, back = (
-            np.array([one.alone(1.0)[0] for one in some])
-            for some in ([one.forward for one in each], [one.backward for one in each])
+            np.array([chunk.alone(1.0)[0] for chunk in blocks])
+            for blocks in (
+                [chunk.forward for chunk in chunks],
+                [chunk.backward for chunk in chunks],
+            )
         )
-        busy = np.array([float(one.sends.bandwidth) for one in each])
+        busy = np.array([float(chunk.sends.bandwidth) for chunk in chunks])
         return (
             self.lines.meets(self.schedule.name)
             if are_long(busy, ahead, back, self.lines.far)
@@ -378,12 +381,12 @@ class Program:
     @cached_property
     def distinct(self) -> tuple[tuple[tuple[Chunk, ...], tuple[int, ...]], ...]:
         """The stages that differ in their passes, and the places in the pipeline of those that are like each."""
-        found: dict[tuple[int, ...], list[int]] = {}
+        stages_of: dict[tuple[int, ...], list[int]] = {}
         turns = self.schedule.overlapped
         for place, stage in enumerate(self.stages):
             key = tuple([id(chunk.last) for chunk in stage])
-            found.setdefault((*key, *turns[place]), []).append(place)
-        return tuple((self.stages[places[0]], tuple(places)) for places in found.values())
+            stages_of.setdefault((*key, *turns[place]), []).append(place)
+        return tuple((self.stages[places[0]], tuple(places)) for places in stages_of.values())
 
     def overlaps(self, place: int, chunk: int) -> tuple[int, int]:
         """Return how many forward, and how many backward passes of a chunk overlap with one of the other chunk."""

@@ -78,10 +78,10 @@ def prove(cycle: Sequence[Program]) -> None:
 
 def _prove_order(step: Program) -> None:
     """Prove that every pass can be executed, once, forward before backward."""
-    found = [call for call in calls(step.schedule) if call.computes]
-    each_pass = (half for call in found for half in call.halves)
+    computed = [call for call in calls(step.schedule) if call.computes]
+    each_pass = (half for call in computed for half in call.halves)
     done = {(call.place, call.chunk, call.microbatch, call.phase) for call in each_pass}
-    done |= {(call.place, *call.partner, WEIGHTS) for call in found if call.phase == OVERLAPPED}
+    done |= {(call.place, *call.partner, WEIGHTS) for call in computed if call.phase == OVERLAPPED}
     phases = PASSES if step.schedule.splits_backward else PASSES[:2]
     for place, stream in enumerate(step.schedule.streams):
         where = f"rank {place} of the pipeline"
@@ -109,11 +109,11 @@ def _prove_pass(
     for other in others:
         if list(filter(None, other)) != list(filter(None, first)):
             raise ProofError(f"{where}: ranks of a stage post different instructions.")
-    for each in block.variants[0].instructions:
-        in_flight.follow(where, each)
+    for what in block.variants[0].instructions:
+        in_flight.follow(where, what)
     for variant, prices in zip(block.variants, block.prices, strict=True):
         _prove_work(where, variant.instructions, phase, len(prices.forward))
-        if not kept and any(gathers(instruction) for instruction in variant.instructions):
+        if not kept and any(gathers(op) for op in variant.instructions):
             _prove_weights(where, variant.instructions, prices.weights_read)
 
 
@@ -144,49 +144,43 @@ def _prove_first(
 ) -> dict[str, Collective]:
     """Prove that layers of a chunk's first pass have their weights; return what is still gathered, by key."""
     there: set[int] = set()
-    for instruction in instructions:
-        if gathers(instruction):
-            coming[instruction.key] = instruction
-        elif isinstance(instruction, Wait) and instruction.key in coming:
-            there.update(summed_layers(coming.pop(instruction.key)))
-        elif isinstance(instruction, Compute) and prices.weights_read[instruction.layer]:
-            own = [one for one in coming.values() if one.layers[0] == number]
-            late = any(summed_layers(one)[0] <= instruction.layer for one in own)  # or tied ones
-            if late or (prices.weights[instruction.layer] and instruction.layer not in there):
-                raise ProofError(
-                    f"{where}: layer {instruction.layer} computes without its weights."
-                )
+    for op in instructions:
+        if gathers(op):
+            coming[op.key] = op
+        elif isinstance(op, Wait) and op.key in coming:
+            there.update(summed_layers(coming.pop(op.key)))
+        elif isinstance(op, Compute) and prices.weights_read[op.layer]:
+            gathers_of = [gather for gather in coming.values() if gather.layers[0] == number]
+            late = any(summed_layers(each)[0] <= op.layer for each in gathers_of)  # or tied ones
+            if late or (prices.weights[op.layer] and op.layer not in there):
+                raise ProofError(f"{where}: layer {op.layer} computes without its weights.")
     return coming
 
 
 def _prove_parts(where: str, chunk: Chunk) -> None:
     """Prove that the layers whose backward leaves out weight gradients are those that compute them apart."""
     blocks = (chunk.backward, chunk.weights or chunk.last, chunk.last)
-    wanted, *found = (
-        {
-            instruction.layer
-            for instruction in block.variants[0].instructions
-            if _is(instruction, phase)
-        }
+    wanted, *phases = (
+        {op.layer for op in block.variants[0].instructions if _is(op, phase)}
         for block, phase in zip(blocks, ("input_grad", "weight_grad", "weight_grad"), strict=True)
     )
-    for layers in found:
+    for layers in phases:
         if layers != wanted:
             wrong = min(layers ^ wanted)
             raise ProofError(f"{where}: layer {wrong} has no weight gradients, or has them twice.")
 
 
-def _is(each: Instruction, phase: str) -> TypeGuard[Compute]:
-    return isinstance(each, Compute) and BLOCKS.get(each.phase, each.phase) == phase
+def _is(op: Instruction, phase: str) -> TypeGuard[Compute]:
+    return isinstance(op, Compute) and BLOCKS.get(op.phase, op.phase) == phase
 
 
-def _posted(each: Instruction) -> tuple[object, ...]:
+def _posted(op: Instruction) -> tuple[object, ...]:
     """Return what ranks have to do alike, each in its own part: collectives and moves of other streams, and waits."""
-    if isinstance(each, Collective) and each.stream:
-        return (each.stream, each.kind, each.group, each.goal, each.elements)
-    if isinstance(each, Transfer):
-        return (each.stream, each.kind)
-    return (each.stream, bool(each.key)) if isinstance(each, Wait) else ()
+    if isinstance(op, Collective) and op.stream:
+        return (op.stream, op.kind, op.group, op.goal, op.elements)
+    if isinstance(op, Transfer):
+        return (op.stream, op.kind)
+    return (op.stream, bool(op.key)) if isinstance(op, Wait) else ()
 
 
 def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, layers: int) -> None:
@@ -194,26 +188,24 @@ def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, lay
 
     A pass for weight gradients computes some layers, the others have theirs from the pass before it.
     """
-    own, order = {phase}, list(range(layers)) if phase == FORWARD else list(range(layers))[::-1]
+    phases, order = {phase}, list(range(layers)) if phase == FORWARD else list(range(layers))[::-1]
     if phase == BACKWARD:
-        own.add("input_grad")
+        phases.add("input_grad")
     elif phase == WEIGHTS:
-        instructions, own = list(instructions), {"weight_grad"}
-        there = {
-            instruction.layer for instruction in instructions if isinstance(instruction, Compute)
-        }
+        instructions, phases = list(instructions), {"weight_grad"}
+        there = {op.layer for op in instructions if isinstance(op, Compute)}
         order = [layer for layer in order if layer in there]
     done: list[int] = []
     later = set[int]()  # layers whose weights have gradients after this pass only
-    for each in instructions:
-        if isinstance(each, Compute) and BLOCKS.get(each.phase, each.phase) in own:
-            later |= {each.layer} if _is(each, "input_grad") else set()
-            if each.phase not in BLOCKS or done[-1:] != [each.layer]:
-                done.append(each.layer)
-        elif isinstance(each, Compute) and each.layer in done:
-            raise ProofError(f"{where}: layer {each.layer} is repeated after its backward pass.")
-        elif sums(each):
-            early = set(summed_layers(each)).intersection(order) - (set(done) - later)
+    for what in instructions:
+        if isinstance(what, Compute) and BLOCKS.get(what.phase, what.phase) in phases:
+            later |= {what.layer} if _is(what, "input_grad") else set()
+            if what.phase not in BLOCKS or done[-1:] != [what.layer]:
+                done.append(what.layer)
+        elif isinstance(what, Compute) and what.layer in done:
+            raise ProofError(f"{where}: layer {what.layer} is repeated after its backward pass.")
+        elif sums(what):
+            early = set(summed_layers(what)).intersection(order) - (set(done) - later)
             if early:
                 raise ProofError(f"{where}: posts gradients of layers {sorted(early)} too early.")
     if done != order:
@@ -224,41 +216,37 @@ def _prove_work(where: str, instructions: Iterable[Instruction], phase: str, lay
 
 def _prove_weights(where: str, instructions: Sequence[Instruction], read: Sequence[int]) -> None:
     """Prove that layers have the weights that are gathered for them, and that few are gathered ahead."""
-    visits = [
-        instruction.layer
-        for instruction in instructions
-        if isinstance(instruction, Compute) and read[instruction.layer]
-    ]
+    visits = [op.layer for op in instructions if isinstance(op, Compute) and read[op.layer]]
     to_come = deque(visits)
     coming: dict[str, Collective] = {}  # by key
     # The unit whose layers compute, and the units whose weights are here.
     here, has = range(0), set[int]()
-    for each in instructions:
-        if gathers(each):
-            coming[each.key] = each
-            units = {range(*one.layers[1:]) for one in coming.values()}
+    for what in instructions:
+        if gathers(what):
+            coming[what.key] = what
+            units = {range(*gather.layers[1:]) for gather in coming.values()}
             held = units | ({here} if to_come and to_come[0] in here else set())
             if len(held) > AHEAD:
                 raise ProofError(f"{where}: has the weights of {len(held)} units at once.")
-        elif isinstance(each, Wait) and each.key in coming:
-            gathered = coming.pop(each.key)
+        elif isinstance(what, Wait) and what.key in coming:
+            gathered = coming.pop(what.key)
             unit = range(*gathered.layers[1:])
             has = (has if unit == here else set()) | {*summed_layers(gathered)}
             here = unit
-        elif isinstance(each, Compute) and read[each.layer]:
+        elif isinstance(what, Compute) and read[what.layer]:
             to_come.popleft()
-            if each.layer not in has:
-                raise ProofError(f"{where}: layer {each.layer} computes without its weights.")
+            if what.layer not in has:
+                raise ProofError(f"{where}: layer {what.layer} computes without its weights.")
 
 
 def _prove_end(where: str, after: Sequence[Instruction | None], in_flight: InFlight) -> None:
     """Prove that a stage updates once, with complete sums, and leaves nothing in flight."""
-    if sum(isinstance(each, Update) for each in after) != 1:
+    if sum(isinstance(op, Update) for op in after) != 1:
         raise ProofError(f"{where}: a step updates the weights once.")
-    for each in after:
-        if isinstance(each, Update) and in_flight.sums:
+    for op in after:
+        if isinstance(op, Update) and in_flight.sums:
             raise ProofError(f"{where}: updates weights with gradients that are being summed.")
-        in_flight.follow(where, each)
+        in_flight.follow(where, op)
     if in_flight.streams:
         raise ProofError(f"{where}: the step ends before {', '.join(in_flight.streams)} does.")
 
@@ -266,13 +254,11 @@ def _prove_end(where: str, after: Sequence[Instruction | None], in_flight: InFli
 def _prove_meetings(step: Program) -> None:
     """Prove that stages meet, and swap sums, with stages that do so too."""
     for row in step.end:
-        if len({isinstance(each, Barrier) for each in row}) > 1:
+        if len({isinstance(op, Barrier) for op in row}) > 1:
             raise ProofError("some stages meet and others do not: they wait forever.")
-        for place, each in enumerate(row):
-            if isinstance(each, PairAllreduce) and any(row[other] != each for other in each.places):
-                raise ProofError(
-                    f"stage {place}: {each.name} is swapped with a stage that does not."
-                )
+        for place, op in enumerate(row):
+            if isinstance(op, PairAllreduce) and any(row[other] != op for other in op.places):
+                raise ProofError(f"stage {place}: {op.name} is swapped with a stage that does not.")
 
 
 def _prove_copies(step: Program) -> None:
@@ -281,12 +267,13 @@ def _prove_copies(step: Program) -> None:
         return
     last = len(step.stages) - 1
     for place in range(len(step.stages)):
-        own = [row[place] for row in step.end]
-        before = own[: next(index for index, each in enumerate(own) if isinstance(each, Update))]
-        found = [e for e in before if isinstance(e, PairAllreduce) and last - place in e.places]
-        if len(found) != 1:
+        instructions = [row[place] for row in step.end]
+        updates = (index for index, op in enumerate(instructions) if isinstance(op, Update))
+        before = instructions[: next(updates)]
+        pairs = [op for op in before if isinstance(op, PairAllreduce) and last - place in op.places]
+        if len(pairs) != 1:
             raise ProofError(
-                f"stage {place}: sums its gradients {len(found)} times with the other copy of the network."
+                f"stage {place}: sums its gradients {len(pairs)} times with the other copy of the network."
             )
 
 
@@ -295,38 +282,36 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
     where = f"stage {number * len(step.stages) + place}"
     weights = chunk.last.prices[0].weights
     after = [row[place] for row in step.end]
-    own = [each for each in after if isinstance(each, Collective) and each.layers[:1] == (number,)]
+    collectives = [op for op in after if isinstance(op, Collective) and op.layers[:1] == (number,)]
     # What a repeated microbatch sums, and the last one.
     before = (chunk.backward, chunk.weights) if chunk.weights else (chunk.backward,)
     after_it = (chunk.backward, chunk.last) if chunk.weights else (chunk.last,)
     every, last = (
-        [
-            instruction
-            for block in passes
-            for instruction in block.variants[0].instructions
-            if sums(instruction)
-        ]
+        [op for block in passes for op in block.variants[0].instructions if sums(op)]
         for passes in (before, after_it)
     )
-    total = [*last, *filter(sums, own)]
-    for each in (every, total):
-        _prove_once(f"{where}: sums", each, weights, step.groups)
-    groups = {each.group: step.groups[each.group] for each in total}
+    total = [*last, *filter(sums, collectives)]
+    for exchanged in (every, total):
+        _prove_once(f"{where}: sums", exchanged, weights, step.groups)
+    groups = {op.group: step.groups[op.group] for op in total}
     inside = prod(step.shape[1:])  # ranks of a replica
     over = prod(group.size for group in groups.values() if group.apart >= inside)
     if any(weights) and over % step.shape[0]:
         raise ProofError(f"{where}: replicas never sum their gradients, or not all of them.")
-    ahead = any(gathers(instruction) for instruction in chunk.forward.variants[0].instructions)
-    if not ahead and any(each.goal == SCATTER for each in total):
+    ahead = any(gathers(op) for op in chunk.forward.variants[0].instructions)
+    if not ahead and any(op.goal == SCATTER for op in total):
         firsts = [each.first.variants[0].instructions for each in step.stages[place] if each.first]
-        gathered = (each for first in firsts for each in first if gathers(each))
-        found = [*filter(gathers, own), *(each for each in gathered if each.layers[0] == number)]
-        _prove_once(f"{where}: gathers", found, weights, step.groups, required=True)
+        gathered = (op for first in firsts for op in first if gathers(op))
+        all_gathers = [
+            *filter(gathers, collectives),
+            *(op for op in gathered if op.layers[0] == number),
+        ]
+        _prove_once(f"{where}: gathers", all_gathers, weights, step.groups, required=True)
 
 
 def _prove_once(
     what: str,
-    found: Sequence[Collective],
+    collectives: Sequence[Collective],
     weights: Floats,
     groups: Mapping[str, Group],
     required: bool = False,
@@ -336,11 +321,13 @@ def _prove_once(
     A layer is in one of the groups of replicas that do the same, as ranks may hold different parts of others. Some
     gradients of a layer may travel with their indices, and others without.
     """
-    kinds: dict[tuple[object, ...], list[Collective]] = {(): []} if required and not found else {}
-    for each in found:
-        group = groups[each.group]
+    kinds: dict[tuple[object, ...], list[Collective]] = (
+        {(): []} if required and not collectives else {}
+    )
+    for op in collectives:
+        group = groups[op.group]
         axis = min(len(group.shape) - group.axis, AXES)
-        kinds.setdefault((axis, each.goal, each.of), []).append(each)
+        kinds.setdefault((axis, op.goal, op.of), []).append(op)
     for members in kinds.values():
         count = Counter(layer for member in members for layer in summed_layers(member))
         over = " and ".join(dict.fromkeys(member.group for member in members)) or "no group"

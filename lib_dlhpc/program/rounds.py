@@ -34,8 +34,10 @@ def sections(pipe: Pipeline) -> tuple[Section, ...]:
     rounds = pipe.streams.rounds
     more = max(0, min(times for _, times in rounds.each) - ENOUGH)
     known = pipe.name, pipe.ranks, pipe.microbatches - more * rounds.microbatches, pipe.chunks
-    found = _sections(*known)
-    return tuple(one._replace(times=one.times + more * (one.times > 1)) for one in found)
+    parts = _sections(*known)
+    return tuple(
+        section._replace(times=section.times + more * (section.times > 1)) for section in parts
+    )
 
 
 @lru_cache(maxsize=512)
@@ -47,35 +49,37 @@ def _sections(schedule: str, ranks: int, microbatches: int, chunks: int) -> tupl
         return (Section(_rows(numbers), 1),)
     parts = _in_rounds(numbers, rounds, ranks)
     order = np.concatenate([row for rows in parts for row in rows])
-    at = np.empty_like(order)
-    at[order] = np.arange(len(order))
+    position = np.empty_like(order)
+    position[order] = np.arange(len(order))
     numbers = numbers[order]
-    numbers[:, SOURCE] = np.where(numbers[:, SOURCE] >= 0, at[numbers[:, SOURCE]], -1)
-    rows, edge, found = _rows(numbers), 0, list[Section]()
+    numbers[:, SOURCE] = np.where(numbers[:, SOURCE] >= 0, position[numbers[:, SOURCE]], -1)
+    rows, edge, result = _rows(numbers), 0, list[Section]()
     pending = Rows()
     for part in parts:
         count = len(part[0])
         pending = pending + rows[edge : edge + count]
         edge += count * len(part)
         if len(part) > 1:
-            found += [Section(pending, 1), Section(rows[edge - count : edge], len(part) - 1)]
+            result += [Section(pending, 1), Section(rows[edge - count : edge], len(part) - 1)]
             pending = []
-    return (*found, Section(pending, 1))
+    return (*result, Section(pending, 1))
 
 
 def _in_rounds(numbers: Numbers, rounds: SteadyState, ranks: int) -> list[list[Numbers]]:
     """Return the calls of each round of each kind, the ones of all rounds in the order of the last."""
     mine = [np.flatnonzero(numbers[:, PLACE] == rank) for rank in range(ranks)]
     first = [rounds.first(rank) for rank in range(ranks)]
-    parts = [[np.sort(np.concatenate([own[:end] for own, end in zip(mine, first, strict=True)]))]]
-    mine = [own[end:] for own, end in zip(mine, first, strict=True)]
+    parts = [
+        [np.sort(np.concatenate([calls[:end] for calls, end in zip(mine, first, strict=True)]))]
+    ]
+    mine = [calls[end:] for calls, end in zip(mine, first, strict=True)]
     for passes, times in rounds.each:
-        each = [
-            np.concatenate([own[passes * n : passes * (n + 1)] for own in mine])
+        columns = [
+            np.concatenate([calls[passes * n : passes * (n + 1)] for calls in mine])
             for n in range(times)
         ]
-        parts.append([one[np.argsort(each[-1])] for one in each])
-        mine = [own[passes * times :] for own in mine]
+        parts.append([column[np.argsort(columns[-1])] for column in columns])
+        mine = [calls[passes * times :] for calls in mine]
     return [*parts, [np.sort(np.concatenate(mine))]]
 
 
@@ -121,9 +125,9 @@ def _depths(place: Numbers, needs: Numbers, gives: Numbers, many: int) -> tuple[
     at, end, now = edges[:-1], edges[1:], 0
     while len(at):
         ready = there[source[at]]
-        now, some = now + 1, at[ready]
-        assert len(some), "ranks wait for each other"
-        depth[some], there[some] = now, True
+        now, calls = now + 1, at[ready]
+        assert len(calls), "ranks wait for each other"
+        depth[calls], there[calls] = now, True
         at = at + ready
         left = at < end
         at, end = at[left], end[left]

@@ -38,8 +38,8 @@ class SharedWalk(Walk):
             self._round(rows)
             times, walked = times - 1, walked + 1
             periods, rounding = times // walked, ROUNDING * max(self.clock)
-            apart = [now - then for now, then in zip(self.clock, clock, strict=True)]
-            if periods and max(apart) - min(apart) <= rounding:
+            growth = [now - then for now, then in zip(self.clock, clock, strict=True)]
+            if periods and max(growth) - min(growth) <= rounding:
                 later = self._times(rows) - seen
                 if np.ptp(later) * periods <= rounding + ROUNDING * periods * later.max():
                     self._skip(rows, periods * later)

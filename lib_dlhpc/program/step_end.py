@@ -23,8 +23,8 @@ class StepEnd(NamedTuple):
 def ends_of(stages: "Sequence[Sequence[Chunk]]", rows: Sequence[Row]) -> StepEnd:
     """Return what follows the passes of these stages."""
     first: dict[int, Prices] = {}
-    each = (stage[0].last.prices[0] for stage in stages)
-    prices = tuple([first.setdefault(id(one.groups), one) for one in each])
+    stage_prices = (stage[0].last.prices[0] for stage in stages)
+    prices = tuple([first.setdefault(id(priced.groups), priced) for priced in stage_prices])
     return StepEnd(prices, tuple(tuple(_distinct(row, prices)) for row in rows))
 
 

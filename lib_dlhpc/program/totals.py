@@ -48,8 +48,8 @@ def mixes_of(step: Program) -> tuple[BoundShares, BoundShares]:
     seconds = np.zeros((2, step.schedule.ranks, step.shape[1]))
     for stage, places in step.distinct:
         for block, share in _shares(step, stage, places[0]):
-            each = zip(block.limited, block.work, strict=True)
-            for variant, (limits, (ahead, back, again)) in enumerate(each):
+            pairs = zip(block.limited, block.work, strict=True)
+            for variant, (limits, (ahead, back, again)) in enumerate(pairs):
                 limited[:, :, list(places), variant] += (share[:, None] * limits)[..., None]
                 both = share * np.array([ahead, back + again])
                 seconds[:, list(places), variant] += both[:, None]
@@ -69,17 +69,17 @@ def _shares(step: Program, stage: Sequence[Chunk], place: int) -> Iterator[tuple
 
 def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
     """Return all messages of the mean rank, and the seconds of those within passes, which are exposed, by kind."""
-    found = {kind: Sent(kind) for kind in step.kinds}
+    by_kind = {kind: Sent(kind) for kind in step.kinds}
     many, mean = step.schedule.each, 1 / step.schedule.ranks
 
     def add(one: Sent, times: float) -> None:
-        found[one.kind] = found[one.kind].plus(one, times * mean)
+        by_kind[one.kind] = by_kind[one.kind].plus(one, times * mean)
 
     for stage, places in step.distinct:
         for number, chunk in enumerate(stage):
             for block, times in chunk.passes(many, step.overlaps(places[0], number)):
-                for one in block.messages if times else ():
-                    add(one, len(places) * times)
+                for sent in block.messages if times else ():
+                    add(sent, len(places) * times)
             for what in chunk.hidden:
                 priced = chunk.backward.prices[0].priced(what)
                 add(Sent(what.kind, priced.cost), len(places) * many)
@@ -95,13 +95,13 @@ def messages_of(step: Program) -> tuple[dict[str, Cost], dict[str, float]]:
     hops = {id(cost): cost for cost in sends}
     for key, count in Counter(map(id, sends)).items():
         add(Sent(step.between, hops[key]), 2 * count * many)
-    within = {kind: one.within for kind, one in found.items() if one.within}
-    return {kind: one.cost for kind, one in found.items()}, within
+    within = {kind: sent.within for kind, sent in by_kind.items() if sent.within}
+    return {kind: sent.cost for kind, sent in by_kind.items()}, within
 
 
 def pass_seconds(block: Block) -> float:
     """Return the seconds of a pass with what its ranks exchange within it, if nothing has to be waited for."""
-    runs = (each for each in block.folded if isinstance(each, Run))
+    runs = (run for run in block.folded if isinstance(run, Run))
     return sum(float(np.max(r.head + r.middle + r.tail)) + r.messages for r in runs)
 
 

@@ -53,7 +53,7 @@ class Walk:
                 self._round(rows)
             else:
                 self._repeat(rows, times)
-        return [at + self._base for at in self.clock]
+        return [time + self._base for time in self.clock]
 
     def _round(self, rows: Rows) -> None:
         clock, port, arrives, seconds = self.clock, self.port, self.arrives, self.seconds

@@ -198,7 +198,7 @@ class _Servers:
         self.made[server][worker] += 1
         if self.held[server]:
             slowest, waiting = min(self.made[server]), self.held[server]
-            self.held[server] = [each for each in waiting if each[0] > slowest]
+            self.held[server] = [worker for worker in waiting if worker[0] > slowest]
             for needed, event in waiting:
                 if needed <= slowest:
                     event.succeed()

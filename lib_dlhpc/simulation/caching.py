@@ -42,19 +42,19 @@ def orders(
 
 def _least_recent(orders: Orders, room: int, moved: bool = True) -> list[int]:
     """Drop what was read longest ago; or, unless hits are `moved` to the end, what was kept longest."""
-    kept: OrderedDict[int, None] = OrderedDict()
+    cached: OrderedDict[int, None] = OrderedDict()
     hits = []
     for order in orders:
         hits.append(0)
         for sample in order:
-            if sample in kept:
+            if sample in cached:
                 hits[-1] += 1
                 if moved:
-                    kept.move_to_end(sample)
+                    cached.move_to_end(sample)
                 continue
-            if len(kept) == room:
-                kept.popitem(last=False)
-            kept[sample] = None
+            if len(cached) == room:
+                cached.popitem(last=False)
+            cached[sample] = None
     return hits
 
 
@@ -64,50 +64,50 @@ def _first_in(orders: Orders, room: int) -> list[int]:
 
 def _clock(orders: Orders, room: int) -> list[int]:
     """Go round and drop the first that has not been read since the last time round."""
-    kept: OrderedDict[int, bool] = OrderedDict()
+    cached: OrderedDict[int, bool] = OrderedDict()
     hits = []
     for order in orders:
         hits.append(0)
         for sample in order:
-            if sample in kept:
+            if sample in cached:
                 hits[-1] += 1
-                kept[sample] = True
+                cached[sample] = True
                 continue
-            while len(kept) == room:
-                first, read_again = kept.popitem(last=False)
+            while len(cached) == room:
+                first, read_again = cached.popitem(last=False)
                 if read_again:
-                    kept[first] = False
-            kept[sample] = False
+                    cached[first] = False
+            cached[sample] = False
     return hits
 
 
 def _at_random(orders: Orders, room: int) -> list[int]:
-    random, slots, at = np.random.default_rng(0), list[int](), dict[int, int]()
+    random, slots, slot_of = np.random.default_rng(0), list[int](), dict[int, int]()
     hits = []
     for order in orders:
         hits.append(0)
         for sample, slot in zip(
             order, random.integers(room, size=len(order)).tolist(), strict=True
         ):
-            if sample in at:
+            if sample in slot_of:
                 hits[-1] += 1
             elif len(slots) < room:
-                at[sample] = len(slots)
+                slot_of[sample] = len(slots)
                 slots.append(sample)
             else:
-                del at[slots[slot]]
-                at[sample], slots[slot] = slot, sample
+                del slot_of[slots[slot]]
+                slot_of[sample], slots[slot] = slot, sample
     return hits
 
 
 def _keep(orders: Orders, room: int) -> list[int]:
-    kept: set[int] = set()
+    cached: set[int] = set()
     hits = []
     for order in orders:
-        hits.append(sum(sample in kept for sample in order))
+        hits.append(sum(sample in cached for sample in order))
         for sample in order:
-            if len(kept) < room:
-                kept.add(sample)
+            if len(cached) < room:
+                cached.add(sample)
     return hits
 
 
@@ -120,19 +120,19 @@ def _belady(orders: Orders, room: int) -> list[int]:
     for time in range(len(flat) - 1, -1, -1):
         again[time] = last.get(flat[time], len(flat))
         last[flat[time]] = time
-    kept: dict[int, int] = {}  # sample -> when it is read again
+    cached: dict[int, int] = {}  # sample -> when it is read again
     latest: list[tuple[int, int]] = []
     hits, time = [], 0
     for order in orders:
         hits.append(0)
         for sample in order:
-            hits[-1] += sample in kept
-            kept[sample] = again[time]
+            hits[-1] += sample in cached
+            cached[sample] = again[time]
             heappush(latest, (-again[time], sample))
-            while len(kept) > room:
+            while len(cached) > room:
                 when, dropped = heappop(latest)
-                if kept.get(dropped) == -when:
-                    del kept[dropped]
+                if cached.get(dropped) == -when:
+                    del cached[dropped]
             time += 1
     return hits
 

@@ -62,7 +62,8 @@ def as_text(
     ]
     if joules is not None:
         shown = [
-            format_energy(each) for each in (joules, sum(energy_of(experiment, measured).values()))
+            format_energy(joule)
+            for joule in (joules, sum(energy_of(experiment, measured).values()))
         ]
         lines.append(f"  {'energy of a step':<25} {shown[0]:>10} {shown[1]:>10}")
     lines += [
@@ -107,9 +108,9 @@ def why(
     speed, background: as passed to `simulate`.
     """
     notable = NOTABLE * sum(predicted.values())
-    apart = {name for name in predicted if abs(simulated[name] - predicted[name]) > notable}
+    different = {name for name in predicted if abs(simulated[name] - predicted[name]) > notable}
     reasons = []
-    if "checkpoint" in apart:
+    if "checkpoint" in different:
         reasons.append(
             "the simulation was configured with the steps that write a checkpoint, and its duration; the"
             " prediction spreads one over the steps between two checkpoints."
@@ -117,21 +118,21 @@ def why(
             else "a simulated step writes no checkpoint; the prediction spreads one over the steps between"
             " two checkpoints."
         )
-    apart -= {"checkpoint"}
-    if apart:
-        reasons += _load_reasons(experiment, fidelity, apart, speed, background)
+    different -= {"checkpoint"}
+    if different:
+        reasons += _load_reasons(experiment, fidelity, different, speed, background)
     if experiment.strategy.update == "asynchronous":
         return reasons
     if experiment.strategy.is_split:
-        return reasons + (_split_reasons(experiment, fidelity) if apart else [])
+        return reasons + (_split_reasons(experiment, fidelity) if different else [])
     uneven = bool(np.any(np.not_equal(speed, 1.0)))
     out_of_step = bool(experiment.machine.jitter) or uneven
     exchange = _exchange_reasons(experiment, fidelity, out_of_step)
-    if apart - {"waiting for the slowest"} and (
-        not out_of_step or "exposed communication" in apart
+    if different - {"waiting for the slowest"} and (
+        not out_of_step or "exposed communication" in different
     ):
         reasons += exchange
-        if not (exchange or out_of_step or background or _queued(experiment, apart)):
+        if not (exchange or out_of_step or background or _queued(experiment, different)):
             reasons.append(
                 "ranks that finish a bucket early begin the next one before the others do; the"
                 " prediction sends all buckets one after another, unsplit."
@@ -142,13 +143,13 @@ def why(
 def _load_reasons(
     experiment: Experiment,
     fidelity: str,
-    apart: set[str],
+    different: set[str],
     speed: ArrayLike,
     background: Sequence[Any],
 ) -> list[str]:
     """Return what the simulation has and the prediction averages: queues, jitter, speeds, other traffic."""
     reasons = []
-    if _queued(experiment, apart):
+    if _queued(experiment, different):
         reasons.append(
             "readers queue for the storage and draw their service times, and the first batch is available from"
             " the start; the prediction uses the rate of the lowest limit. A rank with a late batch delays the others"
@@ -174,10 +175,10 @@ def _load_reasons(
     return reasons
 
 
-def _queued(experiment: Experiment, apart: set[str]) -> bool:
+def _queued(experiment: Experiment, different: set[str]) -> bool:
     """Return whether readers queue, and the input stall differs."""
     storage = experiment.storage
-    return "input stall" in apart and bool(storage.workers or storage.prefetch)
+    return "input stall" in different and bool(storage.workers or storage.prefetch)
 
 
 def _asynchronous_reasons(experiment: Experiment, fidelity: str) -> list[str]:
@@ -226,7 +227,10 @@ def _split_reasons(experiment: Experiment, fidelity: str) -> list[str]:
 
 def _exchange_reasons(experiment: Experiment, fidelity: str, out_of_step: bool) -> list[str]:
     used, reasons = set(allreduces(experiment).values()), []
-    if "parameter_server" in {one.name for one in used} and int(experiment.devices_per_node) > 1:
+    if (
+        "parameter_server" in {algorithm.name for algorithm in used}
+        and int(experiment.devices_per_node) > 1
+    ):
         reasons.append(
             "in the prediction the host of a node sums the gradients of its devices first; in the schedule"
             " each device is a worker and a server of its own."

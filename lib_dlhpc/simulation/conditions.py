@@ -38,8 +38,8 @@ class Conditions:
 
     def coming(self, step: int, start: Any, rank: int | None = None) -> tuple[Any, Any]:
         """Return from when to when the next batch is fetched: of one rank, or of each; start: of this step."""
-        of = slice(None) if rank is None else rank
+        ranks = slice(None) if rank is None else rank
         if self.supply is None:
-            return start, start + self.fetch[step, of]
+            return start, start + self.fetch[step, ranks]
         ready = self.supply.available(step, rank)
-        return self.supply.begun[step + 1, of], ready
+        return self.supply.begun[step + 1, ranks], ready

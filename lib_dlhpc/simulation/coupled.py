@@ -150,12 +150,12 @@ class _Workflow:
         size = 2 * self.workflow.batch * self.workflow.simulation.field_bytes
         for place, giver in enumerate(self.simulating):
             for other, taker in enumerate(self.training_ranks):
-                own, peer = (giver, taker) if side == "simulation" else (taker, giver)
+                rank, peer = (giver, taker) if side == "simulation" else (taker, giver)
                 pairs = len(self.simulating) * len(self.training_ranks)
                 pair = place * len(self.training_ranks) + other
                 match = 2 * (number * pairs + pair) + batch
                 row = (
-                    own,
+                    rank,
                     "communication",
                     kind,
                     "batch" if batch else "room",

@@ -41,24 +41,24 @@ def rank_watts(experiment: Experiment) -> dict[str, NDArray[np.float64]]:
         ahead, back = (BoundShares(*map(of_ranks, mix)) for mix in mixes_of(step))
         mixes = ahead, back
     watts = device_watts(experiment, mixes)
-    return {term: np.broadcast_to(each, (ranks,)) for term, each in watts.items()}
+    return {term: np.broadcast_to(watt, (ranks,)) for term, watt in watts.items()}
 
 
 def energy_of(experiment: Experiment, measured: Measured) -> dict[str, float]:
     """Return the joules of a mean step by cause, cooling included: those of `predict` where the seconds are its."""
     watts, seconds = rank_watts(experiment), measured.per_rank
-    mean: Mapping[str, float] = {term: float(each.mean()) for term, each in seconds.items()}
+    mean: Mapping[str, float] = {term: float(value.mean()) for term, value in seconds.items()}
     weighted = {
-        term: float((watts[term] * each).sum() / each.sum())
-        if each.sum()
+        term: float((watts[term] * value).sum() / value.sum())
+        if value.sum()
         else float(watts[term].mean())
-        for term, each in seconds.items()
+        for term, value in seconds.items()
     }
     served = 0.0
     if experiment.strategy.update == "asynchronous":
         served = float(mean["update"])
     joules = step_energy(experiment, mean, weighted, served)
-    return {cause: float(each) for cause, each in joules.items()}
+    return {cause: float(value) for cause, value in joules.items()}
 
 
 def power_over_time(experiment: Experiment, timeline: Timeline) -> Columns:

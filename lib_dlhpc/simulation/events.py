@@ -83,8 +83,8 @@ def simulate_schedules(
     sim = Simulation(on, speed, sharing, eager, record)
     if not (background or failures or progress or record):
         sizes = (element_bytes, arrivals, sim.speed, sharing, eager)
-        if (found := uncontended.finish_times(on, schedules, *sizes)) is not None:
-            return found
+        if (times := uncontended.finish_times(on, schedules, *sizes)) is not None:
+            return times
     sim.background(background)
     ends = start_schedules(sim, schedules, element_bytes, arrivals, failures)
     sim.run(progress)

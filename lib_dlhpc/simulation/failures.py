@@ -65,7 +65,7 @@ class FailureRuns:
     @property
     def shares(self) -> dict[str, float]:
         """Shares of the time of all runs by what became of it; they add up to 1."""
-        return {kind: float(each.mean() / self.wall.mean()) for kind, each in self.seconds.items()}
+        return {kind: float(lost.mean() / self.wall.mean()) for kind, lost in self.seconds.items()}
 
 
 def simulate_failures(
@@ -157,10 +157,10 @@ class _Strikes:
 
     def after(self, now: Floats) -> Floats:
         if self.times is not None:
-            found: Floats = self.times[
+            strikes: Floats = self.times[
                 np.searchsorted(self.times, now, side="right").clip(0, len(self.times) - 1)
             ]
-            return found
+            return strikes
         if np.isinf(self.mtbf):
             return np.full(len(now), np.inf)
         return now + self.random.exponential(self.mtbf, len(now))
@@ -225,12 +225,12 @@ class _Runs:
         self._exchanged(over & (doing == LACK))
         self._restarted(over & (doing == RESTART))
 
-    def _publish(self, at: Flags) -> None:
+    def _publish(self, mask: Flags) -> None:
         """The write behind training is over: its checkpoint is safe."""
-        if at[0]:
+        if mask[0]:
             self._note("write", self.began, self.written[0], self.newest[0])
-        self.safe[at] = self.newest[at]
-        self.written[at] = np.inf
+        self.safe[mask] = self.newest[mask]
+        self.written[mask] = np.inf
 
     def _spend(self, end: Floats, failed: Flags) -> None:
         """Advance the time, and record its phase."""
@@ -273,12 +273,12 @@ class _Runs:
             self._note("silent error", self.error[0], self.error[0], self.spoiled[0])
         self.error = np.where(hit, self.errors.after(end), self.error)
 
-    def _fail(self, at: Flags) -> None:
+    def _fail(self, mask: Flags) -> None:
         """Fall back on a checkpoint and restart; what was a restart begins anew."""
-        if not at.any():
+        if not mask.any():
             return
-        hit = at & (self.doing != RESTART)
-        lucky = hit & self.strikes.survived(self.price.survived, len(at))
+        hit = mask & (self.doing != RESTART)
+        lucky = hit & self.strikes.survived(self.price.survived, len(mask))
         if hit[0] and np.isfinite(self.written[0]):
             self._note("write", self.began, self.now[0], self.newest[0], ended=False)
         self.newest = np.where(hit & ~lucky, self.safe, self.newest)
@@ -288,30 +288,30 @@ class _Runs:
         self.takes[hit], self.takes[lucky] = self.price.restart, self.price.local_restart
         self.again = np.where(hit, self.newest > self.safe, self.again)
         self.written[hit] = np.inf
-        self.failed += at
-        self._exchanged(at & ~self._lacks(at))
-        self.in_a_row = np.where(hit & (self.done > self.back), 0, self.in_a_row + at)
+        self.failed += mask
+        self._exchanged(mask & ~self._lacks(mask))
+        self.in_a_row = np.where(hit & (self.done > self.back), 0, self.in_a_row + mask)
         self.back = np.maximum(self.back, np.where(hit, self.done, 0.0))
         self._give_up()
 
-    def _lacks(self, at: Flags) -> Flags:
+    def _lacks(self, mask: Flags) -> Flags:
         """Take a node to repair; return where no spare is left: all wait until one is back."""
-        lacks = np.zeros(len(at), np.bool_)
+        lacks = np.zeros(len(mask), np.bool_)
         if self.repair:
-            rows = np.flatnonzero(at)
+            rows = np.flatnonzero(mask)
             free = self.repaired[rows].argmin(axis=1)
             takes = self.errors.random.exponential(self.repair, len(rows))
             self.repaired[rows, free] = self.now[rows] + takes
             back = self.repaired.min(axis=1)
-            lacks = at & (back > self.now)
+            lacks = mask & (back > self.now)
             self.doing[lacks], self.until[lacks], self.strike[lacks] = LACK, back[lacks], np.inf
         return lacks
 
-    def _exchanged(self, at: Flags) -> None:
+    def _exchanged(self, mask: Flags) -> None:
         """There is a node in the place of the failed one: restart."""
-        self.doing[at] = RESTART
-        self.until[at] = (self.now + self.takes)[at]
-        self.strike[at] = self.strikes.after(self.now)[at]
+        self.doing[mask] = RESTART
+        self.until[mask] = (self.now + self.takes)[mask]
+        self.strike[mask] = self.strikes.after(self.now)[mask]
 
     def _give_up(self) -> None:
         """Raise SpecError where a run makes no progress."""
@@ -323,41 +323,41 @@ class _Runs:
                 f" {float(self.price.restart):,.0f} s to restart; save more often, or on fewer nodes."
             )
 
-    def _trained(self, at: Flags) -> None:
+    def _trained(self, mask: Flags) -> None:
         """A stretch of training is over: wait for the last write, and save; the rest of a run is not saved."""
-        rest = at & (self.goal - self.newest < self.interval * (1 - 1e-9))
+        rest = mask & (self.goal - self.newest < self.interval * (1 - 1e-9))
         self.doing[rest] = DONE
-        at = at & ~rest
-        waits = at & np.isfinite(self.written)
+        mask = mask & ~rest
+        waits = mask & np.isfinite(self.written)
         self.doing[waits] = WAIT
         self.until[waits] = self.written[waits]
-        self._save(at & ~waits)
+        self._save(mask & ~waits)
 
-    def _save(self, at: Flags) -> None:
-        self.doing[at] = SAVE
-        self.until[at] = self.now[at] + self.price.blocked
+    def _save(self, mask: Flags) -> None:
+        self.doing[mask] = SAVE
+        self.until[mask] = self.now[mask] + self.price.blocked
 
-    def _saved(self, at: Flags) -> None:
+    def _saved(self, mask: Flags) -> None:
         """Training continues, and the checkpoint is safe, or will be."""
-        self.newest[at] = self.done[at]
-        self._write(at)
-        self._go_on(at)
+        self.newest[mask] = self.done[mask]
+        self._write(mask)
+        self._go_on(mask)
 
-    def _go_on(self, at: Flags) -> None:
+    def _go_on(self, mask: Flags) -> None:
         """Check if that is due, or train, unless all is done."""
         every = np.minimum(self.checks.every, self.work)
         due = (np.floor(self.verified / every + 1e-9) + 1) * every * (1 - 1e-9)
-        checks = at & (self.done == self.newest) & (self.done >= due)
+        checks = mask & (self.done == self.newest) & (self.done >= due)
         self.doing[checks] = CHECK
         self.until[checks] = self.now[checks] + self.checks.takes
-        at = at & ~checks
-        self.doing[at & (self.done >= self.work)] = DONE
-        self._train(at & (self.done < self.work))
+        mask = mask & ~checks
+        self.doing[mask & (self.done >= self.work)] = DONE
+        self._train(mask & (self.done < self.work))
 
-    def _checked(self, at: Flags) -> None:
+    def _checked(self, mask: Flags) -> None:
         """The state is right, or training falls back on the newest checkpoint that was."""
-        wrong = at & np.isfinite(self.spoiled)
-        right = at & ~wrong
+        wrong = mask & np.isfinite(self.spoiled)
+        right = mask & ~wrong
         self.verified = np.where(right, self.done, self.verified)
         for state in (self.done, self.newest, self.safe, self.back):
             state[wrong] = self.verified[wrong]
@@ -372,22 +372,22 @@ class _Runs:
             )
         self._go_on(right)
 
-    def _write(self, at: Flags) -> None:
+    def _write(self, mask: Flags) -> None:
         if self.price.background:
-            self.written[at] = self.now[at] + self.price.background
-            if at[0]:
+            self.written[mask] = self.now[mask] + self.price.background
+            if mask[0]:
                 self.began = float(self.now[0])
         else:
-            self.safe[at] = self.newest[at]
+            self.safe[mask] = self.newest[mask]
 
-    def _restarted(self, at: Flags) -> None:
-        self._write(at & self.again)
-        self._go_on(at)
+    def _restarted(self, mask: Flags) -> None:
+        self._write(mask & self.again)
+        self._go_on(mask)
 
-    def _train(self, at: Flags) -> None:
-        self.doing[at] = TRAIN
-        self.goal[at] = np.minimum(self.done + self.interval, self.work)[at]
-        self.until[at] = (self.now + self.goal - self.done)[at]
+    def _train(self, mask: Flags) -> None:
+        self.doing[mask] = TRAIN
+        self.goal[mask] = np.minimum(self.done + self.interval, self.work)[mask]
+        self.until[mask] = (self.now + self.goal - self.done)[mask]
 
     def _note(self, kind: str, start: float, stop: float, done: float, ended: bool = True) -> None:
         self.phases.append(Phase(kind, float(start), float(stop), float(done), bool(ended)))

@@ -57,18 +57,20 @@ class Supply:
         batch = step + self._ahead
         if step == 0 or batch >= len(self.ready):
             return
-        for each, time in [(rank, start)] if rank is not None else enumerate(start.tolist()):
-            self._order(batch, each, float(time))
+        for reader, time in [(rank, start)] if rank is not None else enumerate(start.tolist()):
+            self._order(batch, reader, float(time))
 
     def available(self, step: int, rank: int | None = None) -> Any:
         """Return when the batch of the step after this one is ready, of one rank or of each."""
-        of = slice(None) if rank is None else rank
-        while np.any(self._left[step + 1, of]):
+        ranks = slice(None) if rank is None else rank
+        while np.any(self._left[step + 1, ranks]):
             self._go_on()
         # Batches are handed out in their order, whichever was ready first.
-        ready = np.maximum(self.ready[step + 1, of], self.ready[step, of])
-        self.begun[step + 1, of] = np.maximum(self._ordered[step + 1, of], self.ready[step, of])
-        self.ready[step + 1, of] = ready
+        ready = np.maximum(self.ready[step + 1, ranks], self.ready[step, ranks])
+        self.begun[step + 1, ranks] = np.maximum(
+            self._ordered[step + 1, ranks], self.ready[step, ranks]
+        )
+        self.ready[step + 1, ranks] = ready
         return ready
 
     def _order(self, batch: int, rank: int, time: float) -> None:

@@ -15,15 +15,15 @@ def merged(part: Round, sent: Sequence[Message], on: Platform) -> list[Message]:
     streams, copies = part.switch == STREAM, part.switch == MULTICAST
     ends = part.source if copies else part.target  # where messages of one offset are the same
     taken: dict[tuple[int, int], set[int]] = {}
-    found = []
+    messages = []
     rows = zip(sent, ends.tolist(), part.offset.tolist(), part.reduce.tolist(), strict=True)
     for message, end, offset, reduce in rows:
         if streams and not reduce:
-            found.append(message._replace(bytes=0.0))
+            messages.append(message._replace(bytes=0.0))
             continue
         back = on.route(message.target, message.source)[0] if streams else ()
         known = taken.setdefault((end, offset), set())
         links = tuple(link for link in (*message.links, *back) if link not in known)
         known.update(links)
-        found.append(message._replace(links=links))
-    return found
+        messages.append(message._replace(links=links))
+    return messages

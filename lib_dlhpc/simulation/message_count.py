@@ -70,8 +70,8 @@ class _Count:
         schedule, _ = self.plans.of(what)
         if id(schedule) not in self.known:
             sent = 0
-            for each in schedule.rounds():
-                sent += len(as_sent(each))
+            for part in schedule.rounds():
+                sent += len(as_sent(part))
                 if sent > self.most:
                     break
             self.known[id(schedule)] = sent

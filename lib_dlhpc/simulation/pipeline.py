@@ -91,8 +91,11 @@ def kept(timeline: Timeline) -> NDArray[np.int64]:
     """Return for each rank the peak count of stored activations: forward adds one, the last pass after it frees one."""
     table = timeline.sorted()
     frees = table.where("compute", "backward")
-    apart = np.array([name.startswith(NAMES["weights"]) for name in table.names])[table.name]
-    change = table.where("compute", "forward") * 1 - (frees & apart if apart.any() else frees) * 1
+    of_weights = np.array([name.startswith(NAMES["weights"]) for name in table.names])[table.name]
+    change = (
+        table.where("compute", "forward") * 1
+        - (frees & of_weights if of_weights.any() else frees) * 1
+    )
     of_rank = (change[table.rank == rank] for rank in range(table.ranks))
     return np.array([np.cumsum(mine).max(initial=0) for mine in of_rank])
 
@@ -144,8 +147,8 @@ def _messages(
     what, _, stage, source, target = zip(*wanted, strict=True)
     # An activation crosses the boundary after the stage that made it, a gradient the one before.
     boundary = [
-        pipeline.next_to(at, -1) if kind == "gradient" else at
-        for kind, at in zip(what, stage, strict=True)
+        pipeline.next_to(place, -1) if kind == "gradient" else place
+        for kind, place in zip(what, stage, strict=True)
     ]
     made = sim.messages(source, target, sizes[np.clip(boundary, 0, len(sizes) - 1)])
     return dict(zip(wanted, made, strict=True))

@@ -105,12 +105,16 @@ class _Shared:
         """Return a block with the work between two other instructions as one number, in s."""
         key = (id(block), variant)
         if key not in self._merged:
-            found, seconds = list[Any](), block.prices[variant].seconds
+            runs, seconds = list[Any](), block.prices[variant].seconds
             for work, group in groupby(block.variants[variant].instructions, _is_work):
-                each: list[Any] = list(group)
-                total = sum(seconds[one.phase][one.layer] for one in each) if work else 0.0
-                found += ([total] if total else []) if work else each
-            self._merged[key] = found
+                members: list[Any] = list(group)
+                total = (
+                    sum(seconds[compute.phase][compute.layer] for compute in members)
+                    if work
+                    else 0.0
+                )
+                runs += ([total] if total else []) if work else members
+            self._merged[key] = runs
         return self._merged[key]
 
     def group(self, rank: int, name: str) -> "Members":
@@ -119,8 +123,8 @@ class _Shared:
             (place, here), group = divmod(rank, self.many), self.step.groups[name]
             number = int(group.group_of[here])
             ranks = tuple((place * self.many + group.rows[number]).tolist())
-            found = Members((name, place, number), ranks)
-            self._groups |= dict.fromkeys(((rank, name) for rank in ranks), found)
+            members = Members((name, place, number), ranks)
+            self._groups |= dict.fromkeys(((rank, name) for rank in ranks), members)
         return self._groups[rank, name]
 
     def collective(self, rank: int, what: program.Collective) -> Script:
@@ -178,9 +182,9 @@ class _Shared:
         """Return one round of messages between neighbors."""
         element = self.chunk(0, 0).last.prices[0].bytes(what._replace(elements=1.0))
         source, target, size = zip(*what.pairs, strict=True)
-        at = np.array(group.ranks)
+        ranks = np.array(group.ranks)
         count = np.rint(np.array(size) * element).astype(np.int64)
-        swap = messages(at[list(source)], at[list(target)], 0, count, False)
+        swap = messages(ranks[list(source)], ranks[list(target)], 0, count, False)
         total = int(count.sum())
         return Schedule(what.goal, self.sim.platform.ranks, total, lambda: [swap]), 1.0
 

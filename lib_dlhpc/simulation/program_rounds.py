@@ -59,7 +59,7 @@ def bubble(step: Program, factor: list[Floats]) -> Floats:
     # All wait for all replicas at the end of a step, but each replica's bubble is its own.
     end = np.max([clock.max(axis=(1, 2)) for clock in path.clock], axis=0)[:, None, None]
     idle = [wait + end - clock for wait, clock in zip(path.idle, path.clock, strict=True)]
-    return np.concatenate([each.ravel() for each in idle])
+    return np.concatenate([array.ravel() for array in idle])
 
 
 class Report:
@@ -101,8 +101,8 @@ def _save_and_wait(
     rows: _Rows, path: RankPath, number: int, begin: list[Floats], conditions: Conditions
 ) -> list[Floats]:
     """Write the checkpoint and wait for the next batch; return when each rank begins the next step."""
-    each, saving = np.shape(begin), conditions.saving[number]
-    since, ready = (np.reshape(t, each) for t in conditions.coming(number, np.ravel(begin)))
+    shape, saving = np.shape(begin), conditions.saving[number]
+    since, ready = (np.reshape(t, shape) for t in conditions.coming(number, np.ravel(begin)))
     following = []
     for place, end in enumerate(path.clock):
         saved = end + saving

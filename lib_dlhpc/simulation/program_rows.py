@@ -31,23 +31,23 @@ def table(spans: Iterable[Span], size: Place) -> Timeline:
         numbers.setdefault(span.name, len(numbers))
     many, ranks = int(np.prod(size[1:])), int(np.prod(size))
     parts = [from_rows([], ranks, "simulated")]
-    for (stream, kind), each in alike.items():
-        start, stop = np.empty((2, len(each), *size[1:]))
-        for number, span in enumerate(each):
+    for (stream, kind), rows in alike.items():
+        start, stop = np.empty((2, len(rows), *size[1:]))
+        for number, span in enumerate(rows):
             start[number], stop[number] = span.start, span.stop
         stop = np.maximum(start, stop) if kind in WORK else stop  # less by rounding only
-        lasts = ((stop > start) | (kind in WORK)).reshape(len(each), many)
-        row, at = np.nonzero(lasts)
+        lasts = ((stop > start) | (kind in WORK)).reshape(len(rows), many)
+        row, column = np.nonzero(lasts)
         parts.append(
             columns(
-                rank=np.array([span.place for span in each])[row] * many + at,
+                rank=np.array([span.place for span in rows])[row] * many + column,
                 stream=stream,
                 kind=kind,
-                name=np.array([numbers[span.name] for span in each])[row],
+                name=np.array([numbers[span.name] for span in rows])[row],
                 names=list(numbers),
                 start=start.reshape(lasts.shape)[lasts],
                 stop=stop.reshape(lasts.shape)[lasts],
-                bytes=np.array([round(span.bytes) for span in each])[row],
+                bytes=np.array([round(span.bytes) for span in rows])[row],
                 ranks=ranks,
                 source="simulated",
             )

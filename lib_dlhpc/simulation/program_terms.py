@@ -63,5 +63,5 @@ def measure_rounds(
         "checkpoint": np.full(size, saving),
     }
     count = conditions.steps
-    each = {name: np.ravel(seconds) / count for name, seconds in per_rank.items()}
-    return Measured(total / count, count, each)
+    per_step = {name: np.ravel(seconds) / count for name, seconds in per_rank.items()}
+    return Measured(total / count, count, per_step)

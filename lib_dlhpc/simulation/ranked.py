@@ -51,9 +51,11 @@ def ranked_exchange(step: Program, speed: ArrayLike = 1.0) -> RankedExchange:
     """
     plans, programs = Schedules(step), dict[int, rounds.Program]()
     later = dict[tuple[Any, ...], float]()
-    stages, each = step.schedule.ranks, int(np.prod(step.shape))
+    stages, variants = step.schedule.ranks, int(np.prod(step.shape))
     even = bool(np.all(np.equal(speed, 1.0)))
-    combines = np.broadcast_to(np.asarray(speed, np.float64), stages * each).reshape(stages, each)
+    combines = np.broadcast_to(np.asarray(speed, np.float64), stages * variants).reshape(
+        stages, variants
+    )
 
     def exchange(place: int, what: Collective, joined: Floats) -> Floats:
         prices = step.ends.prices[place]

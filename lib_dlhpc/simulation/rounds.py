@@ -99,9 +99,11 @@ def finish_times(
         else:
             spent = spent_alike.get(alike, [])
             if not spent:
-                one = routes.durations(part, network, element_bytes)[0][..., :1].copy()
+                duration = routes.durations(part, network, element_bytes)[0][..., :1].copy()
                 # numpy adds a number in half the time of an array of one
-                spent = spent_alike[alike] = [one.reshape(()) if one.size == 1 else one]
+                spent = spent_alike[alike] = [
+                    duration.reshape(()) if duration.size == 1 else duration
+                ]
             routes.advance(time, room, spent, repeat)
         number += repeat
     return time
@@ -198,8 +200,8 @@ class _Routes:
     ) -> None:
         """All ranks send and receive: t <- max(t + the longer of both, when the sender has finished)."""
         sent, mine, twice = room
-        own = send if send.shape[-1:] in ((), (1,)) else np.maximum(send, send[..., giver])
-        alike = own is send or bool((own == send).all())
+        start = send if send.shape[-1:] in ((), (1,)) else np.maximum(send, send[..., giver])
+        alike = start is send or bool((start == send).all())
         k, add, maximum = self.shift, np.add, np.maximum
         if k:  # the last k ranks stand before the first too: then the givers, k back, are a view
             sent, givers = twice[..., k : self.ranks + k], twice[..., : self.ranks]
@@ -209,7 +211,7 @@ class _Routes:
         for _ in range(repeat):
             add(time, send, out=sent)
             if not alike:
-                add(time, own, out=mine)
+                add(time, start, out=mine)
             if k:
                 before[...] = last
                 maximum(mine, givers, out=time)
@@ -347,9 +349,9 @@ def _merged(part: Round, size: NDArray[Any], far: NDArray[np.bool_], rails: Rail
     if part.switch == STREAM and not part.reduce.any():
         return np.zeros(len(part))
     port = part.target if part.switch == MULTICAST else part.source
-    own = np.bincount(port, weights=size)[port]
+    total = np.bincount(port, weights=size)[port]
     together = busiest(rails.into(port), size * far)
-    return np.asarray(np.where(far, together, own), dtype=np.float64)
+    return np.asarray(np.where(far, together, total), dtype=np.float64)
 
 
 def _merge(time: Floats, source: Ints, target: Ints, seconds: Floats) -> None:

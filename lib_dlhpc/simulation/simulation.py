@@ -105,13 +105,13 @@ class Simulation:
 
     def background(self, traffic: Sequence[Traffic]) -> None:
         """Add others' traffic, for which no process waits. Raises SpecError where there is no such rank."""
-        for each in traffic:
-            for name, rank in (("source", each.source), ("target", each.target)):
+        for flow in traffic:
+            for name, rank in (("source", flow.source), ("target", flow.target)):
                 if rank not in range(self.platform.ranks):
                     raise SpecError(
                         f"background: {name} = {rank!r}: expected a rank, 0 to {self.platform.ranks - 1}."
                     )
-            self.env.process(self._others(each))
+            self.env.process(self._others(flow))
 
     def until(self, time: float) -> Event:
         """Wait for a point in time (now, if it has passed)."""
@@ -275,10 +275,10 @@ class Simulation:
     def _waits(self) -> list[Wait]:
         held = {sender: tag for tag, sender in self._held.items()}
         waits = []
-        for each in self._open:
-            peers = [m.source for m in each.receives if m.tag in self._expected]
-            peers += [m.target for m in each.sends if m.tag == held.get(each)]
-            waits.append(Wait(each.rank, each.number, tuple(dict.fromkeys(peers))))
+        for exchange in self._open:
+            peers = [m.source for m in exchange.receives if m.tag in self._expected]
+            peers += [m.target for m in exchange.sends if m.tag == held.get(exchange)]
+            waits.append(Wait(exchange.rank, exchange.number, tuple(dict.fromkeys(peers))))
         return waits
 
     def _others(self, traffic: Traffic) -> Process:

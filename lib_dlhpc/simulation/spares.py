@@ -85,10 +85,10 @@ def simulate_elastic(
     quiet, absent = 0.0, list[float]()  # when the stall ends; when replicas that restart are ready
     strike = now + nodes.fails_after()
     while failures:
-        at = min([strike, *nodes.back[:1], *absent[:1]])
+        time = min([strike, *nodes.back[:1], *absent[:1]])
         counted = max(nodes.training - pool.replica * len(absent), 0)
-        trained += counted * max(at - max(now, quiet), 0.0)
-        now = at
+        trained += counted * max(time - max(now, quiet), 0.0)
+        now = time
         if absent and absent[0] <= now:
             heappop(absent)
             continue

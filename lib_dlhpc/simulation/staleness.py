@@ -57,8 +57,14 @@ def rows(
     ]
     if saving.any():
         write = partial(row, rank=every, stream="checkpoint", kind="checkpoint", name=0)
-        at = np.flatnonzero(saving)
-        parts.append(write(names=["write a checkpoint"], start=served.pulled[at], stop=saved[at]))
+        rows_saving = np.flatnonzero(saving)
+        parts.append(
+            write(
+                names=["write a checkpoint"],
+                start=served.pulled[rows_saving],
+                stop=saved[rows_saving],
+            )
+        )
     if conditions.fetch.any():
         fetched = partial(row, rank=every, stream="input", kind="input", name=0)
         parts.append(fetched(names=["fetch the next batch"], start=served.start, stop=ready))
@@ -68,9 +74,9 @@ def rows(
 
 def _late(row: "partial[Timeline]", kind: str, name: str, since: Floats, until: Floats) -> Timeline:
     """Return the time that those ranks, the last axis, are idle, where `until` comes after `since`."""
-    at = np.nonzero(until > since)
-    still = partial(row, rank=at[-1], stream="compute", kind=kind, name=0, names=[name])
-    return still(start=since[at], stop=until[at])
+    late = np.nonzero(until > since)
+    still = partial(row, rank=late[-1], stream="compute", kind=kind, name=0, names=[name])
+    return still(start=since[late], stop=until[late])
 
 
 def updates(timeline: Timeline) -> AsynchronousRun:

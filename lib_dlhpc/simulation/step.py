@@ -118,8 +118,8 @@ def _in_events(
     from lib_dlhpc.costs.platform import platform
     from lib_dlhpc.simulation.program_events import simulate_events
 
-    nodes, each = int(experiment.strategy.nodes), int(experiment.devices_per_node)
-    on = platform(*joined(experiment.calibrated_machine, nodes, each))
+    nodes, devices = int(experiment.strategy.nodes), int(experiment.devices_per_node)
+    on = platform(*joined(experiment.calibrated_machine, nodes, devices))
     return simulate_events(programs, on, conditions, background, messages, progress)
 
 
@@ -212,16 +212,16 @@ def _bucket_costs(experiment: Experiment, work: DeviceWork) -> Floats:
     step = parallel.program(experiment)
     exchange, start = ranked_exchange(step), np.zeros(step.shape)
     in_order = (*step.stages[0][0].last.variants[0].instructions, *(row[0] for row in step.end))
-    found, seconds, beside = list[float](), 0.0, 0.0
+    found, seconds, overlapped = list[float](), 0.0, 0.0
     for what in in_order:
         if isinstance(what, Collective):
             seconds += float(exchange(0, what, start).max())
             if what.layers:  # others come before a bucket
                 found, seconds = [*found, seconds], 0.0
         elif isinstance(what, Transfer):
-            beside += what.seconds
+            overlapped += what.seconds
     if not experiment.overlaps:
-        return np.array([sum(found) + seconds + beside])
+        return np.array([sum(found) + seconds + overlapped])
     casts = 2 * cast_time(experiment, work.sizes) + search_time(experiment, work.sizes)
     costs = iter(found)
     return np.array([next(costs) if size else 0.0 for size in work.sizes]) + casts

@@ -146,14 +146,14 @@ class StoragePath:
         path = self._path
         missed = self._missed >= 1 or self._random.random() < self._missed
         if missed:
-            at = 0 if path.shared else node
+            server = 0 if path.shared else node
             if any(path.lookup):
-                now = self._metadata[at].take(now, path.lookup[0]) + path.lookup[1]
+                now = self._metadata[server].take(now, path.lookup[0]) + path.lookup[1]
                 yield now
             remote = self._remote > 0 and self._random.random() < self._remote
             if remote:
-                at = self._elsewhere(node)
-            start = self._data[at].take(now, path.read[0])
+                server = self._elsewhere(node)
+            start = self._data[server].take(now, path.read[0])
             if start > now:
                 yield start
             now = start + path.read[1]

@@ -20,8 +20,8 @@ class Wait(NamedTuple):
 
     def __str__(self) -> str:
         who = "rank" if len(self.peers) == 1 else "ranks"
-        at = f"round {self.round}" if isinstance(self.round, int) else self.round
-        return f"rank {self.rank}, {at}, waits for {who} {_listed(self.peers)}"
+        where = f"round {self.round}" if isinstance(self.round, int) else self.round
+        return f"rank {self.rank}, {where}, waits for {who} {_listed(self.peers)}"
 
 
 class DeadlockError(RuntimeError):

@@ -30,10 +30,10 @@ def with_bubble(experiment: Experiment, pipeline: Pipeline, timeline: Timeline) 
         if ranks[0] == first:
             of_stages = [
                 [
-                    each[ranks[stage % pipeline.ranks], stage // pipeline.ranks]
+                    column[ranks[stage % pipeline.ranks], stage // pipeline.ranks]
                     for stage in _stages(pipeline)
                 ]
-                for each in (forward, backward, share)
+                for column in (forward, backward, share)
             ]
             idle[list(ranks)] = idle_times(pipeline, *of_stages)
     names = np.array([name.startswith(WAITS) for name in timeline.names])

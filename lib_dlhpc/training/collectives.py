@@ -75,10 +75,10 @@ class Decisions:
         if self._left:
             self._left -= 1
             return (False,) * len(mine)
-        each = (monotonic() - self._since) / max(self._steps, 1)
-        steps = min(int(self.seconds / max(each, 1e-9)), MOST_STEPS) if self._steps else 0
+        step_seconds = (monotonic() - self._since) / max(self._steps, 1)
+        steps = min(int(self.seconds / max(step_seconds, 1e-9)), MOST_STEPS) if self._steps else 0
         decision = np.array([steps, *mine], np.int64)
         self.comm.Bcast(decision)
         self._left, *found = decision.tolist()
         self._steps, self._since = self._left + 1, monotonic()
-        return tuple(bool(each) for each in found)
+        return tuple(bool(flag) for flag in found)

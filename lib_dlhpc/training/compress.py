@@ -90,19 +90,19 @@ class Compressed(Exchange):
         """Exchange, and wait for the sums."""
         counts, recorder = self.counts(), self.recorder
         whole = [part for part, count in counts if count == part.stop - part.start]
-        some = [(part, count) for part, count in counts if count < part.stop - part.start]
+        parts = [(part, count) for part, count in counts if count < part.stop - part.start]
         with recorder.phase(SELECT):
             self._accumulate()
-            pairs, dense = self._largest(some), self._take(whole)
+            pairs, dense = self._largest(parts), self._take(whole)
             self.gradients.fill(0)
-        if some:
+        if parts:
             with recorder.phase(LARGEST, self.comm.size * pairs.nbytes):
                 everyone = self._of_all_ranks(pairs)
         if whole:
             with recorder.phase(WHOLE, dense.nbytes):
                 self._sum(dense)
         with recorder.phase(ADD):
-            for each in everyone if some else ():  # in the order of ranks: all get the same sums
+            for each in everyone if parts else ():  # in the order of ranks: all get the same sums
                 self.gradients[each["place"]] += each["value"]
             first = 0
             for part in whole:
@@ -133,9 +133,9 @@ class Compressed(Exchange):
                     self.velocity[part] += decay * self.network.weights[part]
         self.unsent += self.velocity
 
-    def _largest(self, some: list[tuple[slice, int]]) -> Array:
+    def _largest(self, parts: list[tuple[slice, int]]) -> Array:
         """Return the largest of each tensor as (index, value) pairs, and clear them."""
-        chosen = [part.start + largest(self.unsent[part], count) for part, count in some]
+        chosen = [part.start + largest(self.unsent[part], count) for part, count in parts]
         places = np.concatenate(chosen) if chosen else np.empty(0, INDEX)
         pairs = np.empty(len(places), self.pair)
         pairs["place"], pairs["value"] = places, self.unsent[places]
@@ -174,9 +174,9 @@ def largest(values: Array, count: int) -> Array:
     by a threshold from a sample, as in the paper; here the result is exact.
     """
     sizes = np.abs(values)
-    found = _candidates(sizes, count)
-    rest = len(found) - count
-    return np.sort(found[np.argpartition(sizes[found], rest)[rest:]])
+    chosen = _candidates(sizes, count)
+    rest = len(chosen) - count
+    return np.sort(chosen[np.argpartition(sizes[chosen], rest)[rest:]])
 
 
 def _candidates(sizes: Array, count: int) -> Array:
@@ -186,7 +186,7 @@ def _candidates(sizes: Array, count: int) -> Array:
     rank = ceil(expected + 4 * sqrt(expected) + 4)  # by four deviations: too few are rare
     if rank < len(sample):
         threshold = np.partition(sample, len(sample) - rank)[len(sample) - rank]
-        found = np.flatnonzero(sizes >= threshold)
-        if len(found) >= count:
-            return found
+        candidates = np.flatnonzero(sizes >= threshold)
+        if len(candidates) >= count:
+            return candidates
     return np.arange(len(sizes))

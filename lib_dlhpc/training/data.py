@@ -143,8 +143,8 @@ def samples_of(
         return own_rows(data.x, rows)[indices[mine]] if read is None else own_rows(read, rows)
     rng = np.random.default_rng([experiment.run.seed, SHIFT, step])
     moves = rng.integers(-most, most + 1, (len(indices), 2))[mine]
-    own = data.x[indices[mine]] if read is None else read
-    return own_rows(shifted(own, moves), rows)
+    samples = data.x[indices[mine]] if read is None else read
+    return own_rows(shifted(samples, moves), rows)
 
 
 def own_rows(x: Array, rows: slice | None) -> Array:

@@ -69,14 +69,14 @@ def expert_exchange(
         for first, stop in buckets
         for of_experts in (False, True)
     ]
-    sizes = [sum(one.stop - one.start for one in piece) for piece in pieces]
+    sizes = [sum(bucket.stop - bucket.start for bucket in piece) for piece in pieces]
     bounds, wire = [(0, size) for size in sizes], np.empty(max(sizes, default=0), gradients.dtype)
     with ExitStack() as stack:
         reductions = []
         for number, size in enumerate(sizes):
             which = number % len(GROUPS)
-            one = reduction(experiment, comms[which], nets[which], wire[:size])
-            reductions.append(stack.enter_context(one))
+            bucket = reduction(experiment, comms[which], nets[which], wire[:size])
+            reductions.append(stack.enter_context(bucket))
         made = ExpertExchange(gradients, bounds, reductions, wire, recorder)
         made.pieces, made.several = pieces, len(GROUPS)
         yield made

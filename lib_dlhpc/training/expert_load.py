@@ -26,17 +26,17 @@ class ExpertLoad:
 
 def expert_load(groups: Groups, stages: Sequence[Stage]) -> list[ExpertLoad]:
     """Return the load of each layer of experts on rank 0, an empty list elsewhere; all ranks call this."""
-    own = [
+    loads = [
         (noun.name, groups.place.data // groups.experts.size, groups.first, layer.load)
         for stage in stages
         for noun, layer in zip(stage.model.layers, stage.network.layers, strict=True)
         if noun.has_experts
     ]
-    found: dict[str, list[Any]] = {}
-    for rows in groups.world.gather(own) or []:
+    rows_of: dict[str, list[Any]] = {}
+    for rows in groups.world.gather(loads) or []:
         for name, *row in rows:
-            found.setdefault(name, []).append(row)
-    return [_of_layer(name, rows) for name, rows in found.items()]
+            rows_of.setdefault(name, []).append(row)
+    return [_of_layer(name, rows) for name, rows in rows_of.items()]
 
 
 def _of_layer(name: str, rows: list[Any]) -> ExpertLoad:
@@ -45,7 +45,9 @@ def _of_layer(name: str, rows: list[Any]) -> ExpertLoad:
     dropped = sum(load.dropped for _, first, load in rows if first)
     busiest = mean = 0.0
     for group in {group for group, _, _ in rows}:
-        received = np.array([load.received for one, _, load in rows if one == group])
+        received = np.array(
+            [load.received for expert_group, _, load in rows if expert_group == group]
+        )
         busiest += float(received.max(axis=0).sum())
         mean += float(received.mean(axis=0).sum())
     share = dropped / max(1, int(chosen.sum()))

@@ -66,9 +66,9 @@ def assemble(places: dict[str, Place], pieces: Iterable[Piece], dtype: Any) -> A
     return flat
 
 
-def _places(found: Iterable[tuple[Layer, Shapes]]) -> dict[str, Place]:
+def _places(layers: Iterable[tuple[Layer, Shapes]]) -> dict[str, Place]:
     places, start = {}, 0
-    for layer, shapes in found:
+    for layer, shapes in layers:
         for name, shape in shapes.items():
             places[f"{layer.name}.{name}"] = Place(start, shape)
             start += prod(shape)

@@ -148,15 +148,15 @@ def scattering(
     recorder: Recorder,
 ) -> Exchange:
     """Return the reduce-scatters of each bucket over the groups that own parts of it, in place."""
-    each = [(*bound, comm) for bound in bounds for comm in comms]
+    shares = [(*bound, comm) for bound in bounds for comm in comms]
     parts = [
         DeferredCollective(partial(sharding.reduce_scatter, flat[start:stop], start, comm))
-        for start, stop, comm in each
+        for start, stop, comm in shares
     ]
-    sizes = [(0, sharding.elements(*one)) for one in each]
-    found = Exchange(flat, sizes, parts, flat, recorder)
-    found.several = len(comms)
-    return found
+    sizes = [(0, sharding.elements(*share)) for share in shares]
+    exchange = Exchange(flat, sizes, parts, flat, recorder)
+    exchange.several = len(comms)
+    return exchange
 
 
 def format_of(experiment: Experiment, kind: Any) -> Format | None:
@@ -231,6 +231,6 @@ def reduction(
         yield run
 
 
-def _add_bytes(form: Format, one: Any, other: Any, _: Any) -> None:
+def _add_bytes(form: Format, first: Any, other: Any, _: Any) -> None:
     total = np.frombuffer(other, form.dtype)
-    form.add(total, np.frombuffer(one, form.dtype), out=total)
+    form.add(total, np.frombuffer(first, form.dtype), out=total)

@@ -25,7 +25,7 @@ def flags(
         for name in layer.inputs:
             readers[name] = readers.get(name, 0) + 1
     by_name = {layer.name: layer for layer in model.layers}
-    found = []
+    flags_of = []
     for index, layer in enumerate(model.layers):
         recompute_inputs = [
             name
@@ -40,8 +40,8 @@ def flags(
             and overwritable(by_name[layer.inputs[0]])
             and layer.inputs[0] not in recompute_inputs
         )
-        found.append((sole_reader, any(name != "input" for name in layer.inputs)))
-    return found
+        flags_of.append((sole_reader, any(name != "input" for name in layer.inputs)))
+    return flags_of
 
 
 def overwritable(layer: Layer) -> bool:
@@ -80,9 +80,13 @@ def gathers(model: Model) -> dict[str, int]:
 def next_weights(table: Table, order: Order) -> dict[Visit, int]:
     """Return for each visit of a layer with weights the layer whose weights the pass needs next."""
     back = {"forward": RECOMPUTE, "backward": BACK, "input_grad": BACK}
-    found: dict[Visit, int] = {}
+    following: dict[Visit, int] = {}
     for kinds, instructions in (({"forward": FORWARD}, order.forward), (back, order.backward)):
         computed = (instruction for instruction in instructions if isinstance(instruction, Compute))
-        visits = [(kinds[each.phase], each.layer) for each in computed if table.of[each.layer]]
-        found |= {visit: then for visit, (_, then) in pairwise(visits)}
-    return found
+        visits = [
+            (kinds[instruction.phase], instruction.layer)
+            for instruction in computed
+            if table.of[instruction.layer]
+        ]
+        following |= {visit: then for visit, (_, then) in pairwise(visits)}
+    return following

@@ -53,31 +53,31 @@ def groups_of(experiment: Experiment, comm: Any) -> Iterator[Groups]:
     """
     check_ranks(experiment, comm.size)
     place = layout.place(experiment, comm.rank)
-    found: dict[str, Any] = {}
+    comms: dict[str, Any] = {}
     try:
         for kind in KINDS:
             ranks = layout.group(experiment, comm.rank, kind)
             if getattr(layout.sizes(experiment), kind) == 1:
-                found[kind] = SingleRank()
+                comms[kind] = SingleRank()
             else:
-                found[kind] = comm.Split(ranks[0], getattr(place, kind))
-        if experiment.strategy.tensor_pieces > 1 and found["tensor"].size > 1:
-            found["pieces"] = found["tensor"].Dup()
+                comms[kind] = comm.Split(ranks[0], getattr(place, kind))
+        if experiment.strategy.tensor_pieces > 1 and comms["tensor"].size > 1:
+            comms["pieces"] = comms["tensor"].Dup()
         many = layout.shards(experiment)
         if many > 1:
-            number, own = divmod(place.data, many)
-            found["shards"] = found["data"].Split(number, own)
-            found["copies"] = found["data"].Split(own, number)
+            number, member = divmod(place.data, many)
+            comms["shards"] = comms["data"].Split(number, member)
+            comms["copies"] = comms["data"].Split(member, number)
         if experiment.strategy.experts > 1:
             for kind, ranks_of in (("experts", layout.expert_group), ("alike", layout.alike_group)):
                 ranks = ranks_of(experiment, comm.rank)
-                found[kind] = comm.Split(ranks[0], ranks.index(comm.rank))
+                comms[kind] = comm.Split(ranks[0], ranks.index(comm.rank))
         if experiment.strategy.context > 1:
             ranks = layout.context_group(experiment, comm.rank)
-            found["context"] = comm.Split(ranks[0], ranks.index(comm.rank))
-        yield Groups(comm, place, **found)
+            comms["context"] = comm.Split(ranks[0], ranks.index(comm.rank))
+        yield Groups(comm, place, **comms)
     finally:
-        for group in found.values():
+        for group in comms.values():
             if not isinstance(group, SingleRank):
                 group.Free()
 

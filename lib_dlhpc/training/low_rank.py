@@ -73,11 +73,13 @@ class Factored(Exchange):
     def finish(self) -> None:
         """Exchange, and wait for the sums."""
         gradients, recorder = self.gradients, self.recorder
-        matrices = [self._view(gradients, each) for each in self.some]
+        matrices = [self._view(gradients, parameter) for parameter in self.some]
         with recorder.phase(PROJECT):
-            for each, m in zip(self.some, matrices, strict=True):
-                m += self._view(self.error, each)
-            left = [m @ self._basis(each) for each, m in zip(self.some, matrices, strict=True)]
+            for parameter, m in zip(self.some, matrices, strict=True):
+                m += self._view(self.error, parameter)
+            left = [
+                m @ self._basis(parameter) for parameter, m in zip(self.some, matrices, strict=True)
+            ]
         left += [gradients[part] for part in self.whole]
         self._sum(LEFT, left)
         with recorder.phase(PROJECT_BACK):
@@ -85,20 +87,20 @@ class Factored(Exchange):
             right = [m.T @ p for m, p in zip(matrices, columns, strict=True)]
         self._sum(RIGHT, right)
         with recorder.phase(MULTIPLY):
-            for each, m, p, q in zip(self.some, matrices, columns, right, strict=True):
+            for parameter, m, p, q in zip(self.some, matrices, columns, right, strict=True):
                 total = p @ q.T
                 np.subtract(
-                    m, total / m.dtype.type(self.comm.size), out=self._view(self.error, each)
+                    m, total / m.dtype.type(self.comm.size), out=self._view(self.error, parameter)
                 )
                 m[...] = total
-                self._basis(each)[...] = q
+                self._basis(parameter)[...] = q
 
-    def _view(self, flat: Array, each: Parameter) -> Array:
-        return flat[each.start : each.stop].reshape(matrix(each.shape))
+    def _view(self, flat: Array, parameter: Parameter) -> Array:
+        return flat[parameter.start : parameter.stop].reshape(matrix(parameter.shape))
 
-    def _basis(self, each: Parameter) -> Array:
-        columns = matrix(each.shape)[1]
-        flat = self.basis[each.start : each.start + columns * self.rank]
+    def _basis(self, parameter: Parameter) -> Array:
+        columns = matrix(parameter.shape)[1]
+        flat = self.basis[parameter.start : parameter.start + columns * self.rank]
         return flat.reshape(columns, self.rank)
 
     def _sum(self, name: str, arrays: list[Array]) -> None:
@@ -112,6 +114,6 @@ class Factored(Exchange):
 
                 self.comm.Allreduce(MPI.IN_PLACE, packed, MPI.SUM)
         first = 0
-        for each in arrays:
-            each[...] = packed[first : first + each.size].reshape(each.shape)
-            first += each.size
+        for tensor in arrays:
+            tensor[...] = packed[first : first + tensor.size].reshape(tensor.shape)
+            first += tensor.size

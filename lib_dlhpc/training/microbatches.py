@@ -84,15 +84,15 @@ def find_non_finite(now: Step, pipe: Pipe, groups: Groups) -> tuple[int, str]:
     microbatch = world.allreduce(now.bad if now.bad >= 0 else last, min)
     for stage in now.stages:
         stage.network.begin_step([now.size(microbatch)])
-    found = []
+    layers = []
     for stage, x, received, given in through(now, pipe, microbatch, training=True):
         bad_input = not all(np.isfinite(array).all() for array in received.values())
         bad_output = stage.last or not all(np.isfinite(array).all() for array in given.values())
         if not _anywhere(groups, bad_input) and _anywhere(groups, bad_output):
             layer = stage.network.first_non_finite(x, received)
-            found.append((stage.part.stage, layer == "the loss", world.rank, layer))
+            layers.append((stage.part.stage, layer == "the loss", world.rank, layer))
     pipe.finish()
-    _, _, rank, layer = min(world.allreduce(found))
+    _, _, rank, layer = min(world.allreduce(layers))
     return rank, layer
 
 

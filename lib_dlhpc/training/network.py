@@ -92,12 +92,12 @@ class Network:
         if isinstance(self.store, InMemory):
             self.weights, self.gradients = self.store.weights, self.store.gradients
         self.statistics = statistics(self.layers, self.dtype)
-        found = segments(model, recompute)
-        self._begins = {segment.first: segment for segment in found}
+        recomputed = segments(model, recompute)
+        self._begins = {segment.first: segment for segment in recomputed}
         self.order = order or layer_by_layer(model, recompute)
-        self._ends = {segment.stop - 1 for segment in found}
-        self._recomputed = {layer for each in found for layer in range(each.first, each.stop)}
-        self._flags = graph.flags(model, self.sends, found)
+        self._ends = {segment.stop - 1 for segment in recomputed}
+        self._recomputed = {layer for s in recomputed for layer in range(s.first, s.stop)}
+        self._flags = graph.flags(model, self.sends, recomputed)
         # A layer that receives reads the entry of its own name.
         self._inputs = [layer.inputs or (layer.name,) for layer in model.layers]
         self._read_last = graph.last_reads(model, self.sends)
@@ -135,9 +135,9 @@ class Network:
 
         Steps with the same sizes must run in the same order, so that the planned memory fits them.
         """
-        for own in self._passes.values():
-            own.clear()
-            self.offload.drop(own.offloaded)
+        for state in self._passes.values():
+            state.clear()
+            self.offload.drop(state.offloaded)
         self._to_run = self._to_go_back = self._pending_weights = len(batches)
         self.outdated = True
         self.store.begin(len(batches))
@@ -157,20 +157,20 @@ class Network:
         until the slot's backward; the network's own output is samples first and owned by the caller.
         Raises RuntimeError if the slot is in flight, and for more microbatches than begin_step announced.
         """
-        own = self._passes[slot] = self._passes.get(slot) or self._new_pass()
+        state = self._passes[slot] = self._passes.get(slot) or self._new_pass()
         if training:
-            if own.ready or not self._to_run:
+            if state.ready or not self._to_run:
                 raise RuntimeError(
-                    f"microbatch {slot}: {'is still in flight' if own.ready else 'is one too many'};"
+                    f"microbatch {slot}: {'is still in flight' if state.ready else 'is one too many'};"
                     " a step begins with begin_step, and a slot is free after its backward."
                 )
             self._to_run -= 1
         else:
             shapes = tuple(array.shape for array in received.values())
             self.context.arena.begin((self.gives, None if x is None else x.shape, shapes, False))
-        self.context.training = own.ready = training
-        own.step, own.first_sample = self.context.step, self.context.first_sample
-        outputs = self._forward(own, x, received)
+        self.context.training = state.ready = training
+        state.step, state.first_sample = self.context.step, self.context.first_sample
+        outputs = self._forward(state, x, received)
         if self.sends:
             return {name: np.ascontiguousarray(outputs[name]) for name in self.sends}
         last = self.model.layers[-1]
@@ -193,8 +193,8 @@ class Network:
         done(start): called whenever gradients[start:] is complete, in the last backward of the step.
         Raises RuntimeError for a slot without a forward pass in training.
         """
-        own = self._passes.get(slot)
-        if own is None or not own.ready:
+        state = self._passes.get(slot)
+        if state is None or not state.ready:
             raise RuntimeError(
                 "backward needs a forward pass in training; the last one was an evaluation, or its backward is done."
             )
@@ -203,11 +203,11 @@ class Network:
                 f"microbatch {slot}: received gradients of {', '.join(dys) or 'nothing'};"
                 f" expected those of {', '.join(self.gives)}."
             )
-        own.ready = False
+        state.ready = False
         self._to_go_back -= 1
         last = self.order.weights is None and not self._to_go_back
         self.context.training = True
-        self.context.step, self.context.first_sample = own.step, own.first_sample
+        self.context.step, self.context.first_sample = state.step, state.first_sample
         self.store.back(last)
         pending = self._incoming(dys)
         start = self.table.size
@@ -217,13 +217,13 @@ class Network:
                 continue
             index = what.layer
             if what.phase == "forward":
-                self._recompute(index, own)
+                self._recompute(index, state)
                 continue
-            self._back(index, own, pending, what.phase == "input_grad")
+            self._back(index, state, pending, what.phase == "input_grad")
             if last and self._first[index] < start:
                 start = self._first[index]
                 done(start)
-        own.weights_pending = self.order.weights is not None
+        state.weights_pending = self.order.weights is not None
         return {name: np.ascontiguousarray(pending.pop(name)) for name in self.receives}
 
     def backward_weights(self, slot: Hashable) -> None:
@@ -231,37 +231,37 @@ class Network:
 
         Raises RuntimeError unless the slot's backward pass has.
         """
-        own = self._passes.get(slot)
-        if self.order.weights is None or own is None or not own.weights_pending:
+        state = self._passes.get(slot)
+        if self.order.weights is None or state is None or not state.weights_pending:
             raise RuntimeError(f"microbatch {slot}: no weight gradients are left to compute.")
-        own.weights_pending = False
+        state.weights_pending = False
         self._pending_weights -= 1
         for what in self.order.weights if self._pending_weights else self.order.last:
             if isinstance(what, Compute):
-                self._backward_weights(what.layer, own)
+                self._backward_weights(what.layer, state)
             else:
                 self.post(what)
         for index in self._gathers.values():
-            own.saved[index].values.clear()
+            state.saved[index].values.clear()
 
     def first_non_finite(self, x: Array | None, received: Mapping[str, Array] = NOTHING) -> str:
         """Return the first layer whose output is not finite, else "the loss"."""
-        found: list[str] = []
+        names: list[str] = []
 
         def look(index: int, y: Array) -> None:
-            if not found and not np.isfinite(y).all():
+            if not names and not np.isfinite(y).all():
                 layer = self.model.layers[index]
-                found.append(f"{layer.name} ({layer.kind})")
+                names.append(f"{layer.name} ({layer.kind})")
 
         self._forward(self._new_pass(), x, received, look)
-        return found[0] if found else "the loss"
+        return names[0] if names else "the loss"
 
     def _new_pass(self) -> Pass:
         return Pass([Saved(self.context, *flags) for flags in self._flags])
 
     def _forward(
         self,
-        own: Pass,
+        state: Pass,
         x: Array | None,
         received: Mapping[str, Array],
         look: Callable[[int, Array], None] | None = None,
@@ -278,16 +278,16 @@ class Network:
                 continue
             index, layer = what.layer, self.model.layers[what.layer]
             if index in self._begins and saved:
-                own.held[index] = {name: outputs[name] for name in self._begins[index].reads}
-                self.offload.put(own.offloaded, (RECOMPUTE, index), own.held[index], x)
+                state.held[index] = {name: outputs[name] for name in self._begins[index].reads}
+                self.offload.put(state.offloaded, (RECOMPUTE, index), state.held[index], x)
             given = received if layer.kind == "receive" else outputs
-            outputs[layer.name] = self._one(FORWARD, index, own.saved[index], given)
+            outputs[layer.name] = self._one(FORWARD, index, state.saved[index], given)
             if not saved or index in self._recomputed:
-                own.saved[index].values.clear()
+                state.saved[index].values.clear()
             else:
-                if self._inputs[index][0] in self._gathers and "x" in own.saved[index].values:
-                    own.saved[index].values["x"] = GATHERED
-                self.offload.put(own.offloaded, (BACK, index), own.saved[index].values, x)
+                if self._inputs[index][0] in self._gathers and "x" in state.saved[index].values:
+                    state.saved[index].values["x"] = GATHERED
+                self.offload.put(state.offloaded, (BACK, index), state.saved[index].values, x)
             self.progress()
             for name in self._read_last[index]:
                 del outputs[name]
@@ -295,19 +295,19 @@ class Network:
                 look(index, outputs[layer.name])
         return outputs
 
-    def _recompute(self, index: int, own: Pass) -> None:
+    def _recompute(self, index: int, state: Pass) -> None:
         """Repeat the forward pass of a layer of a segment, and save what its backward pass needs."""
         if index in self._begins:
-            self.offload.get(own.offloaded, (RECOMPUTE, index), own.held[index])
-            own.again = own.held.pop(index)
+            self.offload.get(state.offloaded, (RECOMPUTE, index), state.held[index])
+            state.again = state.held.pop(index)
         self.context.recomputing = True
         name = self.model.layers[index].name
-        own.again[name] = self._one(RECOMPUTE, index, own.saved[index], own.again)
+        state.again[name] = self._one(RECOMPUTE, index, state.saved[index], state.again)
         self.context.recomputing = False
         for name in self._read_last[index]:
-            own.again.pop(name, None)
+            state.again.pop(name, None)
         if index in self._ends:
-            own.again = {}
+            state.again = {}
 
     def _one(self, visit: str, index: int, saved: Saved, given: Mapping[str, Array]) -> Array:
         """Return the output of one layer."""
@@ -332,11 +332,11 @@ class Network:
         return pending
 
     def _back(
-        self, index: int, own: Pass, pending: dict[str, Array], weights_later: bool = False
+        self, index: int, state: Pass, pending: dict[str, Array], weights_later: bool = False
     ) -> None:
         """Run one layer backward: take its gradient from `pending`, add the gradients of its inputs."""
-        saved = own.saved[index]
-        self.offload.get(own.offloaded, (BACK, index), saved.values)
+        saved = state.saved[index]
+        self.offload.get(state.offloaded, (BACK, index), saved.values)
         dy = pending.pop(self.model.layers[index].name)
         saved.others = pending.get(self._inputs[index][0])
         completes = getattr(self.layers[index], "takes", "")  # what leaves while it is computed
@@ -347,10 +347,10 @@ class Network:
             saved.others = None
             self.store.let_go(index)
             # Held no longer than its weight gradients need it.
-            own.later[index] = None if self.model.layers[index].traits.own_operands else dy
+            state.later[index] = None if self.model.layers[index].traits.own_operands else dy
             self._give(index, dx, pending)
             return
-        self._gather_input(index, own)
+        self._gather_input(index, state)
         if self.table.of[index]:
             weights, gradients = self._take(BACK, index), self.store.target(index)
             dx = self.layers[index].backward(weights, gradients, saved, dy)
@@ -363,21 +363,21 @@ class Network:
             saved.values.clear()
         self._give(index, dx, pending)
 
-    def _backward_weights(self, index: int, own: Pass) -> None:
+    def _backward_weights(self, index: int, state: Pass) -> None:
         """Compute the weight gradients of a layer."""
-        saved = own.saved[index]
-        self._gather_input(index, own)
-        self.layers[index].weight_gradient(self.store.target(index), saved, own.later.pop(index))
+        saved = state.saved[index]
+        self._gather_input(index, state)
+        self.layers[index].weight_gradient(self.store.target(index), saved, state.later.pop(index))
         self.store.written(index)
         saved.values.clear()
 
-    def _gather_input(self, index: int, own: Pass) -> None:
+    def _gather_input(self, index: int, state: Pass) -> None:
         """Gather the input of a layer once more, where only this rank's share of it was kept."""
-        if own.saved[index].values.get("x") is GATHERED:
+        if state.saved[index].values.get("x") is GATHERED:
             name = self._inputs[index][0]
             place = self._gathers[name]
-            x = self.layers[place].gather_again(own.saved[place])
-            for saved, reads in zip(own.saved, self._inputs, strict=True):
+            x = self.layers[place].gather_again(state.saved[place])
+            for saved, reads in zip(state.saved, self._inputs, strict=True):
                 if reads[0] == name and saved.values.get("x") is GATHERED:
                     saved.values["x"] = x  # once for all products that read it
 

@@ -37,7 +37,7 @@ def orthogonal_step(flat: Array, shape: Matrices, begin: int, stop: int) -> Arra
         return flat[:0]
     stacked, size = flat.reshape(shape), shape.rows * shape.columns
     first, last = begin // size, -(-stop // size)
-    found = np.concatenate([orthogonalized(each).ravel() for each in stacked[first:last]])
+    found = np.concatenate([orthogonalized(matrix).ravel() for matrix in stacked[first:last]])
     scale = flat.dtype.type(RMS * np.sqrt(max(shape.rows, shape.columns)))
     step: Array = scale * found[begin - first * size : stop - first * size]
     return step

@@ -161,15 +161,15 @@ class OnDisk:
         if flat.size:
             self.disk.wait(self._write("weights", index, flat).job)
 
-    def _gradient(self, layer: int, own: bool) -> Gradient:
+    def _gradient(self, layer: int, allocate: bool) -> Gradient:
         """Return where a layer's gradients go. Those of a tied layer hold the sum so far."""
         flat, adds = self.arena.array((self._size(layer),), self.dtype), self.table.adds
         if layer not in self._sums:
             for p in self._own[layer]:
-                if not own or p in adds:
+                if not allocate or p in adds:
                     flat[self._part(p)] = 0
             return Gradient(flat)
-        if not own or all(p in adds for p in self._own[layer]):
+        if not allocate or all(p in adds for p in self._own[layer]):
             self.disk.wait(self.disk.read(self._place("gradients", self._start(layer)), flat))
             return Gradient(flat)
         before = self._fetch("gradients", layer)
@@ -185,11 +185,13 @@ class OnDisk:
         for buffer in self._state.values():
             self.disk.wait(buffer.job)
         weights, start = self._here[layer].flat, self._start(layer)
-        own = [replace(p, start=p.start - start, stop=p.stop - start) for p in self._own[layer]]
+        parameters = [
+            replace(p, start=p.start - start, stop=p.stop - start) for p in self._own[layer]
+        ]
         state = {name: buffer.flat for name, buffer in self._state.items()}
         assert self.rate is not None
         rule, optimizer = RULES[self.optimizer.name], replace(self.optimizer, state=state)
-        rule(optimizer, LayerState(weights, gradient, own), self.rate)
+        rule(optimizer, LayerState(weights, gradient, parameters), self.rate)
         columns = {"weights": weights, **state}
         return [self._write(column, layer, flat) for column, flat in columns.items()]
 

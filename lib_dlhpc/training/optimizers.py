@@ -53,59 +53,59 @@ class Optimizer:
         return self.state[name]
 
 
-def sgd(own: Optimizer, network: Weights, rate: float) -> None:
+def sgd(optimizer: Optimizer, network: Weights, rate: float) -> None:
     """w -= rate (g + decay w)."""
     step = network.gradients
-    _decay(own, network, step)
+    _decay(optimizer, network, step)
     step *= step.dtype.type(rate)
     network.weights -= step
 
 
-def momentum(own: Optimizer, network: Weights, rate: float) -> None:
+def momentum(optimizer: Optimizer, network: Weights, rate: float) -> None:
     """v = m v + g + decay w; w -= rate v (Goyal et al. 2017, equation 9)."""
-    velocity, step = own.memory("velocity", network), network.gradients
-    _decay(own, network, step)
-    velocity *= velocity.dtype.type(own.training.momentum)
+    velocity, step = optimizer.memory("velocity", network), network.gradients
+    _decay(optimizer, network, step)
+    velocity *= velocity.dtype.type(optimizer.training.momentum)
     velocity += step
     np.multiply(velocity, step.dtype.type(rate), out=step)
     network.weights -= step
 
 
-def lars(own: Optimizer, network: Weights, rate: float) -> None:
+def lars(optimizer: Optimizer, network: Weights, rate: float) -> None:
     """v = m v + rate local (g + decay w), local = trust |w| / (|g| + decay |w|); w -= v.
 
     Biases, scales and shifts take local = trust: at the large global rates of LARS, 10 and more, a bias
     updated by the plain rule would diverge.
     Source: You et al. 2017, "Large batch training of convolutional networks", algorithm 1.
     """
-    velocity, step = own.memory("velocity", network), network.gradients
-    decay = own.training.weight_decay
-    lengths, slopes = _norms(own, network, network.weights), _norms(own, network, step)
+    velocity, step = optimizer.memory("velocity", network), network.gradients
+    decay = optimizer.training.weight_decay
+    lengths, slopes = _norms(optimizer, network, network.weights), _norms(optimizer, network, step)
     for parameter in network.parameters:
         part = slice(parameter.start, parameter.stop)
         g, w = step[part], network.weights[part]
-        local = own.training.trust
+        local = optimizer.training.trust
         if parameter.decays:
             length = next(lengths)
             local *= _ratio(length, next(slopes) + decay * length)
             _add(g, decay, w)
         g *= g.dtype.type(rate * local)
-    velocity *= velocity.dtype.type(own.training.momentum)
+    velocity *= velocity.dtype.type(optimizer.training.momentum)
     velocity += step
     network.weights -= velocity
 
 
-def adam(own: Optimizer, network: Weights, rate: float) -> None:
+def adam(optimizer: Optimizer, network: Weights, rate: float) -> None:
     """w -= rate (m / (sqrt(v) + e) + decay w), bias-corrected (Kingma and Ba 2015; Loshchilov and Hutter 2019)."""
-    step = _adam_step(own, network)
+    step = _adam_step(optimizer, network)
     step *= step.dtype.type(rate)
     network.weights -= step
 
 
-def lamb(own: Optimizer, network: Weights, rate: float) -> None:
+def lamb(optimizer: Optimizer, network: Weights, rate: float) -> None:
     """Adam's step, scaled for each tensor to the length of its weights (You et al. 2020, algorithm 2)."""
-    step = _adam_step(own, network)
-    lengths, steps = _norms(own, network, network.weights), _norms(own, network, step)
+    step = _adam_step(optimizer, network)
+    lengths, steps = _norms(optimizer, network, network.weights), _norms(optimizer, network, step)
     for parameter in network.parameters:
         part = slice(parameter.start, parameter.stop)
         local = 1.0
@@ -115,7 +115,7 @@ def lamb(own: Optimizer, network: Weights, rate: float) -> None:
     network.weights -= step
 
 
-def muon(own: Optimizer, network: Weights, rate: float) -> None:
+def muon(optimizer: Optimizer, network: Weights, rate: float) -> None:
     """v = m v + g; w -= rate (0.2 sqrt(max(rows, columns)) O(g + m v) + decay w), O: the nearest orthogonal matrix.
 
     So for weight matrices; tables, logits, biases, scales and shifts take AdamW at the same rate. Second moments of
@@ -123,23 +123,23 @@ def muon(own: Optimizer, network: Weights, rate: float) -> None:
     (arXiv 2502.16982), section 2.2.
     """
     first, second, step = (
-        own.memory("first", network),
-        own.memory("second", network),
+        optimizer.memory("first", network),
+        optimizer.memory("second", network),
         network.gradients,
     )
-    friction = step.dtype.type(own.training.momentum)
+    friction = step.dtype.type(optimizer.training.momentum)
     for parameter in network.parameters:
         part = slice(parameter.start, parameter.stop)
         velocity, g = first[part], step[part]
         if parameter.matrices is None:
-            _adam_direction(own, velocity, second[part], g)
+            _adam_direction(optimizer, velocity, second[part], g)
             continue
         velocity *= friction
         velocity += g
         g += friction * velocity
-        flat, begin = own.gather(parameter, g)
+        flat, begin = optimizer.gather(parameter, g)
         g[...] = orthogonal_step(flat, parameter.matrices, begin, begin + g.size)
-    _decay(own, network, step)
+    _decay(optimizer, network, step)
     step *= step.dtype.type(rate)
     network.weights -= step
 
@@ -164,31 +164,31 @@ MEMORIES: dict[str, tuple[str, ...]] = {
 }
 
 
-def _adam_step(own: Optimizer, network: Weights) -> Array:
+def _adam_step(optimizer: Optimizer, network: Weights) -> Array:
     """Replace the gradients by Adam's step, a part at a time."""
-    first, second = own.memory("first", network), own.memory("second", network)
-    _adam_direction(own, first, second, network.gradients)
-    _decay(own, network, network.gradients)
+    first, second = optimizer.memory("first", network), optimizer.memory("second", network)
+    _adam_direction(optimizer, first, second, network.gradients)
+    _decay(optimizer, network, network.gradients)
     return network.gradients
 
 
-def _adam_direction(own: Optimizer, *whole: Array) -> None:
+def _adam_direction(optimizer: Optimizer, *whole: Array) -> None:
     """Replace gradients, after the first and the second moments, by m / (sqrt(v) + e), bias-corrected."""
     kind = whole[0].dtype.type
     for part in parts(whole[0]) if whole[0].size else ():
         first, second, g = (array[part] for array in whole)
         first += kind(1 - BETA1) * (g - first)
         second += kind(1 - BETA2) * (g * g - second)
-        np.sqrt(second / kind(1 - BETA2**own.updates), out=g)
+        np.sqrt(second / kind(1 - BETA2**optimizer.updates), out=g)
         g += kind(EPSILON)
         np.divide(first, g, out=g)
-        g /= kind(1 - BETA1**own.updates)
+        g /= kind(1 - BETA1**optimizer.updates)
 
 
-def _decay(own: Optimizer, network: Weights, step: Array) -> None:
-    if own.training.weight_decay:
+def _decay(optimizer: Optimizer, network: Weights, step: Array) -> None:
+    if optimizer.training.weight_decay:
         for part in _decaying(network.parameters):
-            _add(step[part], own.training.weight_decay, network.weights[part])
+            _add(step[part], optimizer.training.weight_decay, network.weights[part])
 
 
 def _add(step: Array, factor: float, weights: Array) -> None:
@@ -201,11 +201,11 @@ def _decaying(parameters: list[Parameter]) -> list[slice]:
     return [slice(parameter.start, parameter.stop) for parameter in parameters if parameter.decays]
 
 
-def _norms(own: Optimizer, network: Weights, of: Array) -> Iterator[float]:
+def _norms(optimizer: Optimizer, network: Weights, flat: Array) -> Iterator[float]:
     """Return the norms of the tensors that decay, in their order."""
-    squares = [np.dot(of[part], of[part]) for part in _decaying(network.parameters)]
+    squares = [np.dot(flat[part], flat[part]) for part in _decaying(network.parameters)]
     names = [parameter.name for parameter in network.parameters if parameter.decays]
-    return iter(np.sqrt(own.whole(np.array(squares, of.dtype), names)).tolist())
+    return iter(np.sqrt(optimizer.whole(np.array(squares, flat.dtype), names)).tolist())
 
 
 def _ratio(over: float, under: float) -> float:

@@ -25,9 +25,11 @@ class Order(NamedTuple):
     @property
     def early(self) -> frozenset[int]:
         """The layers that compute all gradients in backward, where others leave those of weights to a later pass."""
-        computed = (each for each in self.backward if isinstance(each, Compute))
-        found = (each.layer for each in computed if each.phase == "backward")
-        return frozenset(found) if self.weights is not None else frozenset()
+        computed = (
+            instruction for instruction in self.backward if isinstance(instruction, Compute)
+        )
+        layers = (instruction.layer for instruction in computed if instruction.phase == "backward")
+        return frozenset(layers) if self.weights is not None else frozenset()
 
 
 def executed(

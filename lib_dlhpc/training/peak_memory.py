@@ -56,8 +56,8 @@ def _resident(name: str) -> int:
         lines = STATUS.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
         return 0
-    found = (line.split() for line in lines if line.startswith(f"{name}:"))
-    return next((1024 * int(words[1]) for words in found), 0)
+    fields = (line.split() for line in lines if line.startswith(f"{name}:"))
+    return next((1024 * int(words[1]) for words in fields), 0)
 
 
 def _most() -> int:

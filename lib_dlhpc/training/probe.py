@@ -125,9 +125,9 @@ class Case:
         self.network = Timed(read_model(self.table))
         model, dice = self.network.model, np.random.default_rng(0)
         # As in a data set, the samples of a step lie apart, and were last read long ago.
-        each = prod(model.input_shape)
-        many = 64 * batch if model.reads_tokens else max(batch, len(_numbers()) // each)
-        self.x: Array = _numbers()[: many * each].reshape(many, *model.input_shape)
+        elements = prod(model.input_shape)
+        many = 64 * batch if model.reads_tokens else max(batch, len(_numbers()) // elements)
+        self.x: Array = _numbers()[: many * elements].reshape(many, *model.input_shape)
         if model.reads_tokens:
             self.x = (40 * self.x).astype(np.int64)
         self.order = dice.permutation(many)
@@ -180,14 +180,14 @@ def main(path: Path, seconds: float) -> None:
     tiny: list[float] = []
     while len(rounds) < LEAST_ROUNDS or comm.bcast(time.monotonic() < begun + seconds):
         dice.shuffle(order)
-        found: list[Any] = [None] * len(cases)
+        results: list[Any] = [None] * len(cases)
         before = cpu_seconds(comm)
         for number in order:
             comm.Barrier()
-            found[number] = [cases[number].once() for _ in range(STEPS)][1:]
+            results[number] = [cases[number].once() for _ in range(STEPS)][1:]
         tiny += _tiny_run()
         loads.append(foreign_load(before, cpu_seconds(comm)))
-        rounds.append(found)
+        rounds.append(results)
     result = {
         "ranks": comm.size,
         "resident": resident,
@@ -214,13 +214,13 @@ def _case(case: Case, rounds: list[Any], comm: Any) -> dict[str, Any]:
         }
         for steps in rounds
     ]
-    each = [step for steps in rounds for step in steps]
+    all_steps = [step for steps in rounds for step in steps]
     return {
         "model": case.table,
         "batch": case.batch,
         "rounds": comm.gather(quick),
-        "steps": comm.gather([sum(step[0]) + sum(step[1]) for step in each]),
-        "wall": comm.gather([step[4] for step in each]),
+        "steps": comm.gather([sum(step[0]) + sum(step[1]) for step in all_steps]),
+        "wall": comm.gather([step[4] for step in all_steps]),
     }
 
 
@@ -246,14 +246,14 @@ def _tiny_run() -> list[float]:
 
 def cpu_seconds(comm: Any) -> tuple[float, float, float]:
     """Return the time, the busy s of all cores, and the CPU s of the ranks."""
-    own = comm.allreduce(time.process_time())
-    return time.monotonic(), _busy(), own
+    ours = comm.allreduce(time.process_time())
+    return time.monotonic(), _busy(), ours
 
 
 def foreign_load(before: tuple[float, float, float], after: tuple[float, float, float]) -> float:
     """Return the mean number of cores that other processes kept busy between two readings."""
-    span, busy, own = (b - a for a, b in zip(before, after, strict=True))
-    return max(0.0, busy - own) / max(span, 1e-9)
+    span, busy, ours = (b - a for a, b in zip(before, after, strict=True))
+    return max(0.0, busy - ours) / max(span, 1e-9)
 
 
 def _busy() -> float:

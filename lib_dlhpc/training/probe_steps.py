@@ -67,7 +67,7 @@ RUNS: tuple[tuple[dict[str, Any], int, dict[str, Any]], ...] = (
 
 def experiments(ranks: int) -> list[dict[str, Any]]:
     """Return the runs on `ranks` ranks, as tables of experiments; one rank runs no sharded ones."""
-    found = []
+    runs = []
     for what, batch, strategy in RUNS:
         split = [way for way in ("zero", "tensor") if way in strategy]
         heads = what["model"].get("heads", ranks)
@@ -82,8 +82,8 @@ def experiments(ranks: int) -> list[dict[str, Any]]:
             "strategy": {"devices_per_node": ranks, "batch": batch, **chosen},
             "run": {"epochs": 1.0},
         }
-        found.append(table)
-    return found
+        runs.append(table)
+    return runs
 
 
 def tiny(ranks: int) -> dict[str, Any]:
@@ -105,10 +105,10 @@ def main(path: Path, seconds: float) -> None:
     comm = MPI.COMM_WORLD
     steps_of(comm, COLD * seconds)
     before = cpu_seconds(comm)
-    found = steps_of(comm, (1 - COLD) * seconds)
+    seconds_of_runs = steps_of(comm, (1 - COLD) * seconds)
     load = foreign_load(before, cpu_seconds(comm))
     if comm.rank == 0:
-        result = {"ranks": comm.size, "others": [load], "runs": found}
+        result = {"ranks": comm.size, "others": [load], "runs": seconds_of_runs}
         path.write_text(json.dumps(result), encoding="utf-8")
 
 
@@ -125,11 +125,11 @@ def steps_of(comm: Any, seconds: float) -> list[StepTimes]:
     runs = [(table, comm) for table in (*experiments(comm.size), tiny(comm.size))]
     if comm.size > 1:  # one rank: the same layers without contention
         runs += [(table, MPI.COMM_SELF) for table in (*experiments(1), tiny(1))]
-    found: list[list[dict[str, list[float]]]] = [[] for _ in runs]
+    steps_of_runs: list[list[dict[str, list[float]]]] = [[] for _ in runs]
     begin, first = time.monotonic(), True
     while first or comm.bcast(time.monotonic() < begin + seconds):
         first = False
-        for several, (table, ranks) in zip(found, runs, strict=True):
+        for several, (table, ranks) in zip(steps_of_runs, runs, strict=True):
             if ranks is comm or comm.rank == 0:
                 run = train(read_experiment(table), ranks)
                 if run.timeline is not None:
@@ -141,7 +141,7 @@ def steps_of(comm: Any, seconds: float) -> list[StepTimes]:
             "tiny": table == tiny(ranks.size),
             **{key: [t for run in several for t in run[key]] for key in several[0]},
         }
-        for (table, ranks), several in zip(runs, found, strict=True)
+        for (table, ranks), several in zip(runs, steps_of_runs, strict=True)
         if several
     ]
 
@@ -163,15 +163,17 @@ def by_step(
     for rank, end in enumerate(ends):
         for kinds, sums in ((WORK, work), (("wait",), wait)):
             rows = table.where("", *kinds) & (table.rank == rank)
-            at = np.searchsorted(end[:steps], table.start[rows], side="right")
-            held = at < steps
-            np.add.at(sums[rank], at[held], (table.stop - table.start)[rows][held])
+            step_of = np.searchsorted(end[:steps], table.start[rows], side="right")
+            held = step_of < steps
+            np.add.at(sums[rank], step_of[held], (table.stop - table.start)[rows][held])
     busy = np.diff(np.stack([end[:steps] for end in ends]), axis=1) - wait[:, 1:]
     behind = np.minimum(work.max(axis=0) - work, wait)
     columns = {"busy": busy, "behind": behind[:, 1:], "wait": wait[:, 1:]}
-    times = {key: each.mean(axis=0)[WARM_UP:].tolist() for key, each in columns.items()}
+    times = {key: column.mean(axis=0)[WARM_UP:].tolist() for key, column in columns.items()}
     lost = (
-        np.array([each[1:steps] for each in core_wait]) if core_wait else np.zeros((1, steps - 1))
+        np.array([column[1:steps] for column in core_wait])
+        if core_wait
+        else np.zeros((1, steps - 1))
     )
     return times | {"core_wait": lost.sum(axis=0)[WARM_UP:].tolist()}
 

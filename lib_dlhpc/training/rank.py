@@ -137,24 +137,24 @@ class Rank:
         decisions = Decisions(self.comm, min(LOOK, interval or LOOK))
         first = place.step
         accuracy, test_loss = self._test(place.step) if place.step else (None, np.nan)
-        for taken, (at, indices) in enumerate(self._batches(place)):
+        for taken, (epoch, indices) in enumerate(self._batches(place)):
             begins(place.step)
             self.recorder.on = taken < MOST_STEPS
-            own_loss = self._step(place.step, at, indices)
+            own_loss = self._step(place.step, epoch, indices)
             samples += len(indices)
             last, met = self._advance(place), monotonic()
             version = self.versions is not None and self.versions.due(
                 place.step, last, self._at(place) >= self.experiment.run.epochs
             )
-            apart = self._local_updates and place.step % self.experiment.strategy.local_steps
-            if apart and not (last or version):
+            unaveraged = self._local_updates and place.step % self.experiment.strategy.local_steps
+            if unaveraged and not (last or version):
                 continue  # local updates: ranks synchronize only to average
             due = folder is not None and 0 < interval < met - saved
             report_due, keep = decisions.decided(met - reported > REPORT_INTERVAL, due)
             if last or report_due or version:
                 reported, loss = monotonic(), self._mean_loss(own_loss)
-                row = {"step": place.step, "epoch": at, "loss": loss}
-                row |= {"rate": self._rate(at, len(indices)), "seconds": reported - begun}
+                row = {"step": place.step, "epoch": epoch, "loss": loss}
+                row |= {"rate": self._rate(epoch, len(indices)), "seconds": reported - begun}
                 self._report(report, row)
             if last:
                 accuracy, test_loss = self._test(place.step)
@@ -187,10 +187,10 @@ class Rank:
         epochs = self.experiment.run.epochs
         while place.epoch < epochs:
             batches = global_batches(self.experiment, len(self.data.x), place.epoch)
-            for at, indices in islice(batches, place.batch, None):
-                if at >= epochs:
+            for epoch, indices in islice(batches, place.batch, None):
+                if epoch >= epochs:
                     return
-                yield at, indices
+                yield epoch, indices
 
     def _advance(self, place: Place) -> bool:
         """Advance `place` by a batch; return whether an epoch or the run ends there."""
@@ -229,8 +229,8 @@ class Rank:
         self.recorder.add("input", "fetch the next batch", batch.ordered, batch.ready, "input")
         return batch.x
 
-    def _mean_loss(self, own: float) -> float:
-        return float(self.comm.allreduce(own)) / (self.comm.size if self._local_updates else 1)
+    def _mean_loss(self, loss: float) -> float:
+        return float(self.comm.allreduce(loss)) / (self.comm.size if self._local_updates else 1)
 
     @cached_property
     def _classes_before(self) -> int | None:
@@ -254,7 +254,7 @@ class Rank:
         begin = self.recorder.now()
         before = self.recorder.on, self.recorder.sent
         self.recorder.on = False
-        own, right, loss = self._unite(), 0, 0.0
+        averaged, right, loss = self._unite(), 0, 0.0
         for part in self._test_batches():
             outputs = self._evaluate(part)
             if outputs is None or not self._counts:
@@ -267,7 +267,7 @@ class Rank:
         right, loss = self.comm.allreduce(right), self.comm.allreduce(loss)
         if not np.isfinite(loss):
             raise Diverged(f"the loss on the test samples is not finite: after step {step}")
-        for array, values in own:
+        for array, values in averaged:
             array[...] = values
         self.recorder.on, self.recorder.sent = before
         self.recorder.leave_out(self.comm.allreduce(self.recorder.now() - begin, min))
@@ -308,10 +308,10 @@ class Rank:
         """
         if self.groups.data.size == 1:
             return []
-        own = [self.network.weights] if self._local_updates else []
+        weights = [self.network.weights] if self._local_updates else []
         if self.experiment.training.normalization == "local":
-            own += [stage.network.statistics for stage in self.stages]
-        local = [(array, array.copy()) for array in own if array.size]
+            weights += [stage.network.statistics for stage in self.stages]
+        local = [(array, array.copy()) for array in weights if array.size]
         for array, _ in local:
             mean(self.groups.data, array)
         return local

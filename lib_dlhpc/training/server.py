@@ -120,9 +120,9 @@ class Asynchronous(Rank):
         self._settle()
         seconds = monotonic() - begun
         log = self._collect_log(shift)
-        some = self.comm.Split(int(shard is None), self.comm.rank)
-        timeline = gather(self.recorder, some, shift) if shard is None else None
-        some.Free()
+        workers = self.comm.Split(int(shard is None), self.comm.rank)
+        timeline = gather(self.recorder, workers, shift) if shard is None else None
+        workers.Free()
         run = Run(self.network, timeline, loss, accuracy, test_loss, samples, seconds)
         run.sent, run.updates = float(self.network.gradients.nbytes), log.as_updates()
         return run
@@ -143,7 +143,7 @@ class Asynchronous(Rank):
         """Return the remaining mini-batches of an epoch, of all workers."""
         batches = list(global_batches(self.experiment, len(self.data.x), place.epoch))
         epochs = self.experiment.run.epochs
-        return [(at, indices) for at, indices in batches[place.batch :] if at < epochs]
+        return [(epoch, indices) for epoch, indices in batches[place.batch :] if epoch < epochs]
 
     def _work(
         self,
@@ -155,7 +155,7 @@ class Asynchronous(Rank):
         """Process every W-th mini-batch: gradient, push, pull. step: the number of the first of `batches`."""
         reported = monotonic()
         for number in range(self.comm.rank, len(batches), self.workers):
-            at, indices = batches[number]
+            epoch, indices = batches[number]
             begins(step + number)
             self.recorder.on = len(self.asked) < MOST_STEPS
             self.own_loss = self._gradient(step + number, indices)
@@ -164,7 +164,7 @@ class Asynchronous(Rank):
             self.asked.append(WorkerTimes(begin, self.recorder.now()))
             if monotonic() - reported > REPORT_INTERVAL:
                 reported = monotonic()
-                report_step(step + number + 1, at, len(indices), self.own_loss)
+                report_step(step + number + 1, epoch, len(indices), self.own_loss)
 
     def _gradient(self, step: int, indices: Array) -> float:
         """Compute the gradients of a mini-batch; return its mean loss. Raises Diverged."""
@@ -233,16 +233,16 @@ class Asynchronous(Rank):
         for version in range(len(batches)):
             self.comm.Recv(shard.gradients, MPI.ANY_SOURCE, PUSH, status)
             worker, begin = status.Get_source(), now()
-            at, indices = batches[worker + made[worker] * self.workers]
-            self.optimizer.update(shard, self._rate(at, len(indices)))
+            epoch, indices = batches[worker + made[worker] * self.workers]
+            self.optimizer.update(shard, self._rate(epoch, len(indices)))
             self.log.updates.append((worker, version - read[worker]))
             made[worker] += 1
             held[worker] = begin, now()
-            for each in [w for w in held if not bound or made[w] - bound <= min(made)]:
-                read[each] = version + 1
-                times = ServerTimes(*held.pop(each), now())
-                self.log.served.setdefault(each, []).append(times)
-                self.comm.Send(shard.weights, each, PULL)
+            for held_worker in [w for w in held if not bound or made[w] - bound <= min(made)]:
+                read[held_worker] = version + 1
+                times = ServerTimes(*held.pop(held_worker), now())
+                self.log.served.setdefault(held_worker, []).append(times)
+                self.comm.Send(shard.weights, held_worker, PULL)
 
     def _synchronize(self) -> None:
         """Wait for all updates; then broadcast the newest weights and average the statistics."""
@@ -268,9 +268,9 @@ class Asynchronous(Rank):
                 name: np.concatenate([state[name] for state in states]) for name in states[0]
             }
 
-    def _mean_loss(self, own: float) -> float:
+    def _mean_loss(self, loss: float) -> float:
         """Return the mean over the workers that processed a mini-batch."""
-        return float(np.nanmean(self.comm.allgather(own)))
+        return float(np.nanmean(self.comm.allgather(loss)))
 
     def _collect_log(self, shift: float) -> Log:
         """Broadcast the first server's log, and add its events for this worker to the worker's rows."""

@@ -53,12 +53,12 @@ class Sharding:
         self._mine: dict[Range, slice] = {}
         self._within: dict[Range, list[Range]] = {}
         self._own = [self.own(*unit) for unit in self.units]
-        sizes = [own.stop - own.start for own in self._own]
+        sizes = [shard.stop - shard.start for shard in self._own]
         *self._places, self.size = accumulate(sizes, initial=0)  # offsets of the parts in the shard
 
-    def unit(self, at: int) -> Range:
+    def unit(self, position: int) -> Range:
         """Return the unit in which an element lies."""
-        return self.units[self._number(at)]
+        return self.units[self._number(position)]
 
     def group(self, unit: Range) -> Any:
         """Return the communicator of the ranks that own parts of a unit."""
@@ -72,8 +72,8 @@ class Sharding:
     def within(self, start: int, stop: int) -> list[Range]:
         """Return the units that begin in a range, but for empty ones."""
         if (start, stop) not in self._within:
-            found = [unit for unit in self.units if start <= unit[0] < min(stop, unit[1])]
-            self._within[start, stop] = found
+            units = [unit for unit in self.units if start <= unit[0] < min(stop, unit[1])]
+            self._within[start, stop] = units
         return self._within[start, stop]
 
     def parts(self, start: int, stop: int) -> list[slice]:
@@ -83,7 +83,7 @@ class Sharding:
             found, ranks = [], self.group((first, last)).size
             for rank in range(ranks):
                 part = share(last - first, rank, ranks)
-                ends = (min(max(first + at, start), stop) for at in (part.start, part.stop))
+                ends = (min(max(first + offset, start), stop) for offset in (part.start, part.stop))
                 found.append(slice(*ends))
             self._parts[start, stop] = found
         return self._parts[start, stop]
@@ -100,12 +100,12 @@ class Sharding:
 
     def clipped(self, parameters: list[Parameter], first: int = 0) -> list[Parameter]:
         """Return all parameters clipped to the shard from `first` on; some are empty."""
-        found = []
+        inside = []
         for parameter in parameters:
             part = self.mine(parameter.start, parameter.stop)
             start, stop = part.start - first, part.stop - first
-            found.append(replace(parameter, start=start, stop=stop))
-        return found
+            inside.append(replace(parameter, start=start, stop=stop))
+        return inside
 
     def blocks(self, flat: Array, start: int) -> list[Array]:
         """Return each rank's part of an array that begins at `start`, within one unit."""
@@ -122,8 +122,8 @@ class Sharding:
         blocks = [self.blocks(flat[a - start : b - start], a) for a, b in units]
         yield from reduce_scatter(comm, blocks, self._scratch)
         if self.copies.size > 1:
-            own = (block[comm.rank] for block in blocks)
-            parts = [np.array_split(each, self.copies.size) for each in own]
+            shards = (block[comm.rank] for block in blocks)
+            parts = [np.array_split(shard, self.copies.size) for shard in shards]
             yield from reduce_scatter(self.copies, parts, self._scratch)
             for part in parts:
                 yield from allgather(self.copies, part)
@@ -136,11 +136,11 @@ class Sharding:
         blocks[comm.rank][...] = shard[self.mine(start, stop)]
         return partial(allgather, comm, blocks), flat
 
-    def whole(self, own: Array, start: int, stop: int) -> tuple[Array, int]:
+    def whole(self, shard: Array, start: int, stop: int) -> tuple[Array, int]:
         """Return a range within one unit, all-gathered from each rank's part of it, and where this rank's begins."""
-        flat = np.empty(stop - start, own.dtype)
+        flat = np.empty(stop - start, shard.dtype)
         blocks, comm = self.blocks(flat, start), self.group(self.unit(start))
-        blocks[comm.rank][...] = own
+        blocks[comm.rank][...] = shard
         InFlight(allgather(comm, blocks)).wait()
         return flat, sum(block.size for block in blocks[: comm.rank])
 
@@ -162,11 +162,11 @@ class Sharding:
             if comm is None or own is comm:
                 yield from allgather(own, self.blocks(flat[start:stop], start))
 
-    def _before(self, at: int) -> int:
+    def _before(self, position: int) -> int:
         """Return the offset in this rank's shard of an element of the flat array."""
-        number = self._number(at)
-        own = self._own[number]
-        return self._places[number] + min(max(at, own.start), own.stop) - own.start
+        number = self._number(position)
+        shard = self._own[number]
+        return self._places[number] + min(max(position, shard.start), shard.stop) - shard.start
 
-    def _number(self, at: int) -> int:
-        return max(0, bisect_right(self.units, at, key=lambda unit: unit[0]) - 1)
+    def _number(self, position: int) -> int:
+        return max(0, bisect_right(self.units, position, key=lambda unit: unit[0]) - 1)

@@ -64,12 +64,12 @@ def gathered(
     comm: Any, experiment: Experiment, network: Network, optimizer: Optimizer, place: Place
 ) -> Tensors:
     """Return on rank 0 all arrays of a snapshot, none elsewhere; all ranks call this."""
-    alike, own = state_of(experiment, network, optimizer)
-    parts = comm.gather(own) if own else [{}]
+    alike, sharded = state_of(experiment, network, optimizer)
+    parts = comm.gather(sharded) if sharded else [{}]
     if comm.rank:
         return {}
     where = np.array([place.step, place.epoch, place.batch, optimizer.updates])
-    rows = {OWN + name: np.stack([part[name] for part in parts]) for name in own}
+    rows = {OWN + name: np.stack([part[name] for part in parts]) for name in sharded}
     return {"place": where, **alike, **rows}
 
 
@@ -127,8 +127,8 @@ def _take_up(target: Array, array: Array | None, name: str) -> None:
 def check_array(array: Any, shape: tuple[int, ...], dtype: Any, name: str) -> None:
     """Raise SpecError unless an array of the file, or None, has this shape and type."""
     if array is None or array.shape != shape or array.dtype != dtype:
-        found = "none" if array is None else f"{array.size} of {array.dtype}"
-        raise SpecError(f"the snapshot: {name}: {found}; the model has {shape[0]} of {dtype}.")
+        actual = "none" if array is None else f"{array.size} of {array.dtype}"
+        raise SpecError(f"the snapshot: {name}: {actual}; the model has {shape[0]} of {dtype}.")
 
 
 def row_of(every: Array, comm: Any) -> Array:

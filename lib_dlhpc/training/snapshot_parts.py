@@ -78,12 +78,15 @@ def whole_arrays(
     where = np.array([place.step, place.epoch, place.batch, stages[0].optimizer.updates])
     yield Stream("place", where.shape, where.dtype, [where])
     seen = [piece for stage in stages for piece in stage.statistics()]
-    found = groups.world.gather((groups.place.data, seen))
-    if found is not None:
-        for name, array in _statistics(experiment, found, groups.data.size, dtype).items():
+    gathered = groups.world.gather((groups.place.data, seen))
+    if gathered is not None:
+        for name, array in _statistics(experiment, gathered, groups.data.size, dtype).items():
             yield Stream(name, array.shape, dtype, [array])
     for name in ("weights", *MEMORIES[experiment.strategy.optimizer]):
-        tensors = (_whole(groups, stages, name, each, at.shape) for each, at in weights.items())
+        tensors = (
+            _whole(groups, stages, name, tensor_of, place.shape)
+            for tensor_of, place in weights.items()
+        )
         yield Stream(name, (size_of(weights),), dtype, tensors)
 
 
@@ -122,10 +125,10 @@ def restore_stages(
                 continue  # saved with another optimizer: this state starts at zero
             check_array(arrays[name], (size_of(weights),), dtype, name)
             values = _read(source, name, [prod(weight.shape) for weight in weights.values()], dtype)
-            for (tensor, at), flat in zip(weights.items(), values, strict=True):
+            for (tensor, place), flat in zip(weights.items(), values, strict=True):
                 world.Bcast(flat)
                 for stage in stages:
-                    stage.take_up(name, tensor, flat.reshape(at.shape))
+                    stage.take_up(name, tensor, flat.reshape(place.shape))
     step, epoch, batch, updates = (int(number) for number in small["place"])
     for stage in stages:
         stage.optimizer.updates = updates
@@ -138,22 +141,22 @@ def _whole(
     groups: Groups, stages: Sequence[Stage], array: str, tensor: str, shape: tuple[int, ...]
 ) -> Array:
     """Return one full tensor on rank 0; all ranks call this."""
-    found = groups.world.gather([p for stage in stages for p in stage.pieces(array, tensor)])
-    whole = np.empty(shape if found else 0, stages[0].network.dtype)
-    for piece in chain(*(found or [])):
+    gathered = groups.world.gather([p for stage in stages for p in stage.pieces(array, tensor)])
+    whole = np.empty(shape if gathered else 0, stages[0].network.dtype)
+    for piece in chain(*(gathered or [])):
         put_part(whole, piece.part, piece.values)
     return whole
 
 
 def _statistics(
-    experiment: Experiment, found: list[tuple[int, list[Piece]]], replicas: int, dtype: Any
+    experiment: Experiment, gathered: list[tuple[int, list[Piece]]], replicas: int, dtype: Any
 ) -> Tensors:
     """Return the running statistics: once, or one row a replica where they are local."""
     places = statistic_places(experiment.model)
     if not places:
         return {}
     rows = [
-        assemble(places, chain(*(pieces for data, pieces in found if data == row)), dtype)
+        assemble(places, chain(*(pieces for data, pieces in gathered if data == row)), dtype)
         for row in range(replicas)
     ]
     if experiment.training.normalization == "local":
@@ -188,11 +191,11 @@ class Archive:
     file: zipfile.ZipFile
 
     def like(self) -> dict[str, ArraySpec]:
-        found = {}
+        specs = {}
         for entry in self.file.namelist():
             with self.file.open(entry) as file:
-                found[entry.removesuffix(".npy")] = ArraySpec(*npy_header(file))
-        return found
+                specs[entry.removesuffix(".npy")] = ArraySpec(*npy_header(file))
+        return specs
 
     def chunks(self, name: str) -> Iterator[bytes]:
         with self.file.open(f"{name}.npy") as file:
@@ -209,8 +212,8 @@ class NewestVersion:
     version: Version
 
     def like(self) -> dict[str, ArraySpec]:
-        found = self.version.arrays.items()
-        return {name: ArraySpec(array.shape, np.dtype(array.dtype)) for name, array in found}
+        arrays = self.version.arrays.items()
+        return {name: ArraySpec(array.shape, np.dtype(array.dtype)) for name, array in arrays}
 
     def chunks(self, name: str) -> Iterator[bytes]:
         return self.store.chunks(self.version, name)
@@ -239,17 +242,17 @@ def shapes_in(source: Source | None) -> tuple[Tensors, dict[str, ArraySpec]]:
     """Return the small arrays of a snapshot, and the shape and type of all."""
     if source is None:
         return {}, {}
-    found = source.like()
+    specs = source.like()
     small = {
-        name: np.frombuffer(b"".join(source.chunks(name)), found[name].dtype).reshape(
-            found[name].shape
+        name: np.frombuffer(b"".join(source.chunks(name)), specs[name].dtype).reshape(
+            specs[name].shape
         )
         for name in ("place", STATISTICS, OWN + STATISTICS)
-        if name in found
+        if name in specs
     }
     if "place" not in small:
         raise ValueError("it has no entry 'place'")
-    return small, found
+    return small, specs
 
 
 def _read(source: Source | None, name: str, sizes: Iterable[int], dtype: Any) -> Iterator[Array]:

@@ -110,7 +110,7 @@ class Stage:
         if not self.on_disk:
             memories, kind = MEMORIES[self.optimizer.name], self.network.dtype
             self.optimizer.state = {name: np.zeros(self.sharding.size, kind) for name in memories}
-            self.own = [(own, self._optimizer_of(own)) for own in self._own()]
+            self.own = [(shard, self._optimizer_of(shard)) for shard in self._own()]
         self.exchange = stack.enter_context(self._exchange(experiment))
         self.gathers = Gathers(self.sharding, recorder)
         if self.once:
@@ -143,7 +143,7 @@ class Stage:
 
     def _shards(self, strategy: Strategy) -> Any:
         """Return the factory of the weights' storage with ZeRO 2 and 3."""
-        kept = self.level == 3 and self.once
+        gathered_once = self.level == 3 and self.once
         return partial(
             Shards,
             level=self.level,
@@ -152,8 +152,8 @@ class Stage:
             layers=self.program.buckets,
             recorder=self.recorder,
             tables=self._tables,
-            kept=kept,
-            by_layer=self.level == 3 and not kept and strategy.zero_unit == "layer",
+            kept=gathered_once,
+            by_layer=self.level == 3 and not gathered_once and strategy.zero_unit == "layer",
             alike=self.alike,
             experts=self.experts,
             order=self.program.order,
@@ -236,9 +236,9 @@ class Stage:
         if self.on_disk:
             return
         self.optimizer.updates += 1
-        for own, optimizer in self.own:
+        for shard, optimizer in self.own:
             optimizer.updates = self.optimizer.updates
-            RULES[optimizer.name](optimizer, own, rate)
+            RULES[optimizer.name](optimizer, shard, rate)
         self.network.outdated = True
         if self.level == 3:
             self.store.forget()
@@ -341,16 +341,16 @@ class Stage:
             return
         weights = self._whole_weights()
         for start, stop in self.sharding.units:
-            own, place = self.sharding.own(start, stop), self.sharding.mine(start, stop)
+            unit, place = self.sharding.own(start, stop), self.sharding.mine(start, stop)
             inside = [p for p in parameters if start <= p.start < stop]
             sharded = self.level == 2
-            gradients = self.store.gradients[place] if sharded else self.network.gradients[own]
+            gradients = self.store.gradients[place] if sharded else self.network.gradients[unit]
             clipped = self.sharding.clipped(inside, place.start)
-            yield OptimizerShard(weights[own], gradients, clipped, place)
+            yield OptimizerShard(weights[unit], gradients, clipped, place)
 
-    def _optimizer_of(self, own: OptimizerShard) -> Optimizer:
+    def _optimizer_of(self, shard: OptimizerShard) -> Optimizer:
         """Return the optimizer of a slice, whose state is part of the rank's."""
-        state = {name: memory[own.place] for name, memory in self.optimizer.state.items()}
+        state = {name: memory[shard.place] for name, memory in self.optimizer.state.items()}
         return replace(self.optimizer, state=state)
 
     def _exchange(self, experiment: Experiment) -> AbstractContextManager[Exchange]:
@@ -377,8 +377,8 @@ class Stage:
         """Allreduce a layer's gradients before its weights are updated on disk."""
         for group in self._over(index):
             self._sum_over(group, [gradient])
-        apart = "own" in self.model.layers[index].attributes
-        replicas = self.groups.alike if apart else self.groups.data
+        sharded = "own" in self.model.layers[index].attributes
+        replicas = self.groups.alike if sharded else self.groups.data
         if replicas.size > 1:
             with self.recorder.communicates("gradients", gradient.nbytes):
                 allreduce_in_place(replicas, gradient)

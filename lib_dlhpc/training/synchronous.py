@@ -76,9 +76,9 @@ def synchronous(
         tied = stack.enter_context(Tied.of(on, groups, stages, recorder))
         data = with_own_tokens(on, groups.context.rank, data)
         common = (experiment, groups, data, stages, pipe, recorder)
-        own = (kind or Synchronous)(*common, tied, cycle)
-        stack.callback(own.ends.clear)  # their callbacks refer to this rank
-        yield own
+        rank = (kind or Synchronous)(*common, tied, cycle)
+        stack.callback(rank.ends.clear)  # their callbacks refer to this rank
+        yield rank
 
 
 def on_ranks(experiment: Experiment, ranks: int) -> Experiment:
@@ -103,9 +103,9 @@ def stages_of(
     precision, stages = precision_of(experiment), []
     on = on_ranks(experiment, groups.world.size)
     for chunk, part in enumerate(layout.parts(on, groups.world.rank)):
-        own = stage_program(program, groups, chunk, part) if program else StageProgram()
+        stage_program_ = stage_program(program, groups, chunk, part) if program else StageProgram()
         common = (experiment, part, groups, precision, recorder, stack)
-        stages.append(Stage(*common, where, arena, own))
+        stages.append(Stage(*common, where, arena, stage_program_))
     for stage in stages:
         stage.beside = stages
     for stage in reversed(stages):  # backward goes through the chunks from the last
@@ -116,21 +116,21 @@ def stages_of(
 def stage_program(program: Program, groups: Groups, chunk: int, part: layout.Part) -> StageProgram:
     """Return the part of the program that a stage of this rank executes."""
     place, space = groups.place.pipeline, groups.place.spatial
-    own = program.stages[place][chunk]
+    chunk_program = program.stages[place][chunk]
 
     def instructions(block: Block, waits: bool = False) -> list[Instruction]:
         return executed(part.model, block.variants[space].instructions, waits)
 
     order = Order(
-        instructions(own.forward),
-        instructions(own.backward),
-        instructions(own.last),
-        instructions(own.weights) if own.weights else None,
-        instructions(own.first, waits=True) if own.first else None,
+        instructions(chunk_program.forward),
+        instructions(chunk_program.backward),
+        instructions(chunk_program.last),
+        instructions(chunk_program.weights) if chunk_program.weights else None,
+        instructions(chunk_program.first, waits=True) if chunk_program.first else None,
     )
     posted = (*order.last, *(row[place] for row in program.end))
-    layers = (one.layers for one in posted if sums(one))
-    buckets = dict.fromkeys((first, stop) for of, first, stop in layers if of == chunk)
+    layers = (collective.layers for collective in posted if sums(collective))
+    buckets = dict.fromkeys((first, stop) for owner, first, stop in layers if owner == chunk)
     return StageProgram(order, list(buckets))
 
 
@@ -153,8 +153,8 @@ class Synchronous(Rank):
         self.scale = float(self.experiment.training.loss_scale) if half else 1.0
         # Of this rank's samples in its loss: with local updates, ranks average their weights, not their gradients.
         self.weight = self.comm.size if self._local_updates else 1
-        own = self.experiment.training, self.network, self.optimizer
-        self.outer = Outer(*own) if has_outer(self.experiment) else None
+        fields = self.experiment.training, self.network, self.optimizer
+        self.outer = Outer(*fields) if has_outer(self.experiment) else None
         self.ends = [self._end(program) for program in self.cycle]
         groups, passes = self.groups, self.schedule.ranks * self.schedule.microbatches
         if passes * groups.tensor.size * groups.spatial.size == 1 and self.stages[0].level < 2:
@@ -195,28 +195,28 @@ class Synchronous(Rank):
 
     def _end(self, program: Program) -> list[Callable[[], None]]:
         """Return what this rank does after its last pass, in order."""
-        found: list[Callable[[], None]] = []
+        actions: list[Callable[[], None]] = []
         tied = dict.fromkeys(self.tied.shared)  # to be summed over their stages, once
         posted = any(stage.program.buckets for stage in self.stages)
         for what in (row[self.groups.place.pipeline] for row in program.end):
             if isinstance(what, Collective | Transfer):
                 posted = True
                 if isinstance(what, Collective) and what.layers:
-                    found.append(partial(self.stages[what.layers[0]].post, what))
+                    actions.append(partial(self.stages[what.layers[0]].post, what))
             elif isinstance(what, Wait) and posted and what.stream == data_parallelism.STREAM:
                 posted = False
-                found += [partial(stage.post, what) for stage in self.stages]
+                actions += [partial(stage.post, what) for stage in self.stages]
                 if self._local_updates:
-                    found.append(self._average)
+                    actions.append(self._average)
             # The first pair sums over all stages, although the program has an instruction for each pair.
             elif isinstance(what, PairAllreduce) and what.name in tied:
-                found.append(partial(self.tied.sum, what.name))
+                actions.append(partial(self.tied.sum, what.name))
                 del tied[what.name]
-            elif isinstance(what, Barrier) and self._meet not in found:
-                found.append(self._meet)
+            elif isinstance(what, Barrier) and self._meet not in actions:
+                actions.append(self._meet)
             elif isinstance(what, Update):  # after the tables that only chunks of this rank share
-                found += [*(partial(self.tied.sum, name) for name in tied), self._update]
-        return found
+                actions += [*(partial(self.tied.sum, name) for name in tied), self._update]
+        return actions
 
     def _average(self) -> None:
         """Make the sum of all ranks' weights their mean, which the outer optimizer updates, if there is one."""
@@ -327,9 +327,9 @@ def _with_receives(
     stream: Sequence[StreamInstruction],
 ) -> Iterator[tuple[StreamInstruction, Receive | None]]:
     """Yield the instructions of a stream, each with the receive that follows next."""
-    found: list[tuple[StreamInstruction, Receive | None]] = []
+    pairs: list[tuple[StreamInstruction, Receive | None]] = []
     following: Receive | None = None
-    for each in reversed(stream):
-        found.append((each, following))
-        following = each if isinstance(each, Receive) else following
-    yield from reversed(found)
+    for instruction in reversed(stream):
+        pairs.append((instruction, following))
+        following = instruction if isinstance(instruction, Receive) else following
+    yield from reversed(pairs)

@@ -37,11 +37,11 @@ def whole_squares(
 
 
 def whole_tensor(
-    sharding: Sharding, parameters: Sequence[Parameter], part: Parameter, own: Array
+    sharding: Sharding, parameters: Sequence[Parameter], part: Parameter, shard: Array
 ) -> tuple[Array, int]:
     """Return a full tensor, flat, and where this rank's part of it begins; all ranks that share it call this.
 
     part: of the tensor, in this rank's shard; own: its values.
     """
     (full,) = (p for p in parameters if p.name == part.name)
-    return sharding.whole(own, full.start, full.stop)
+    return sharding.whole(shard, full.start, full.stop)

@@ -27,42 +27,42 @@ class Tied:
         cls, experiment: Experiment, groups: Groups, stages: list[Stage], recorder: Recorder
     ) -> Iterator["Tied"]:
         """Yield the tied weights of a run; all ranks of a pipeline call this."""
-        found: dict[str, tuple[Any, list[Array]]] = {}
+        shared: dict[str, tuple[Any, list[Array]]] = {}
         comms = []
         try:
             for name, ranks in _holders(experiment, groups).items():
                 comm = _some(groups, ranks)
-                own = [
+                gradients = [
                     stage.views(f"{name}.weight") for stage in stages if name in stage.part.shared
                 ]
-                if own:
-                    found[f"table {name}"] = comm, own
+                if gradients:
+                    shared[f"table {name}"] = comm, gradients
                 if comm is not None:
                     comms.append(comm)
-            yield cls(found, recorder)
+            yield cls(shared, recorder)
         finally:
             for comm in comms:
                 comm.Free()
 
     def sum(self, name: str) -> None:
         """Allreduce the gradients, in place, over all stages that share the weights."""
-        comm, own = self.shared[name]
-        total = sum(own[1:], own[0].copy())
+        comm, gradients = self.shared[name]
+        total = sum(gradients[1:], gradients[0].copy())
         if comm is not None:
             with self.recorder.communicates(name, total.nbytes):
                 allreduce_in_place(comm, total)
-        for each in own:
-            each[...] = total
+        for gradient in gradients:
+            gradient[...] = total
 
 
 def _holders(experiment: Experiment, groups: Groups) -> dict[str, list[int]]:
     """Return the pipeline ranks that hold each tied weight."""
-    depth, found = groups.pipeline.size, dict[str, list[int]]()
+    depth, holders = groups.pipeline.size, dict[str, list[int]]()
     for rank in layout.group(experiment, groups.world.rank, "pipeline"):
         for part in layout.parts(experiment, rank):
             for name, stages in part.shared.items():
-                found[name] = sorted({stage % depth for stage in stages})
-    return dict(sorted(found.items()))
+                holders[name] = sorted({stage % depth for stage in stages})
+    return dict(sorted(holders.items()))
 
 
 def _some(groups: Groups, ranks: list[int]) -> Any:

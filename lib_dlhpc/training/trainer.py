@@ -60,12 +60,18 @@ def train(
     room = ROOM if is_partitioned(experiment) else inf
     way = asynchronous if experiment.strategy.update == "asynchronous" else synchronous
     with ExitStack() as stack:
-        own: Rank = stack.enter_context(way(experiment, comm, data, recorder, folder))
-        own.versions = stack.enter_context(versions_of(folder, comm, experiment, room))
-        place = own.restore(folder) if folder is not None else Place()
-        of = on_ranks(experiment, comm.size), comm, data.x, folder, own.upcoming(replace(place))
-        own.readers = stack.enter_context(readers_of(*of, own.reads, recorder.now))
-        run = own.run(place, folder, report, begins, shift)
+        rank: Rank = stack.enter_context(way(experiment, comm, data, recorder, folder))
+        rank.versions = stack.enter_context(versions_of(folder, comm, experiment, room))
+        place = rank.restore(folder) if folder is not None else Place()
+        source = (
+            on_ranks(experiment, comm.size),
+            comm,
+            data.x,
+            folder,
+            rank.upcoming(replace(place)),
+        )
+        rank.readers = stack.enter_context(readers_of(*source, rank.reads, recorder.now))
+        run = rank.run(place, folder, report, begins, shift)
     run.memory = comm.gather(peak.memory(data.size)) or []
     guess = loss_of_a_guess(data, int(experiment.model.output_shape[-1]))
     if run.test_loss > FAR * guess > 0:

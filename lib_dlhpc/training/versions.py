@@ -68,9 +68,9 @@ class Versions:
 
     def load(self) -> Tensors:
         """Return the arrays of the newest version; none if there is no version. Rank 0 calls this."""
-        found = self.store.load(self.newest) if self.newest else {}
-        found.pop(EXPERIMENT, None)
-        return found
+        arrays = self.store.load(self.newest) if self.newest else {}
+        arrays.pop(EXPERIMENT, None)
+        return arrays
 
 
 @contextmanager

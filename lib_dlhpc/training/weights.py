@@ -58,26 +58,26 @@ class Table:
 
 def table_of(model: Model, layers: list[Any]) -> Table:
     """Return the positions of the parameters of `layers`, which were made from those of the model."""
-    found: list[Parameter] = []
-    of: list[dict[str, Parameter]] = []
+    parameters: list[Parameter] = []
+    by_layer: list[dict[str, Parameter]] = []
     adds: list[Parameter] = []
     owners: dict[str, Parameter] = {}  # the weight of each layer that others may be tied to
     for index, (noun, layer) in enumerate(zip(model.layers, layers, strict=True)):
         tied, shapes = noun.attributes.get("tied"), dict(getattr(layer, "shapes", {}))
-        of.append({})
+        by_layer.append({})
         if tied in owners:
-            of[-1]["weight"] = owners[tied]
+            by_layer[-1]["weight"] = owners[tied]
         orthogonal = matrices(noun)
         for name, shape in shapes.items():
-            start = found[-1].stop if found else 0
+            start = parameters[-1].stop if parameters else 0
             place = f"{noun.name}.{name}", index, start, start + prod(shape), shape
-            found.append(Parameter(*place, name in MATRICES, orthogonal.get(name)))
-            of[-1][name] = found[-1]
-        if "weight" in of[-1]:
-            owners.setdefault(noun.name, of[-1]["weight"])
-        if tied and of[-1]["weight"] not in adds:
-            adds.append(of[-1]["weight"])
-    return Table(found, of, adds)
+            parameters.append(Parameter(*place, name in MATRICES, orthogonal.get(name)))
+            by_layer[-1][name] = parameters[-1]
+        if "weight" in by_layer[-1]:
+            owners.setdefault(noun.name, by_layer[-1]["weight"])
+        if tied and by_layer[-1]["weight"] not in adds:
+            adds.append(by_layer[-1]["weight"])
+    return Table(parameters, by_layer, adds)
 
 
 class Store(Protocol):

@@ -45,8 +45,8 @@ def from_bf16(bits: Array) -> Array:
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def _add_bf16(one: Array, other: Array, out: Array) -> None:
-    out[...] = to_bf16(from_bf16(one) + from_bf16(other))
+def _add_bf16(first: Array, other: Array, out: Array) -> None:
+    out[...] = to_bf16(from_bf16(first) + from_bf16(other))
 
 
 def to_fp8(values: Array) -> Array:
@@ -76,12 +76,12 @@ _FP8 = _fp8_values()
 
 def from_fp8(bits: Array) -> Array:
     """Return the float32 values of e4m3 bits."""
-    found: Array = _FP8[bits]
-    return found
+    values: Array = _FP8[bits]
+    return values
 
 
-def _add_fp8(one: Array, other: Array, out: Array) -> None:
-    out[...] = to_fp8(from_fp8(one) + from_fp8(other))
+def _add_fp8(first: Array, other: Array, out: Array) -> None:
+    out[...] = to_fp8(from_fp8(first) + from_fp8(other))
 
 
 def _native(kind: Any) -> Format:

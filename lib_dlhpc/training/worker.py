@@ -51,7 +51,7 @@ class RankPosition:
         return rank, step
 
 
-def main(folder: Path, expected: int, at: RankPosition, seconds: float = 0.0) -> None:
+def main(folder: Path, expected: int, position: RankPosition, seconds: float = 0.0) -> None:
     """Train; `expected` is the number of ranks requested, `seconds` those of the other small runs."""
     import numpy as np
     from mpi4py import MPI
@@ -63,7 +63,7 @@ def main(folder: Path, expected: int, at: RankPosition, seconds: float = 0.0) ->
 
     comm = MPI.COMM_WORLD
     try:
-        at.set(comm.rank, -1)
+        position.set(comm.rank, -1)
         if comm.size != expected:
             raise RuntimeError(f"{expected} ranks were asked for, and {comm.size} started")
         who = {"rank": comm.rank, "process": os.getpid()}
@@ -71,23 +71,23 @@ def main(folder: Path, expected: int, at: RankPosition, seconds: float = 0.0) ->
         unname_shared(comm)
         # A non-finite loss is reported once, as Diverged, without numpy's warnings.
         np.seterr(over="ignore", invalid="ignore")
-        begins, report = _callbacks(folder / METRICS, comm.rank, at)
-        beside = []
+        begins, report = _callbacks(folder / METRICS, comm.rank, position)
+        probe_runs = []
         if seconds:
             steps_of(comm, seconds)  # cores that were idle are slow at first
-            beside.append(steps_of(comm, seconds))
+            probe_runs.append(steps_of(comm, seconds))
         run = train(load(folder / "experiment.toml"), comm, folder, report, begins)
         if seconds:
-            beside.append(steps_of(comm, seconds))
+            probe_runs.append(steps_of(comm, seconds))
         if comm.rank == 0 and run.timeline is not None:
             save(run.timeline, folder / "timeline.npz")
-            others = {"beside": beside} if seconds else {}
+            others = {"beside": probe_runs} if seconds else {}
             write_text(folder / "result.json", json.dumps(_result(run, comm.size) | others))
     except BaseException as error:
         trace = "".join(traceback.format_exception(error))
         echo = isinstance(error, MPI.Exception)
         about = {"kind": type(error).__name__, "text": str(error), "layer": _layer(error)}
-        record_failure(folder, comm.rank, at.get()[1], **about, trace=trace, echo=echo)
+        record_failure(folder, comm.rank, position.get()[1], **about, trace=trace, echo=echo)
         print(trace, file=sys.stderr, flush=True)
         if echo:
             time.sleep(ECHO)
@@ -99,26 +99,26 @@ def watched(folder: Path, expected: int, seconds: float = 0.0) -> None:
 
     If the rank has failed, this process ends by a signal: mpiexec may miss an exit status.
     """
-    at, above, own = RankPosition(), os.getppid(), os.getpid()
+    position, above, pid = RankPosition(), os.getppid(), os.getpid()
     child = os.fork()
     if child == 0:
-        end_with(own)
-        main(folder, expected, at, seconds)
+        end_with(pid)
+        main(folder, expected, position, seconds)
         return
     end_with(above)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        rank, step = at.get()
+        rank, step = position.get()
         text = f"ended from outside ({signal.Signals(-code).name})"
         record_failure(folder, rank, step, kind="Killed", text=text)
     if code:
-        os.kill(own, signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     os._exit(0)
 
 
 def _callbacks(
-    path: Path, rank: int, at: RankPosition
+    path: Path, rank: int, position: RankPosition
 ) -> tuple[Callable[[int], None], Callable[[dict[str, Any]], None]]:
     """Return the callbacks for the start of a step and for a row of metrics."""
     first = True
@@ -128,7 +128,7 @@ def _callbacks(
         if first and rank == 0:
             carry_on(path, step)
         first = False
-        at.set(rank, step)
+        position.set(rank, step)
 
     def report(row: dict[str, Any]) -> None:
         with naming(path), open(path, "a", encoding="utf-8") as file:
@@ -157,12 +157,12 @@ def _layer(error: BaseException) -> str:
     """Return the layer that an error comes from: read from the traceback, so that the hot loop needs no bookkeeping."""
     from lib_dlhpc.training.network import Network
 
-    found = ""
+    name = ""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         network, index = frame.f_locals.get("self"), frame.f_locals.get("index")
         if isinstance(network, Network) and isinstance(index, int):
-            found = network.model.layers[index].name
-    return found
+            name = network.model.layers[index].name
+    return name
 
 
 def record_failure(folder: Path, rank: int, step: int, **about: Any) -> None:
@@ -193,7 +193,7 @@ def _result(run: Any, ranks: int) -> dict[str, Any]:
         "core_wait": run.core_wait,
         "experts": [asdict(expert) for expert in run.experts],
         "staleness": run.updates.as_dict() if run.updates else None,
-        "memory": [asdict(each) | {"total": each.total} for each in run.memory],
+        "memory": [asdict(memory) | {"total": memory.total} for memory in run.memory],
     }
 
 

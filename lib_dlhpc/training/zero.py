@@ -61,8 +61,8 @@ class Shards:
         self.layers, self.buckets = layers, [range_of(table.parameters, *layer) for layer in layers]
         units = bounds_of(table.parameters) if by_layer else self.buckets
         theirs = [p for p in table.parameters if p.name in experts]
-        apart = [p for p in table.parameters if p.name in tables] + theirs
-        self.sharding = Sharding(cut_out(units, apart), comm, copies, alike, theirs)
+        whole_parameters = [p for p in table.parameters if p.name in tables] + theirs
+        self.sharding = Sharding(cut_out(units, whole_parameters), comm, copies, alike, theirs)
         self.whole = np.zeros(table.size if level == 2 else 0, dtype)
         self.weights = np.zeros(self.sharding.size if level == 3 else 0, dtype)  # of the shard
         self.gradients = np.zeros(self.sharding.size, dtype)
@@ -209,8 +209,8 @@ class Shards:
         if bucket != self._begun:
             self.finish()
         flat, name = self._bucket(bucket), f"bucket {self.first_bucket + bucket}"
-        own = [self.sharding.group(unit) for unit in self.sharding.within(*bounds)]
-        more = any(group is owner for owner in self.owners[which + 1 :] for group in own)
+        comms = [self.sharding.group(unit) for unit in self.sharding.within(*bounds)]
+        more = any(group is owner for owner in self.owners[which + 1 :] for group in comms)
         self._begun = bucket if more else -1
         if not more:
             del self._filled[bucket]
@@ -226,8 +226,8 @@ class Shards:
         for unit in self.sharding.within(*bucket):
             if self.sharding.group(unit) is not comm:
                 continue
-            own = self.sharding.own(*unit)
-            summed = flat[own.start - bucket[0] : own.stop - bucket[0]]
+            shard = self.sharding.own(*unit)
+            summed = flat[shard.start - bucket[0] : shard.stop - bucket[0]]
             self.gradients[self.sharding.mine(*unit)] += summed
 
     def _part(self, p: Parameter) -> Array:
@@ -242,11 +242,11 @@ class Shards:
 
     def _cut(self, layer: int) -> list[tuple[str, Range, slice, tuple[int, ...]]]:
         """Return the names of a layer's tensors, the unit that each is in, where, and their shapes."""
-        found = []
+        buckets = []
         for name, p in self.table.of[layer].items():
             unit = self.sharding.unit(p.start)
-            found.append((name, unit, slice(p.start - unit[0], p.stop - unit[0]), p.shape))
-        return found
+            buckets.append((name, unit, slice(p.start - unit[0], p.stop - unit[0]), p.shape))
+        return buckets
 
     def _bucket(self, number: int) -> Array:
         """Return a bucket that is being filled."""
@@ -258,8 +258,8 @@ class Shards:
                     flat[add.start - start : add.stop - start] = 0
             for p in self.table.parameters:
                 if p.layer in self._early and start <= p.start < stop:
-                    own = flat[p.start - start : p.stop - start].reshape(p.shape)
-                    own[...] = self._waiting.pop(p, 0)
+                    view = flat[p.start - start : p.stop - start].reshape(p.shape)
+                    view[...] = self._waiting.pop(p, 0)
         return self._filled[number]
 
     def _name(self, layers: range) -> str:

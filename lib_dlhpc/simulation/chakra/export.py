@@ -88,10 +88,10 @@ def _used(step: program.Program) -> set[tuple[str, str]]:
     for block in blocks.values():
         for variant in block.variants:
             every += variant.instructions
-    found = (
+    groups = (
         what for what in every if isinstance(what, program.Collective) and what.goal in OF_GOAL
     )
-    return {(what.stream, what.group) for what in found}
+    return {(what.stream, what.group) for what in groups}
 
 
 def nodes(step: program.Program, groups: Groups, rank: int) -> Iterator[Node]:
@@ -206,15 +206,15 @@ class _Rank:
         group, here = self.step.groups[what.group], self.rank % self.many
         row = group.rows[group.group_of[here]].tolist()
         words = f"{self.step.kinds[what.kind]}: {name}"
-        found = []
+        neighbors = []
         for source, target, elements in what.pairs:
             if here in (row[source], row[target]):
                 sends = here == row[source]
                 far = self.place * self.many + row[target if sends else source]
                 size = self.prices.bytes(what._replace(elements=elements))
                 kind = "COMM_SEND_NODE" if sends else "COMM_RECV_NODE"
-                found.append(Node(0, words, kind, bytes=size, peer=far))
-        yield from self._together(found, what.stream)
+                neighbors.append(Node(0, words, kind, bytes=size, peer=far))
+        yield from self._together(neighbors, what.stream)
 
     def _together(self, messages: list[Node], stream: str = "") -> Iterator[Node]:
         """Yield messages that start at once, and for all of which the rank, or its stream, waits."""
@@ -223,11 +223,11 @@ class _Rank:
         if before:
             posted = [node._replace(after=(*node.after, *before)) for node in posted]
         yield from posted
-        found = tuple(node.id for node in posted)
+        ids = tuple(node.id for node in posted)
         if stream:
-            self.free[stream] = found or before
+            self.free[stream] = ids or before
         else:
-            self.now = found or self.now
+            self.now = ids or self.now
 
     def _wait(self, until: tuple[int, ...]) -> None:
         self.now = tuple(dict.fromkeys((*self.now, *until)))

@@ -39,18 +39,18 @@ def joined(trace: Trace) -> Joined:
     following: list[list[int]] = []
     waits_for: list[int] = []
     orders: list[list[int]] = []
-    for rank, own in enumerate(trace.nodes):
+    for rank, nodes_of_rank in enumerate(trace.nodes):
         first, number = len(nodes), _numbers(trace, rank)
-        nodes += own
-        rank_of += [rank] * len(own)
-        following += [[] for _ in own]
-        for at, node in enumerate(own, first):
-            for each in node.after:
-                if each not in number:
+        nodes += nodes_of_rank
+        rank_of += [rank] * len(nodes_of_rank)
+        following += [[] for _ in nodes_of_rank]
+        for at, node in enumerate(nodes_of_rank, first):
+            for before in node.after:
+                if before not in number:
                     raise SpecError(
-                        f"{trace.words(rank, node)} depends on node {each}, which does not exist."
+                        f"{trace.words(rank, node)} depends on node {before}, which does not exist."
                     )
-                following[first + number[each]].append(at)
+                following[first + number[before]].append(at)
             waits_for.append(len(node.after))
         orders.append(_order(trace, rank, first, following, waits_for))
     receive_of = _messages(trace, nodes, orders)
@@ -68,11 +68,11 @@ def joined(trace: Trace) -> Joined:
 
 def _numbers(trace: Trace, rank: int) -> dict[int, int]:
     """Return the place of each node in its file, by its number."""
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     for index, node in enumerate(trace.nodes[rank]):
-        if found.setdefault(node.id, index) != index:
+        if numbers.setdefault(node.id, index) != index:
             raise SpecError(f"{trace.words(rank, node)}: another node has the same number.")
-    return found
+    return numbers
 
 
 def _order(
@@ -80,20 +80,25 @@ def _order(
 ) -> list[int]:
     """Return the nodes of a rank, each after those that it depends on, else in the order of the file."""
     left = dict(enumerate(waits_for[first:], first))
-    ready = [at for at, count in left.items() if not count]
+    ready = [node for node, count in left.items() if not count]
     heapify(ready)
-    found: list[int] = []
+    order: list[int] = []
     while ready:
         at = heappop(ready)
-        found.append(at)
-        for each in following[at]:
-            left[each] -= 1
-            if not left[each]:
-                heappush(ready, each)
-    waiting = {at for at in left if left[at]}
+        order.append(at)
+        for follower in following[at]:
+            left[follower] -= 1
+            if not left[follower]:
+                heappush(ready, follower)
+    waiting = {node for node in left if left[node]}
     if waiting:
         # Who waits, only waits for others that wait: back from one to the next, to the first that comes twice.
-        before = {each: at for at in sorted(waiting) for each in following[at] if each in waiting}
+        before = {
+            follower: node
+            for node in sorted(waiting)
+            for follower in following[node]
+            if follower in waiting
+        }
         at, seen = min(waiting), set[int]()
         while at not in seen:
             seen.add(at)
@@ -103,7 +108,7 @@ def _order(
             f"{trace.words(rank, node)}: a cycle: it depends on node {other.id}, which depends on it,"
             " at once or through others."
         )
-    return found
+    return order
 
 
 def _messages(trace: Trace, nodes: list[Node], orders: list[list[int]]) -> dict[int, int]:
@@ -120,26 +125,26 @@ def _messages(trace: Trace, nodes: list[Node], orders: list[list[int]]) -> dict[
                 sends = node.type == "COMM_SEND_NODE"
                 key = (rank, node.peer, node.tag) if sends else (node.peer, rank, node.tag)
                 ends[key][not sends].append(at)
-    found: dict[int, int] = {}
+    receive_of: dict[int, int] = {}
     for (source, target, tag), (sends_of, receives_of) in ends.items():
-        alone = [(source, at, target, "receive") for at in sends_of[len(receives_of) :]]
-        alone += [(target, at, source, "send") for at in receives_of[len(sends_of) :]]
+        alone = [(source, node, target, "receive") for node in sends_of[len(receives_of) :]]
+        alone += [(target, node, source, "send") for node in receives_of[len(sends_of) :]]
         for rank, at, other, missing in alone:
             raise SpecError(
                 f"{trace.words(rank, nodes[at])}: rank {other} has no {missing} of tag {tag} to match it."
             )
-        found.update(zip(sends_of, receives_of, strict=True))
-    return found
+        receive_of.update(zip(sends_of, receives_of, strict=True))
+    return receive_of
 
 
 def _meetings(trace: Trace, nodes: list[Node], orders: list[list[int]]) -> dict[int, Meeting]:
     """Return the collective of each node: the n-th of a group on every rank of it."""
     calls: dict[str, dict[int, list[int]]] = defaultdict(dict)
     for rank, order in enumerate(orders):
-        for at in order:
-            if nodes[at].type == "COMM_COLL_NODE":
-                calls[nodes[at].group].setdefault(rank, []).append(at)
-    found: dict[int, Meeting] = {}
+        for node in order:
+            if nodes[node].type == "COMM_COLL_NODE":
+                calls[nodes[node].group].setdefault(rank, []).append(node)
+    meetings: dict[int, Meeting] = {}
     for group, of_rank in calls.items():
         ranks = _members(trace, group, of_rank)
         first = max(ranks, key=lambda rank: len(of_rank.get(rank, ())))
@@ -151,14 +156,14 @@ def _meetings(trace: Trace, nodes: list[Node], orders: list[list[int]]) -> dict[
                 )
         for together in zip(*(of_rank[rank] for rank in ranks), strict=True):
             like = nodes[together[ranks.index(first)]]
-            for rank, at in zip(ranks, together, strict=True):
-                if nodes[at].collective != like.collective:
+            for rank, node in zip(ranks, together, strict=True):
+                if nodes[node].collective != like.collective:
                     raise SpecError(
-                        f"{trace.words(rank, nodes[at])}: {nodes[at].collective} in {_name(group)}; expected"
+                        f"{trace.words(rank, nodes[node])}: {nodes[node].collective} in {_name(group)}; expected"
                         f" {like.collective}, as {trace.words(first, like)}."
                     )
-            found |= dict.fromkeys(together, Meeting(ranks, together))
-    return found
+            meetings |= dict.fromkeys(together, Meeting(ranks, together))
+    return meetings
 
 
 def _members(trace: Trace, group: str, of_rank: dict[int, list[int]]) -> tuple[int, ...]:

@@ -58,26 +58,26 @@ class Prices:
     def collective(self, node: Node, ranks: Sequence[int]) -> float:
         """Return the seconds of a collective whose ranks, in ascending order, start together."""
         count = len(ranks)
-        apart = max(1, (ranks[-1] - ranks[0]) // max(1, count - 1))
+        spacing = max(1, (ranks[-1] - ranks[0]) // max(1, count - 1))
         near = min(int(self.machine.domain), self.nodes)
         first, last = (rank // (self.devices * near) for rank in (ranks[0], ranks[-1]))
         nodes = near if first == last else self.nodes  # a group inside a node meets no edge of it
-        key = (node.collective, node.bytes, node.algorithm, count, apart, nodes)
+        key = (node.collective, node.bytes, node.algorithm, count, spacing, nodes)
         if key not in self._known:
-            self._known[key] = self._collective(node, count, apart, nodes)
+            self._known[key] = self._collective(node, count, spacing, nodes)
         return self._known[key]
 
-    def _collective(self, node: Node, count: int, apart: int, nodes: int) -> float:
+    def _collective(self, node: Node, count: int, spacing: int, nodes: int) -> float:
         if count == 1 or node.collective == "BARRIER":
             return 0.0
-        net = groups.network_on(self.machine, self.devices, nodes, count, apart)
+        net = groups.network_on(self.machine, self.devices, nodes, count, spacing)
         if node.collective == "ALL_TO_ALL":
             return float(groups.all_to_all(node.bytes, net).total)
         if node.collective in ("BROADCAST", "REDUCE"):
-            each = node.bytes * net.gamma * (node.collective == "REDUCE")
+            reduction = node.bytes * net.gamma * (node.collective == "REDUCE")
             levels = (net.inner, net.outer)
             steps = (
-                (depth(level.ranks), level.alpha + node.bytes * level.beta + each)
+                (depth(level.ranks), level.alpha + node.bytes * level.beta + reduction)
                 for level in levels
             )
             return float(sum(many * seconds for many, seconds in steps))

@@ -38,13 +38,13 @@ def as_dict(timeline: Timeline, machine: str, nodes: int) -> dict[str, Any]:
 
 def as_text(timeline: Timeline, machine: str, nodes: int) -> str:
     """Return it in words and a table."""
-    found = as_dict(timeline, machine, nodes)
-    total = format_quantity(found["seconds"], "s")
+    report = as_dict(timeline, machine, nodes)
+    total = format_quantity(report["seconds"], "s")
     ranks = f"{count(timeline.ranks, 'rank')} on {count(nodes, 'node')} of {machine}"
     lines = [f"{ranks}: {total}", "", f"{'rank':>6}" + "".join(f"{name:>24}" for name in TERMS)]
-    for each in found["terms"][:SHOWN]:
-        times = "".join(f"{format_quantity(each[name], 's'):>24}" for name in TERMS)
-        lines.append(f"{each['rank']:>6}{times}")
+    for term in report["terms"][:SHOWN]:
+        times = "".join(f"{format_quantity(term[name], 's'):>24}" for name in TERMS)
+        lines.append(f"{term['rank']:>6}{times}")
     if timeline.ranks > SHOWN:
         lines.append(f"and {count(timeline.ranks - SHOWN, 'rank')} more; --json has them all.")
     return "\n".join(lines)

@@ -29,15 +29,15 @@ def simulate_trace(trace: Trace, machine: Machine, devices_per_node: int = 0) ->
     waits between them; of stream communication: a collective from joining to its end, a message in flight at both
     ends. Raises SpecError, which names file and node, for a trace that does not fit together, or the machine.
     """
-    each = devices_per_node or machine.devices_per_node
-    if not 1 <= each <= machine.devices_per_node:
-        raise SpecError(f"devices_per_node = {each}; legal: 1 to {machine.devices_per_node}.")
-    if -(-trace.ranks // each) > machine.nodes:
+    devices = devices_per_node or machine.devices_per_node
+    if not 1 <= devices <= machine.devices_per_node:
+        raise SpecError(f"devices_per_node = {devices}; legal: 1 to {machine.devices_per_node}.")
+    if -(-trace.ranks // devices) > machine.nodes:
         raise SpecError(
-            f"{trace.ranks} ranks, {each} on each node, need {-(-trace.ranks // each)} nodes;"
+            f"{trace.ranks} ranks, {devices} on each node, need {-(-trace.ranks // devices)} nodes;"
             f" {machine.name or 'the machine'} has {machine.nodes}."
         )
-    walk = _Walk(trace, joined(trace), Prices(machine, trace.ranks, each))
+    walk = _Walk(trace, joined(trace), Prices(machine, trace.ranks, devices))
     walk.run()
     return from_rows(walk.rows, trace.ranks, "simulated").sorted()
 
@@ -65,88 +65,90 @@ class _Walk:
     def run(self) -> None:
         """Let all nodes happen. Raises SpecError where ranks wait for each other."""
         while self.heap:
-            now, at = heappop(self.heap)
-            self._start(at, now)
+            now, number = heappop(self.heap)
+            self._start(number, now)
         if self.done < len(self.graph.nodes):
             stuck = min(self.there, key=lambda at: self.there[at])
             words = self.trace.words(self.graph.rank[stuck], self.graph.nodes[stuck])
             raise SpecError(f"{words}: a deadlock: it waits for a rank that waits for this one.")
-        for rank, (end, at) in self.last.items():
-            self._wait(rank, self.graph.nodes[at].name, end)
+        for rank, (end, number) in self.last.items():
+            self._wait(rank, self.graph.nodes[number].name, end)
 
-    def _start(self, at: int, now: float) -> None:
-        node, rank = self.graph.nodes[at], self.graph.rank[at]
+    def _start(self, number: int, now: float) -> None:
+        node, rank = self.graph.nodes[number], self.graph.rank[number]
         if node.type == "COMP_NODE":
             start = max(now, self.free[rank, node.host])
-            if not node.host and at in self.cause:
-                self._wait(rank, self.graph.nodes[self.cause[at]].name, start)
+            if not node.host and number in self.cause:
+                self._wait(rank, self.graph.nodes[self.cause[number]].name, start)
             self.free[rank, node.host] = end = start + self.prices.compute(node)
             kind = node.kind if node.kind in WORK and not node.host else "region"
-            self._row(at, "host" if node.host else "compute", kind, start, end)
-            self._end(at, end)
+            self._row(number, "host" if node.host else "compute", kind, start, end)
+            self._end(number, end)
         elif node.type == "COMM_COLL_NODE":
-            self._join(at, now)
+            self._join(number, now)
         elif node.type == "COMM_SEND_NODE":
-            self._send(at, now)
+            self._send(number, now)
         elif node.type == "COMM_RECV_NODE":
-            self.there[at] = now
-            if at in self.flight:
-                self._receive(at)
+            self.there[number] = now
+            if number in self.flight:
+                self._receive(number)
         elif node.type in ("MEM_LOAD_NODE", "MEM_STORE_NODE"):
             end = now + self.prices.moved(node)
-            self._row(at, "communication", "communication", now, end)
-            self._end(at, end)
+            self._row(number, "communication", "communication", now, end)
+            self._end(number, end)
         else:
-            self._end(at, now)
+            self._end(number, now)
 
-    def _join(self, at: int, now: float) -> None:
+    def _join(self, number: int, now: float) -> None:
         """Join a collective; the last to join ends it for all."""
-        self.there[at] = now
-        meeting, node = self.graph.meeting[at], self.graph.nodes[at]
+        self.there[number] = now
+        meeting, node = self.graph.meeting[number], self.graph.nodes[number]
         if not all(node in self.there for node in meeting.nodes):
             return
         try:
             end = now + self.prices.collective(node, meeting.ranks)
         except SpecError as error:
-            raise SpecError(f"{self.trace.words(self.graph.rank[at], node)}: {error}.") from None
+            raise SpecError(
+                f"{self.trace.words(self.graph.rank[number], node)}: {error}."
+            ) from None
         comm = self.comms.setdefault(node.group, len(self.comms))
         self.met += 1
-        for each in meeting.nodes:
-            joined_at = self.there.pop(each)
-            self._row(each, "communication", "communication", joined_at, end, comm, self.met)
-            self._end(each, end)
+        for member in meeting.nodes:
+            joined_at = self.there.pop(member)
+            self._row(member, "communication", "communication", joined_at, end, comm, self.met)
+            self._end(member, end)
 
-    def _send(self, at: int, now: float) -> None:
-        node, rank = self.graph.nodes[at], self.graph.rank[at]
-        cost = self.prices.message(rank, node.peer, node.bytes, self.leaving[at])
+    def _send(self, number: int, now: float) -> None:
+        node, rank = self.graph.nodes[number], self.graph.rank[number]
+        cost = self.prices.message(rank, node.peer, node.bytes, self.leaving[number])
         leaves = max(now, self.port[rank])
         self.port[rank] = leaves + float(cost.bandwidth)
         arrives = leaves + float(cost.total)
-        receive = self.graph.receive_of[at]
+        receive = self.graph.receive_of[number]
         self.flight[receive] = leaves, arrives
-        self._row(at, "communication", "communication", leaves, arrives)
-        self._end(at, arrives)
+        self._row(number, "communication", "communication", leaves, arrives)
+        self._end(number, arrives)
         if receive in self.there:
             self._receive(receive)
 
-    def _receive(self, at: int) -> None:
-        since, (leaves, arrives) = self.there.pop(at), self.flight.pop(at)
+    def _receive(self, number: int) -> None:
+        since, (leaves, arrives) = self.there.pop(number), self.flight.pop(number)
         end = max(since, arrives)
-        self._row(at, "communication", "communication", max(since, leaves), end)
-        self._end(at, end)
+        self._row(number, "communication", "communication", max(since, leaves), end)
+        self._end(number, end)
 
-    def _end(self, at: int, end: float) -> None:
+    def _end(self, number: int, end: float) -> None:
         """Let what follows a node start, if it has waited for this one last."""
         self.done += 1
-        rank = self.graph.rank[at]
-        if self.graph.nodes[at].type != "COMM_SEND_NODE":
-            self.last[rank] = max(self.last.get(rank, (0.0, at)), (end, at))
-        for each in self.graph.following[at]:
-            self.left[each] -= 1
-            if each not in self.ready or end > self.ready[each]:
-                self.ready[each], self.cause[each] = end, at
-            if not self.left[each]:
-                heappush(self.heap, (self.ready.pop(each), each))
+        rank = self.graph.rank[number]
+        if self.graph.nodes[number].type != "COMM_SEND_NODE":
+            self.last[rank] = max(self.last.get(rank, (0.0, number)), (end, number))
+        for follower in self.graph.following[number]:
+            self.left[follower] -= 1
+            if follower not in self.ready or end > self.ready[follower]:
+                self.ready[follower], self.cause[follower] = end, number
+            if not self.left[follower]:
+                heappush(self.heap, (self.ready.pop(follower), follower))
 
     def _wait(self, rank: int, name: str, until: float) -> None:
         """Add the wait of a rank's device, if it is idle until then."""
@@ -156,7 +158,7 @@ class _Walk:
 
     def _row(
         self,
-        at: int,
+        number: int,
         stream: str,
         kind: str,
         start: float,
@@ -164,7 +166,7 @@ class _Walk:
         comm: int = 0,
         met: int = -1,
     ) -> None:
-        node, rank = self.graph.nodes[at], self.graph.rank[at]
+        node, rank = self.graph.nodes[number], self.graph.rank[number]
         if end > start:
             size = round(node.bytes) if stream == "communication" else 0
             self.rows.append(Event(rank, stream, kind, node.name, start, end, size, -1, comm, met))
@@ -177,9 +179,9 @@ def _leaving(graph: Joined, devices: int) -> dict[int, int]:
     """
     with_it: dict[tuple[int, int], set[int]] = defaultdict(set)
     kind: dict[int, tuple[int, int]] = {}
-    for at in graph.receive_of:
-        rank, peer = graph.rank[at], graph.nodes[at].peer
-        kind[at] = (rank // devices, peer - rank)
+    for number in graph.receive_of:
+        rank, peer = graph.rank[number], graph.nodes[number].peer
+        kind[number] = (rank // devices, peer - rank)
         if rank // devices != peer // devices:
-            with_it[kind[at]].add(rank)
-    return {at: max(1, len(with_it[key])) for at, key in kind.items()}
+            with_it[kind[number]].add(rank)
+    return {number: max(1, len(with_it[key])) for number, key in kind.items()}

@@ -59,7 +59,7 @@ class BatchSender:
 
     def progress(self) -> None:
         """Progress messages in flight and drop completed ones."""
-        self._in_flight = [each for each in self._in_flight if not each[0].Test()]
+        self._in_flight = [message for message in self._in_flight if not message[0].Test()]
 
     def close(self) -> None:
         """Wait until all batches are delivered and taken out."""

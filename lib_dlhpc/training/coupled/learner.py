@@ -99,9 +99,9 @@ def learner(workflow: Workflow, comm: Any, recorder: Recorder, batch: int = 0) -
     test_x, test_y = unseen(workflow.simulation, TESTED)[:, :, None].astype(dtype)
     x, y = np.zeros((2, many, 1, grid, grid), dtype)
     data = Data(x, y, test_x, test_y)
-    with synchronous(_whole(experiment), comm, data, recorder, kind=Learner) as own:
-        assert isinstance(own, Learner)
-        yield own
+    with synchronous(_whole(experiment), comm, data, recorder, kind=Learner) as rank:
+        assert isinstance(rank, Learner)
+        yield rank
 
 
 def _whole(experiment: Experiment) -> Experiment:

@@ -31,13 +31,16 @@ def measure(workflow: Workflow, comm: Any) -> Costs:
         kernels = [_small_step(workflow, many) for many in rows]
         kernels += [_training_step(workflow, many, stack) for many in samples]
         barrier(comm)
-        found = timed_kernels(kernels)
+        kernels_seconds = timed_kernels(kernels)
     barrier(comm)
-    seconds, varied = [one for one, _ in found], [jitter for _, jitter in found]
+    seconds, varied = (
+        [median for median, _ in kernels_seconds],
+        [jitter for _, jitter in kernels_seconds],
+    )
     small_step, point = line_through([many * grid for many in rows], seconds[: len(rows)])
     update, sample = line_through(samples, seconds[len(rows) :])
-    own = np.array([small_step, point, update, sample, np.mean(varied)])
-    small_step, point, update, sample, jitter = (sum(comm.allgather(own)) / comm.size).tolist()
+    costs = np.array([small_step, point, update, sample, np.mean(varied)])
+    small_step, point, update, sample, jitter = (sum(comm.allgather(costs)) / comm.size).tolist()
     latency, byte = _messages(workflow, comm)
     return Costs(
         point=point,
@@ -73,11 +76,11 @@ def _training_step(workflow: Workflow, samples: int, stack: ExitStack) -> Callab
 
     calls = Calls(0, 1)
     calls.on = False
-    own = stack.enter_context(learner(workflow, MPI.COMM_SELF, calls, samples))
+    trainer = stack.enter_context(learner(workflow, MPI.COMM_SELF, calls, samples))
     x = np.repeat(first_field(workflow.simulation, 0)[None, None], samples, axis=0)
 
     def step() -> int:
-        own.learn(0, 1, x, x)
+        trainer.learn(0, 1, x, x)
         return 1
 
     return step
@@ -107,11 +110,11 @@ def line_through(sizes: list[int], seconds: list[float]) -> tuple[float, float]:
     """Return (s, s for each) of the line through two sizes, neither below 0."""
     if len(sizes) == 1:
         return 0.0, seconds[0] / sizes[0]
-    each = (seconds[1] - seconds[0]) / (sizes[1] - sizes[0])
-    if each <= 0:  # noise: the size hardly matters
-        each = seconds[1] / sizes[1] * 1e-3
-    each = min(each, seconds[1] / sizes[1])
-    return max(seconds[1] - each * sizes[1], 0.0), each
+    slope = (seconds[1] - seconds[0]) / (sizes[1] - sizes[0])
+    if slope <= 0:  # noise: the size hardly matters
+        slope = seconds[1] / sizes[1] * 1e-3
+    slope = min(slope, seconds[1] / sizes[1])
+    return max(seconds[1] - slope * sizes[1], 0.0), slope
 
 
 def _messages(workflow: Workflow, comm: Any) -> tuple[float, float]:
@@ -120,21 +123,21 @@ def _messages(workflow: Workflow, comm: Any) -> tuple[float, float]:
         return 0.0, 0.0
     small = 8 * workflow.simulation.grid
     large = 2 * workflow.batch * workflow.simulation.field_bytes // comm.size
-    found = np.zeros(2)
+    line = np.zeros(2)
     if comm.rank < 2:
         sizes = [small, max(large, 2 * small)]
-        found[:] = line_through(sizes, [_trip(comm, size) for size in sizes])
+        line[:] = line_through(sizes, [_trip(comm, size) for size in sizes])
     barrier(comm)
-    comm.Bcast(found)
-    return float(found[0]), float(found[1])
+    comm.Bcast(line)
+    return float(line[0]), float(line[1])
 
 
 def _trip(comm: Any, size: int) -> float:
     """Return the s in which two ranks exchange messages of `size` bytes."""
     other, there, back = 1 - comm.rank, np.zeros(size, np.uint8), np.zeros(size, np.uint8)
-    found = []
+    trips = []
     for _ in range(TRIPS):
         begun = perf_counter()
         comm.Sendrecv(there, other, recvbuf=back, source=other)
-        found.append(perf_counter() - begun)
-    return float(np.median(found))
+        trips.append(perf_counter() - begun)
+    return float(np.median(trips))

@@ -47,9 +47,9 @@ def couple(workflow: Workflow, comm: Any) -> Coupled | None:
     calls = Calls(comm.rank, comm.size)
     with (
         _sides(comm, simulating, training) as (ours, theirs),
-        _learner(workflow, theirs, calls) as own,
+        _learner(workflow, theirs, calls) as trainer,
     ):
-        before = own.error() if own else 0.0
+        before = trainer.error() if trainer else 0.0
         samples = Samples(Heat(workflow.simulation, ours), calls) if ours else None
         outlet = BatchSender(workflow, comm, training, calls) if ours else None
         mine = share(workflow.batch, theirs.rank, theirs.size) if theirs else slice(0, 0)
@@ -57,14 +57,14 @@ def couple(workflow: Workflow, comm: Any) -> Coupled | None:
         shift = offset(comm) if comm.size > 1 else 0.0
         barrier(comm)
         begun = calls.now()
-        losses = _simulate_and_train(workflow, samples, outlet, inlet, own)
+        losses = _simulate_and_train(workflow, samples, outlet, inlet, trainer)
         ended = calls.now()
         barrier(comm)
         outcome = None
-        if own:
+        if trainer:
             losses = theirs.allreduce(np.array(losses)).tolist()
-            after, learned = own.error(), own.diffusivity(workflow)
-            outcome = (losses, (before, after), learned, own.network.weights.copy())
+            after, learned = trainer.error(), trainer.diffusivity(workflow)
+            outcome = (losses, (before, after), learned, trainer.network.weights.copy())
     seconds = max(comm.allgather(ended - begun))
     timeline = gathered(calls, comm, shift)
     outcome = comm.bcast(outcome, training[0])
@@ -85,7 +85,7 @@ def _simulate_and_train(
     samples: Samples | None,
     outlet: BatchSender | None,
     inlet: BatchReceiver | None,
-    own: Learner | None,
+    trainer: Learner | None,
 ) -> list[float]:
     """Run this rank's part of all batches; return its part of the losses."""
     losses: list[float] = []
@@ -97,8 +97,8 @@ def _simulate_and_train(
                 made = samples.batch(workflow.batch, outlet.progress)
                 outlet.give(made)
         for _ in range(many):
-            if inlet and own:
-                losses += _train(workflow, inlet, own)
+            if inlet and trainer:
+                losses += _train(workflow, inlet, trainer)
         left -= many
     if outlet:
         outlet.close()
@@ -107,14 +107,14 @@ def _simulate_and_train(
     return losses
 
 
-def _train(workflow: Workflow, inlet: BatchReceiver, own: Learner) -> list[float]:
+def _train(workflow: Workflow, inlet: BatchReceiver, trainer: Learner) -> list[float]:
     """Train on the next batch; until it arrives, repeat the last one if the workflow asks for it."""
     losses = []
     if workflow.coupling.empty == "again":
-        while inlet.taken and not own.on_all_ranks(inlet.has_arrived()):
-            losses.append(own.learn(inlet.taken - 1, workflow.batches, inlet.x, inlet.y))
+        while inlet.taken and not trainer.on_all_ranks(inlet.has_arrived()):
+            losses.append(trainer.learn(inlet.taken - 1, workflow.batches, inlet.x, inlet.y))
     inlet.take()
-    losses.append(own.learn(inlet.taken - 1, workflow.batches, inlet.x, inlet.y))
+    losses.append(trainer.learn(inlet.taken - 1, workflow.batches, inlet.x, inlet.y))
     return losses
 
 
@@ -124,10 +124,10 @@ def _sides(comm: Any, simulating: range, training: range) -> Iterator[tuple[Any,
     made = [
         (comm.Split(int(comm.rank in side), comm.rank), side) for side in (simulating, training)
     ]
-    ours, theirs = (one if comm.rank in side else None for one, side in made)
+    ours, theirs = (comm_of_side if comm.rank in side else None for comm_of_side, side in made)
     yield ours, theirs
-    for one, _ in made:
-        one.Free()
+    for comm_of_side, _ in made:
+        comm_of_side.Free()
 
 
 @contextmanager
@@ -135,5 +135,5 @@ def _learner(workflow: Workflow, comm: Any, calls: Calls) -> Iterator[Learner | 
     if comm is None:
         yield None
         return
-    with learner(workflow, comm, calls) as own:
-        yield own
+    with learner(workflow, comm, calls) as trainer:
+        yield trainer

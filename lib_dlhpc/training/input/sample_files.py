@@ -68,17 +68,17 @@ def layout_of(experiment: Experiment, sample_bytes: int = 0) -> Layout:
     files = trained if packed else files
     directories = min(int(dataset.directories), files)
     reads = 1 if packed else max(round(float(storage.reads_per_file)), 1)
-    found = Layout(trained, size, files, directories, reads, packed)
-    fewer = int(trained * min(MOST_BYTES / found.bytes, MOST_FILES / files))
-    if found.bytes > MOST_BYTES or files > MOST_FILES:
+    layout = Layout(trained, size, files, directories, reads, packed)
+    fewer = int(trained * min(MOST_BYTES / layout.bytes, MOST_FILES / files))
+    if layout.bytes > MOST_BYTES or files > MOST_FILES:
         raise SpecError(
             f"dataset.bytes = {show(float(dataset.bytes), 'B')} in {int(dataset.samples):,} samples: a run that reads"
-            f" storage.tier = {storage.tier!r} writes them as files first, {show(float(found.bytes), 'B')} in"
+            f" storage.tier = {storage.tier!r} writes them as files first, {show(float(layout.bytes), 'B')} in"
             f" {files:,}; legal here: at most {show(MOST_BYTES, 'B')} in {MOST_FILES:,}. Scale the data set down, to"
             f" {fewer:,} training samples or fewer of as many bytes each (dataset.samples, dataset.bytes), or train"
             ' from memory: storage.tier = "".'
         )
-    return found
+    return layout
 
 
 class SampleFiles:
@@ -100,10 +100,10 @@ class SampleFiles:
             raise OSError(
                 f"{path}: ends after {len(record)} B of a record of {self.layout.size} B."
             )
-        own = memoryview(record)[_HEAD.size : _HEAD.size + self._bytes]
-        if _HEAD.unpack_from(record) != (checksum(own), sample):
+        payload = memoryview(record)[_HEAD.size : _HEAD.size + self._bytes]
+        if _HEAD.unpack_from(record) != (checksum(payload), sample):
             raise OSError(f"{path}: the record of sample {sample} at {offset} B is damaged.")
-        return np.frombuffer(own, self._dtype).reshape(self._shape)
+        return np.frombuffer(payload, self._dtype).reshape(self._shape)
 
     def close(self) -> None:
         """Release the packed store."""
@@ -130,15 +130,15 @@ def written(experiment: Experiment, x: Array, folder: Path) -> SampleFiles:
     )
     if not _is_there(folder, text):
         _check_room(layout, folder)
-        with replacing(folder, guarded=True) as beside:
-            beside.mkdir()
+        with replacing(folder, guarded=True) as temporary:
+            temporary.mkdir()
             if layout.packed:
-                with owned.temporary_folder("samples-", beside) as tree:
+                with owned.temporary_folder("samples-", temporary) as tree:
                     _write(layout, x, tree)
-                    pack(tree, beside / PACKED)
+                    pack(tree, temporary / PACKED)
             else:
-                _write(layout, x, beside)
-            (beside / LAYOUT).write_text(text, encoding="utf-8")
+                _write(layout, x, temporary)
+            (temporary / LAYOUT).write_text(text, encoding="utf-8")
     return opened(experiment, x, folder)
 
 
@@ -179,9 +179,9 @@ def _write(layout: Layout, x: Array, folder: Path) -> None:
                 if file is not None:
                     file.close()
                 file, last = open(folder / name, "wb"), name  # noqa: SIM115
-            own = x[sample].tobytes()
-            file.write(_HEAD.pack(checksum(own), sample) + own)
-            left = layout.size - _HEAD.size - len(own)
+            payload = x[sample].tobytes()
+            file.write(_HEAD.pack(checksum(payload), sample) + payload)
+            left = layout.size - _HEAD.size - len(payload)
             for start in range(0, left, _FILLER):
                 file.write(filler[: min(_FILLER, left - start)])
     finally:

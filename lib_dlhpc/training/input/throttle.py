@@ -99,14 +99,17 @@ class Throttle:
         path, node = self._path, self._node
         if self._room and self._cached[node, sample]:
             return now, now
-        at = 0 if path.shared else node
+        server = 0 if path.shared else node
         with self._shared.locked():
             if any(path.lookup):
-                now = self._take(at, now, path.lookup[0] * self._slower / readers) + path.lookup[1]
+                now = (
+                    self._take(server, now, path.lookup[0] * self._slower / readers)
+                    + path.lookup[1]
+                )
             remote = not path.shared and self._is_remote(sample)
             if remote:
-                at = sample % self._nodes
-            served = self._take(self._data + at, now, path.read[0] * self._slower / readers)
+                server = sample % self._nodes
+            served = self._take(self._data + server, now, path.read[0] * self._slower / readers)
             now = served + path.read[1]
             if remote or path.shared:
                 now = self._take(self._nics + node, now, path.network[0] / readers)

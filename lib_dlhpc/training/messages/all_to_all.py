@@ -28,9 +28,9 @@ class AllToAll:
         arrive = np.empty_like(leave)
         with saved.context.communicates(f"counts {self.name}", leave.nbytes):
             comm.Alltoall(leave, arrive)
-        ranks, own = leave.shape
+        ranks, local = leave.shape
         # Rows arrive rank by rank, and within a rank expert by expert; experts compute all of theirs at once.
-        expert = np.repeat(np.tile(np.arange(own), ranks), arrive.ravel())
+        expert = np.repeat(np.tile(np.arange(local), ranks), arrive.ravel())
         saved.values["arrival"] = np.argsort(expert, kind="stable")
         saved.values["leave"], saved.values["arrive"] = leave.sum(axis=1), arrive.sum(axis=1)
         return arrive.sum(axis=0)
@@ -50,10 +50,10 @@ class AllToAll:
 
     def _travel(self, saved: Saved, rows: Array, leave: Array, arrive: Array) -> Array:
         width = rows.shape[1]
-        found = np.empty((int(arrive.sum()), width), rows.dtype)
+        received = np.empty((int(arrive.sum()), width), rows.dtype)
         with saved.context.communicates(f"all_to_all {self.name}", rows.nbytes):
-            _group(saved).Alltoallv([rows, leave * width], [found, arrive * width])
-        return found
+            _group(saved).Alltoallv([rows, leave * width], [received, arrive * width])
+        return received
 
 
 def _group(saved: Saved) -> Any:

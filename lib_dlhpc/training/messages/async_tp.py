@@ -25,22 +25,22 @@ GROUP = "pieces"  # of communicators
 
 def in_pieces(model: Model, layers: Sequence[Any], many: int) -> list[Any]:
     """Return the passes of layers, with products and exchanges in pieces where they are cut."""
-    found, how = list(layers), cut_of(model, many, "all")
+    built_layers, how = list(layers), cut_of(model, many, "all")
     if not how:
-        return found
+        return built_layers
     ways = ("forward", "backward")
     pairs = {
         (way, e): p for way in ways for p, e in (*how.before[way].items(), *how.after[way].items())
     }
     for _, number in pairs:
-        found[number] = CutExchange(model.layers[number], many)
+        built_layers[number] = CutExchange(model.layers[number], many)
     for number in {*pairs.values()}:
         before, after = (
-            {way: found[each[way][number]] for way in ways if number in each[way]}
-            for each in (how.before, how.after)
+            {way: built_layers[exchanges[way][number]] for way in ways if number in exchanges[way]}
+            for exchanges in (how.before, how.after)
         )
-        found[number] = CutProduct(layers[number], many, before, after)
-    return found
+        built_layers[number] = CutProduct(layers[number], many, before, after)
+    return built_layers
 
 
 class CutExchange(Exchange):
@@ -76,8 +76,8 @@ class CutExchange(Exchange):
         if comm is None or comm.size == 1:
             return
         if self._result is None:
-            own = x[self._at(self.rank)].shape if self.parts else x.shape
-            self._result = saved.array(own, x.dtype) if self.parts else x
+            shape = x[self._at(self.rank)].shape if self.parts else x.shape
+            self._result = saved.array(shape, x.dtype) if self.parts else x
         whole = self.turned(x)
         rows = self.rows(whole, piece)
         if self.parts:
@@ -199,17 +199,17 @@ def _summed(comm: Any, rows: Array) -> Rounds:
         yield [comm.Iallreduce(MPI.IN_PLACE, flat[first : first + step], MPI.SUM)]
 
 
-def _scattered(comm: Any, x: Array, rows: list[slice], out: Array, own: slice) -> Rounds:
+def _scattered(comm: Any, x: Array, rows: list[slice], out: Array, rows_here: slice) -> Rounds:
     """Reduce-scatter the rows of each rank; the sum of this rank's is written to out[:, own]."""
     blocks = [x[:, part].flatten() for part in rows]
     yield from reduce_scatter(comm, [blocks])
-    out[:, own] = blocks[comm.rank].reshape(out[:, own].shape)
+    out[:, rows_here] = blocks[comm.rank].reshape(out[:, rows_here].shape)
 
 
-def _gathered(comm: Any, own: Array, y: Array, rows: list[slice]) -> Rounds:
+def _gathered(comm: Any, shard: Array, y: Array, rows: list[slice]) -> Rounds:
     """All-gather the rows of each rank into y."""
     blocks = [np.empty(y[:, part].size, y.dtype) for part in rows]
-    blocks[comm.rank][...] = np.ravel(own)
+    blocks[comm.rank][...] = np.ravel(shard)
     yield from allgather(comm, blocks)
     for part, block in zip(rows, blocks, strict=True):
         y[:, part] = block.reshape(y[:, part].shape)

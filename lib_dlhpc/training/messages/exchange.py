@@ -91,8 +91,8 @@ class Exchange:
             for part, block in zip(parts, blocks, strict=True):
                 block.reshape(part.shape)[...] = part
             InFlight(reduce_scatter(comm, [blocks], saved.array)).wait()
-            own = y[piece]
-            own[...] = blocks[self.rank].reshape(own.shape)
+            shard = y[piece]
+            shard[...] = blocks[self.rank].reshape(shard.shape)
         return y
 
     def _pieces(self, whole: Array) -> Iterator[tuple[slice, ...]]:

@@ -104,14 +104,14 @@ def _loans(owned: tuple[Rows, ...], needed: tuple[Rows, ...]) -> list[tuple[int,
     for borrower, wanted in enumerate(needed):
         missing = _without(wanted, owned[borrower])
         for lender, has in enumerate(owned):
-            for rows in [each for piece in missing if (each := _common(piece, has))]:
+            for rows in [common for piece in missing if (common := _common(piece, has))]:
                 loans.append((lender, borrower, rows))
                 missing = [left for piece in missing for left in _without(piece, rows)]
     return loans
 
 
-def _common(one: Rows, other: Rows) -> Rows | None:
-    rows = max(one[0], other[0]), min(one[1], other[1])
+def _common(first: Rows, other: Rows) -> Rows | None:
+    rows = max(first[0], other[0]), min(first[1], other[1])
     return rows if rows[0] < rows[1] else None
 
 

@@ -24,19 +24,19 @@ class Heads:
         self.heads, self.kv_heads = (options[key] // self.ranks for key in ("heads", "kv_heads"))
         self.size = layer.output_shape[-1] // options["heads"]
         first = options.get("scores", (0, 0))[0] + place * self.heads
-        own = {
+        attributes = {
             "heads": self.heads,
             "kv_heads": self.kv_heads,
             "scores": (first, first + self.heads),
             "whole": options.get("whole", layer),
         }
         positions = options["sequence"]
-        own |= {"tokens": ((0, positions),)}
+        attributes |= {"tokens": ((0, positions),)}
         whole = replace(
             layer,
             input_shape=(positions, layer.input_shape[-1] // self.ranks),
             output_shape=(positions, layer.output_shape[-1] // self.ranks),
-            attributes={**options, **own},
+            attributes={**options, **attributes},
         )
         self.attention: Any = layer.traits(whole)
 
@@ -59,15 +59,15 @@ class Heads:
     def _by_rank(self, x: Array, groups: tuple[int, ...]) -> Array:
         """Return the features of each rank's heads, (ranks, batch, tokens, features)."""
         ends = np.cumsum([self.ranks * heads * self.size for heads in groups])[:-1]
-        each = (part.reshape(*x.shape[:2], self.ranks, -1) for part in np.split(x, ends, axis=-1))
-        return np.ascontiguousarray(np.moveaxis(np.concatenate([*each], axis=-1), 2, 0))
+        blocks = (part.reshape(*x.shape[:2], self.ranks, -1) for part in np.split(x, ends, axis=-1))
+        return np.ascontiguousarray(np.moveaxis(np.concatenate([*blocks], axis=-1), 2, 0))
 
     def _to_heads(self, saved: Saved, parts: Array) -> Array:
         """Return all tokens of this rank's heads, (batch, positions, features)."""
-        found = self._exchanged(saved, parts)
-        _, batch, tokens, width = found.shape
-        y = saved.array((batch, self.ranks * tokens, width), found.dtype)
-        for rank, part in enumerate(found):
+        received = self._exchanged(saved, parts)
+        _, batch, tokens, width = received.shape
+        y = saved.array((batch, self.ranks * tokens, width), received.dtype)
+        for rank, part in enumerate(received):
             y[:, rank * tokens : (rank + 1) * tokens] = part
         return y
 
@@ -75,19 +75,19 @@ class Heads:
         """Return this rank's tokens of all heads; x: all tokens of its own."""
         batch, positions, width = x.shape
         parts = x.reshape(batch, self.ranks, positions // self.ranks, width).swapaxes(0, 1)
-        found = np.moveaxis(self._exchanged(saved, np.ascontiguousarray(parts)), 0, 2)
-        y = saved.array((batch, found.shape[1], self.ranks * width), x.dtype)
+        received = np.moveaxis(self._exchanged(saved, np.ascontiguousarray(parts)), 0, 2)
+        y = saved.array((batch, received.shape[1], self.ranks * width), x.dtype)
         first = 0
         for heads in groups:  # of each rank: queries, keys, values
             stop = first + heads * self.size
-            own = found[..., first:stop].reshape(*found.shape[:2], -1)
-            y[..., self.ranks * first : self.ranks * stop] = own
+            features = received[..., first:stop].reshape(*received.shape[:2], -1)
+            y[..., self.ranks * first : self.ranks * stop] = features
             first = stop
         return y
 
     def _exchanged(self, saved: Saved, parts: Array) -> Array:
         """Send part k to rank k; return what arrived, in order of the ranks."""
-        found = np.empty_like(parts)
+        received = np.empty_like(parts)
         with saved.context.communicates(f"all_to_all {self.name}", parts.nbytes):
-            saved.context.groups[GROUP].Alltoall(parts, found)
-        return found
+            saved.context.groups[GROUP].Alltoall(parts, received)
+        return received

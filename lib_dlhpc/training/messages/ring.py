@@ -64,7 +64,7 @@ class Ring:
         x, y, rows = (saved.values[name] for name in ("x", "y", "rows"))
         dx = saved.array(x.shape, x.dtype)
         dx[..., : self.features] = 0
-        q, dq = (attention.queries_of(each[..., : self.features]) for each in (x, dx))
+        q, dq = (attention.queries_of(array[..., : self.features]) for array in (x, dx))
         dout = attention.queries_of(dy)
         sums = np.einsum("...i,...i->...", dout, attention.queries_of(y))[..., None]
         arrived, requests = None, list[Any]()
@@ -74,21 +74,21 @@ class Ring:
             p -= rows
             np.exp(p, out=p)
             mask = self._mask(saved, p, source)
-            own, part = saved.array(block.shape, x.dtype), saved.array(q.shape, x.dtype)
-            left, to = attention.dropped(saved, p, mask), (part, *attention.keys_of(own))
+            block_gradient, part = saved.array(block.shape, x.dtype), saved.array(q.shape, x.dtype)
+            left, to = attention.dropped(saved, p, mask), (part, *attention.keys_of(block_gradient))
             attention.gradients(saved, p, mask, left, dout, (q, k, v), to, sums)
             dq += part
             if arrived is not None:
-                self._wait(saved, requests, own)
-                own += arrived
-            arrived, requests = self._pass_on(saved, own, GRADIENTS)
-        self._wait(saved, requests, own)
+                self._wait(saved, requests, block_gradient)
+                block_gradient += arrived
+            arrived, requests = self._pass_on(saved, block_gradient, GRADIENTS)
+        self._wait(saved, requests, block_gradient)
         dx[..., self.features :] = arrived
         return attention.turned_back(dx)
 
-    def _around(self, saved: Saved, own: Array) -> Iterator[tuple[int, Array]]:
+    def _around(self, saved: Saved, keys_values: Array) -> Iterator[tuple[int, Array]]:
         """Yield the ranks, and their keys and values; the next ones arrive while the caller computes."""
-        block = np.ascontiguousarray(own)
+        block = np.ascontiguousarray(keys_values)
         for step in range(self.ranks):
             coming, requests = block, list[Any]()
             if step < self.ranks - 1:
@@ -111,6 +111,6 @@ class Ring:
 
     def _mask(self, saved: Saved, p: Array, source: int) -> Array | None:
         """Return which scores of this rank's tokens with those of another survive dropout."""
-        own, others = (1, self.tokens[self.place]), (2, self.tokens[source])
-        mask: Array | None = self.attention.mask(saved.context, p, own, others)
+        queries, others = (1, self.tokens[self.place]), (2, self.tokens[source])
+        mask: Array | None = self.attention.mask(saved.context, p, queries, others)
         return mask
