@@ -103,15 +103,10 @@ def peak_rate(device: Device, precision: str) -> float:
 
 
 def layer_times(
-    model: Model,
-    device: Device,
-    batch: Any,
-    precision: str,
-    exchanged: Any = 0.0,
-    each_pass: bool = False,
+    model: Model, device: Device, batch: Any, precision: str, each_pass: bool = False
 ) -> LayerTimes:
     """Return forward and backward seconds of each layer, shape of `batch` + (layers,)."""
-    return total(layer_activities(model, device, batch, precision, exchanged, each_pass=each_pass))
+    return total(layer_activities(model, device, batch, precision, each_pass=each_pass))
 
 
 def total(activities: Activities) -> LayerTimes:

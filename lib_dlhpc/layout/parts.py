@@ -64,9 +64,9 @@ def _stages_at(places: int, chunks: int, mirrored: bool) -> tuple[tuple[int, ...
     return tuple(tuple(range(place, places * chunks, places)) for place in range(places))
 
 
-def home_layers(experiment: Experiment, spatial: int = 0) -> tuple[int, ...]:
-    """Return which layer of the network each layer of an unsplit pipeline is of, or serves; spatial: as in `chain`."""
-    return tuple(_network(_Cut(experiment, (), spatial).keyed).homes)
+def home_layers(experiment: Experiment) -> tuple[int, ...]:
+    """Return which layer of the network each layer of an unsplit pipeline is of, or serves."""
+    return tuple(_network(_Cut(experiment, ()).keyed).homes)
 
 
 class Cuts:

@@ -46,16 +46,16 @@ def marked(marks: Iterable[str]) -> set[int]:
     return found
 
 
-def end_marked(started: dict[str, int], asked: float = ASKED, settled: float = 0.0) -> None:
-    """End the processes of these marks: `asked` s after SIGTERM those that are left are killed.
+def end_marked(started: dict[str, int], settled: float = 0.0) -> None:
+    """End the processes of these marks: ASKED s after SIGTERM those that are left are killed.
 
     started: the process that was started with each mark, for systems without readable environments. settled: s
     without any process before this returns, where one may be starting.
     """
     if not LINUX:
-        _end_elsewhere(started.values(), asked)
+        _end_elsewhere(started.values())
         return
-    for how, patience in ((signal.SIGTERM, asked), (signal.SIGKILL, KILLED)):
+    for how, patience in ((signal.SIGTERM, ASKED), (signal.SIGKILL, KILLED)):
         terminated, until, quiet = set[int](), time.monotonic() + patience, 0.0
         while time.monotonic() < until:
             left = marked(started)
@@ -125,13 +125,13 @@ def _signal(pid: int, how: int) -> None:
         os.kill(pid, how)
 
 
-def _end_elsewhere(pids: Iterable[int], asked: float) -> None:
+def _end_elsewhere(pids: Iterable[int]) -> None:
     pids = [pid for pid in pids if pid > 0]
     if os.name != "posix":
         for pid in pids:
             subprocess.run(["taskkill", "/PID", str(pid), "/T", "/F"], capture_output=True)
         return
-    for how, patience in ((signal.SIGTERM, asked), (signal.SIGKILL, 0.0)):
+    for how, patience in ((signal.SIGTERM, ASKED), (signal.SIGKILL, 0.0)):
         for pid in pids:
             with contextlib.suppress(OSError):
                 os.killpg(pid, how)  # it leads a group of its own, see owned.start

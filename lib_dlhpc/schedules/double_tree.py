@@ -71,9 +71,9 @@ def double_binary_tree_cost(n: Array, net: Network, segments: int = SEGMENTS) ->
 
 
 @lru_cache(maxsize=16)
-def rounds_up(ranks: int, segments: int = SEGMENTS) -> list[tuple[Ints, Ints]]:
+def rounds_up(ranks: int) -> list[tuple[Ints, Ints]]:
     """Return children and parents of each round of the reduction."""
-    up = _steps_up(ranks, segments)
+    up = _steps_up(ranks, SEGMENTS)
     return [_columns(up[step])[:2] for step in sorted(up)]
 
 

@@ -75,9 +75,9 @@ def write(table: Iterable[Outcome], path: Path = TABLE) -> None:
     _write(path, names, rows)
 
 
-def write_steps(table: Iterable[Arrival], path: Path = STEPS) -> None:
+def write_steps(table: Iterable[Arrival]) -> None:
     """Store the steps to the target accuracy."""
-    _write(path, Arrival._fields, table)
+    _write(STEPS, Arrival._fields, table)
 
 
 def accuracies(table: Iterable[Outcome], rule: str, batch: int) -> dict[int, float]:

@@ -37,7 +37,7 @@ class MemoryTimeline:
     end: float  # s
 
 
-def memory_timeline(experiment: Experiment, scale: float = 1.0) -> MemoryTimeline:
+def memory_timeline(experiment: Experiment) -> MemoryTimeline:
     """Return the memory of the first rank of a scalar experiment, layer by layer, in one step.
 
     Raises SpecError for a pipeline and for offloading.
@@ -62,7 +62,7 @@ def memory_timeline(experiment: Experiment, scale: float = 1.0) -> MemoryTimelin
     device = clocked(experiment.machine.device, strategy.power_limit)
     casts = casts_each_pass(strategy)
     times = layer_times(part.model, device, each, strategy.precision, each_pass=casts)
-    ahead, backward = scale * times.forward, scale * times.backward
+    ahead, backward = times.forward, times.backward.copy()
     for segment in segments(part.model, recompute):
         backward[segment.stop - 1] += ahead[list(segment.repeated)].sum()
     names = [layer.name for layer in rank_model((part,)).layers]
@@ -71,7 +71,7 @@ def memory_timeline(experiment: Experiment, scale: float = 1.0) -> MemoryTimelin
     held = np.concatenate([batch * forward_bytes(part, size, recompute), in_backward])
     durations = np.tile(seconds, many)
     layers, passes = (*names, *names[::-1]), (FORWARD,) * len(names) + (BACKWARD,) * len(names)
-    end, update = float(durations.sum()), update_time(experiment, (part,), scale)
+    end, update = float(durations.sum()), update_time(experiment, (part,), 1.0)
     return MemoryTimeline(
         time=np.concatenate([[0.0], np.cumsum(durations)]),
         bytes=fixed + np.concatenate([np.tile(held, many), [0.0]]),
