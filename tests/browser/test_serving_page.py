@@ -35,7 +35,7 @@ def test_a_slider_and_a_list_are_seen_to_move_a_drawing(page, index):
 def test_problems_come_after_a_click_and_take_an_answer_with_its_unit(page):
     has(page.locator(".dlhpc-practice .dlhpc-question"), 0)
     page.get_by_role("button", name="Show the problems").click()
-    has(page.locator(".dlhpc-practice .dlhpc-question"), 11)
+    has(page.locator(".dlhpc-practice .dlhpc-question"), 13)
     own = page.locator(".dlhpc-practice .dlhpc-question").nth(1)
     own.locator("input").fill("3333 ms")
     own.get_by_role("button", name="Check").click()

@@ -23,8 +23,29 @@ def kept_ring(width: float, keys: float, gpus: float, rate: float, link: float) 
     return gpus * tokens
 
 
+def long_document(
+    whole: float, piece: float, billions: float, layers: float, width: float
+) -> float:
+    """Return the wait in % for a replica that attends over one document, pair by pair: half of them, 12 FLOP each."""
+    matmul = 6 * billions * 1e9 * whole
+    scores = [
+        12 * layers * width * many * own**2 / 2
+        for many, own in ((whole / piece, piece), (1, whole))
+    ]
+    packed, single = (matmul + each for each in scores)
+    return 100 * (single - packed) / single
+
+
 BY_HAND: dict[str, dict[str, Hand]] = {
     "language_model": {
+        "One long document": (
+            long_document,
+            "one sequence of {} tokens per",
+            "documents of {} tokens, and",
+            "of {} billion weights. In",
+            "each of {} layers",
+            "layers, {} wide. All",
+        ),
         "A bubble": (
             bubble,
             "of {} equal stages",
@@ -197,6 +218,20 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "{} GPUs at",
             "${} an hour",
             "generate {} tokens",
+        ),
+        "A block at once": (
+            lambda tokens, passes, decode, fill: tokens / passes * decode / fill,
+            "block of {} tokens in",
+            "tokens in {} passes",
+            "sequences, they take {} and",
+            "and {}. How many times as fast as by",
+        ),
+        "One long thought, or several": (
+            lambda tokens, one, each, several: tokens / each * one / several,
+            "may write {} tokens about",
+            "decode step takes {}; in",
+            "chains of {} tokens each",
+            "chains it takes {}. How",
         ),
         "Experts over many GPUs": (
             lambda layers, experts, width, inner, gpus, copies: (

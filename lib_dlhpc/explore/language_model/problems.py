@@ -12,6 +12,7 @@ from lib_dlhpc.explore.memory_wall import adapters
 from lib_dlhpc.prediction import Breakdown, predict
 from lib_dlhpc.prediction.pipelines.pipelined import RankTimes, pipeline_time
 from lib_dlhpc.prediction.validation.published import results
+from lib_dlhpc.spec.experiment import Experiment
 from lib_dlhpc.teaching.problem_texts import Numbers, written
 from lib_dlhpc.teaching.problems import PAGE, Cases
 
@@ -78,15 +79,20 @@ slow, fast = (
     float(results()[f"titan-llama3-405b-h100-512-{length}"]["value"]) for length in (LONG, SHORT)
 )
 LLAMA = load("llama3-405b@h100-pod")
-attention = [each for each in LLAMA.model.layers if each.kind == "fused_attention"]
-BLOCKS, WIDE = len(attention), int(attention[0].output_shape[-1])
 
 
-def per_token(length: int) -> float:
+def attention_of(run: Experiment) -> tuple[int, int]:
+    """Return how many layers of attention a network has, and how wide their heads are together."""
+    found = [each for each in run.model.layers if each.kind == "fused_attention"]
+    return len(found), int(found[0].output_shape[-1])
+
+
+def per_token(length: int, run: Experiment = LLAMA) -> float:
     """Return the FLOP that training takes for a token of a sequence of that many."""
-    return float(LLAMA.set({"model.sequence": length}).model.train_flop) / length
+    return float(run.set({"model.sequence": length}).model.train_flop) / length
 
 
+BLOCKS, WIDE = attention_of(LLAMA)
 pairs = 12 * BLOCKS * WIDE  # FLOP of attention for a token, over the tokens of its sequence
 matmul = (per_token(SHORT) - pairs * SHORT) / 6
 counted = [6 * matmul + pairs * length for length in (SHORT, LONG)]
@@ -95,6 +101,14 @@ bf16, fp8 = (
     float(results()[f"dgxc-llama3-405b-gb200-{form}-{ON}"]["value"]) for form in ("bf16", "fp8")
 )
 halved = 2 * (bf16 - fp8)  # s of the part that fp8 halves, in bf16
+
+SMALL = load("llama3-8b@h100-pod")
+WHOLE, DOCUMENT = draw.any([(131_072, 8192), (65_536, 4096), (131_072, 4096), (32_768, 2048)])
+LAYERS, HEADS = attention_of(SMALL)
+small_pairs = LAYERS * HEADS
+small_matmul = (per_token(WHOLE, SMALL) - 12 * small_pairs * WHOLE) / 6
+of_pieces, of_one = (6 * (small_matmul + small_pairs * each) for each in (DOCUMENT, WHOLE))
+all_pieces, all_one = (6 * small_matmul + 12 * small_pairs * each for each in (DOCUMENT, WHOLE))
 
 PROBLEMS = written(
     globals(),
@@ -165,5 +179,14 @@ PROBLEMS = written(
         half=fp8 / 2,
         quarter=bf16 / 4,
         part=halved / 4,
+    ),
+    documents=Numbers(  # half of the pairs is that of a sequence half as long
+        100 * (1 - per_token(DOCUMENT // 2, SMALL) / per_token(WHOLE // 2, SMALL)),
+        billions=small_matmul / 1e9,
+        packed=of_pieces,
+        single=of_one,
+        share=100 * (1 - of_pieces / of_one),
+        unmasked=100 * (1 - all_pieces / all_one),
+        longer=100 * (of_one / of_pieces - 1),
     ),
 )

@@ -50,6 +50,14 @@ CHOSEN, INDEX = 2048, 128  # DeepSeek-V3.2: tokens that attention reads, size of
 LONG = draw.any([100_000, 32_000, 65_000])
 MIXTURES, EXPERTS, WIDTH, INNER, COPIES = 58, 256, 7168, 2048, 32  # of DeepSeek-V3
 GROUP, expert = draw.any([144, 72, 32]), 3 * WIDTH * INNER  # GPUs; B of an expert in fp8
+FEW, MANY = 1, draw.any([64, 128])  # sequences
+BLOCK, PASSES = draw.any([(32, 8), (16, 4), (32, 4)])
+waits, waits_many = (drafts.plain(batch).total for batch in (FEW, MANY))  # s of a decode step
+fills, fills_many = (drafts.verified(BLOCK - 1, batch).total for batch in (FEW, MANY))
+THOUGHT, CHAINS = draw.any([32_768, 16_384]), draw.any([8, 4, 16])  # tokens, of all chains
+thinker = Prices(service("llama3-70b", "h100-pod", {"prompt": 1024}, devices=PER_NODE))
+chain = THOUGHT // CHAINS
+in_one, in_each = thinker.decode(1, 1024 + THOUGHT / 2), thinker.decode(CHAINS, 1024 + chain / 2)
 
 
 def held_by(group: int) -> float:
@@ -130,5 +138,20 @@ PROBLEMS = written(
         each=(EXPERTS + COPIES) // GROUP,
         held=MIXTURES * (EXPERTS + COPIES) // GROUP * expert,
         no_copies=MIXTURES * EXPERTS / GROUP * expert,
+    ),
+    blocks=Numbers(
+        BLOCK / PASSES * waits_many / fills_many,
+        per_pass=BLOCK / PASSES,
+        alone=BLOCK / PASSES * waits / fills,
+        together=BLOCK / PASSES * waits_many / fills_many,
+    ),
+    chains=Numbers(
+        thinker.answers(1, 1024, THOUGHT).total / thinker.answers(CHAINS, 1024, chain).total,
+        one=in_one.total,
+        all=in_each.total,
+        single=THOUGHT * in_one.total,
+        several=chain * in_each.total,
+        ratio=THOUGHT * in_one.total / (chain * in_each.total),
+        of_a_step=in_one.total / in_each.total,
     ),
 )
