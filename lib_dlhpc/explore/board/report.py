@@ -12,12 +12,16 @@ from lib_dlhpc.classroom.report import report
 from lib_dlhpc.explore import course
 from lib_dlhpc.explore.front.page import RENDER
 from lib_dlhpc.explore.front.shell import shell
+from lib_dlhpc.spec.units import count
 
 NOBODY = (
     "<p>Nothing of yours is kept as a record yet. <span id='done'>This browser keeps which questions"
-    " you have answered, and your answers, for its own pages.</span></p><p>A report with guesses beside"
-    " results needs a record: in a class, agree on its first page to keep your answers; on your own"
-    " machine, type <code>dlhpc class join</code> in a terminal. It has what you answer from then on.</p>"
+    " you have answered, and your answers, for its own pages.</span></p><p>This page lists your guesses"
+    " beside the results, and what to review, once you have a record:</p><ul><li>in a class, agree on its"
+    " first page to keep your answers;</li><li>on your own machine, type <code>dlhpc class join</code> in"
+    " a terminal.</li></ul>"
+    f'<p><a href="{RENDER}{course.PATH[0].file}">Start with module {course.PATH[0].number}:'
+    f" {escape(course.PATH[0].title)}</a></p>"
 )
 DONE = """
 try {
@@ -62,7 +66,7 @@ def _module(module: dict[str, Any]) -> str:
         f"{module['right']} by now.</p>"
     )
     rows = "".join(map(_guess, module["guesses"]))
-    table = f"<table>{HEAD}{rows}</table>" if rows else ""
+    table = f'<div class="scroll"><table>{HEAD}{rows}</table></div>' if rows else ""
     return f"<h2>{_link(module)}</h2>{checks if module['checks'] else ''}{table}"
 
 
@@ -76,7 +80,7 @@ def _labs(labs: list[dict[str, Any]], hints: list[dict[str, Any]]) -> str:
     listed = ""
     for lab in labs:
         state = "passed" if lab["passed"] else "; ".join(["not passed", *lab["does_not_hold_yet"]])
-        words = f"{lab['title']}, {lab['part']}: {state} ({lab['attempts']} attempts)"
+        words = f"{lab['title']}, {lab['part']}: {state} ({count(lab['attempts'], 'attempt')})"
         listed += f"<li>{escape(words)}</li>"
     for hint in hints:
         words = f"{hint['title']}, {hint['topic']}: hints opened: {hint['opened']}"
@@ -85,6 +89,8 @@ def _labs(labs: list[dict[str, Any]], hints: list[dict[str, Any]]) -> str:
 
 
 def _link(row: dict[str, Any]) -> str:
-    number, title = course.RECORDED.get(row["module"]), escape(row["title"])
-    files = [module.file for module in course.PATH if module.number == number]
-    return f'<a href="{RENDER}{files[0]}">{title}</a>' if files else title
+    number = course.RECORDED.get(row["module"])
+    for module in course.PATH:
+        if module.number == number:
+            return f'<a href="{RENDER}{module.file}">{escape(module.heading)}</a>'
+    return escape(row["title"])

@@ -2,6 +2,7 @@
 
 import { sections } from "./sections.js";
 import "./theme.js";
+import { unbroken } from "./unbroken.js";
 
 const { baseUrl, kernelId } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
 const cells = document.querySelector("#rendered_cells > div");
@@ -247,3 +248,4 @@ references();
 terms();
 formulas();
 if (document.body.dataset.page) sections(cells);
+unbroken(cells);
