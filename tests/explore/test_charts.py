@@ -198,3 +198,8 @@ def test_an_engine_has_no_color_of_a_cause(specs):
     key = specs["swept"]["usermeta"]["legend"]
     assert [each["opacity"] for each in key] == [0.3, 0.0, 0.0, 1.0]
     assert len({shape for shape, _, _ in LOOKS.values()}) == len(LOOKS)
+
+
+def test_a_table_says_percent_where_the_axis_does():
+    table = charts.drawing("published_error")["usermeta"]["table"]["points"]
+    assert table == {"line": "rule", "x": "batch", "y": "error (%)", "words": "who"}

@@ -22,10 +22,11 @@ from typing import Any
 
 import altair as alt
 
+from lib_dlhpc.explore.blocks.meanings import ABOVE as ABOVE
+from lib_dlhpc.explore.blocks.meanings import HATCH as HATCH
+from lib_dlhpc.explore.blocks.meanings import HATCH_ON_COLOR as HATCH_ON_COLOR
+from lib_dlhpc.explore.blocks.meanings import Table, named_lines, taken_out, with_percent
 from lib_dlhpc.results.palette import SERIES
-
-# Patterns of figure.js: beyond a wall, idle, or only a bound; in the color of words, and dark on every page.
-HATCH, HATCH_ON_COLOR = "url(#dlhpc-hatch)", "url(#dlhpc-hatch-on)"
 
 # 0.0021 reads "2.1 ms": the SI prefix goes with the unit.
 SI = "replace(format(datum.value, '~s'), /([a-zA-Zµ]?)$/, ' $1') + '{}'"
@@ -33,7 +34,6 @@ WHOLE = "datum.value % 1 ? '' : format(datum.value, ',d')"  # a short axis has t
 PERCENT = "format(datum.value, '.0%')"
 CARD = "var(--dl-card, Canvas)"
 HALO: dict[str, Any] = {"stroke": CARD, "strokeWidth": 3}  # round words over lines
-ABOVE = alt.Legend(title="above")  # for encodings that are explained above the drawing
 WORD = 7.0  # px, a character of the labels
 ORDER = alt.EncodingSortField("order", "min")  # of rows, for layers of one chart show them in turn
 RED = SERIES[1]
@@ -44,8 +44,6 @@ INSIDE = (  # of a part of a bar (bars.py): as much as there is room for
 BESIDE: dict[str, Any] = {"align": alt.expr("datum.side"), "dx": alt.expr("datum.shift")}
 PAGES = Path(__file__).parents[1]
 Layers = Iterable[alt.Chart]
-Table = dict[str, dict[str, str]]
-Looks = dict[str, dict[str, Any]]  # of values in a legend
 Made = Callable[[Callable[[], Layers]], "Drawing"]
 
 
@@ -71,10 +69,12 @@ class Drawing:
             *self.layers(), title=title.rstrip("."), padding=dict(self.margins), **place
         )
         spec: dict[str, Any] = chart.to_dict()
-        spec["usermeta"] = {"table": self.table} | ({"note": note[0]} if note else {})
-        if key := _taken_out(spec, self.labels):
+        spec["usermeta"] = {"table": with_percent(spec, self.table)} | (
+            {"note": note[0]} if note else {}
+        )
+        if key := taken_out(spec, self.labels):
             spec["usermeta"]["legend"] = key
-        if names := _named_lines(spec):
+        if names := named_lines(spec):
             spec["usermeta"]["ends"] = names
         for name in ("config", "$schema"):  # built.py has the theme and chooses the version
             spec.pop(name, None)
@@ -154,48 +154,6 @@ def rows_axis(field: str, sort: Any = None, width: int = 170, **scale: Any) -> a
 def axis_of(**options: Any) -> alt.Axis:
     """Return an axis in the style of all drawings."""
     return alt.Axis(**{"labelFlush": False, "tickCount": 6, "titlePadding": 8, **options})
-
-
-def _taken_out(spec: dict[str, Any], labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Take the legends out of a specification and return them: figure.js wraps them as the page is wide."""
-    found: Looks = {}
-    for layer in spec["layer"]:
-        for channel in ("color", "fill", "strokeDash", "shape", "fillOpacity"):
-            encoding = layer.get("encoding", {}).get(channel, {})
-            if encoding.get("legend") == ABOVE.to_dict():
-                encoding["legend"] = None
-                _add_looks(found, channel, encoding, labels)
-    for label in _hatched_values(spec) & found.keys():
-        found[label]["hatched"] = True
-    return list(found.values())
-
-
-def _add_looks(found: Looks, channel: str, encoding: Any, labels: Mapping[str, str]) -> None:
-    """Add how the values of an encoding look to what is found, by value."""
-    scale = encoding.get("scale") or {}
-    name = {"strokeDash": "dash", "fill": "color", "fillOpacity": "opacity"}.get(channel, channel)
-    for label, value in zip(*(scale.get(end, ()) for end in ("domain", "range")), strict=True):
-        look = " ".join(map(str, value)) if name == "dash" else value
-        found.setdefault(label, {"label": labels.get(label, label), "value": label})[name] = look
-
-
-def _hatched_values(spec: Mapping[str, Any]) -> set[str]:
-    """Return the values whose marks a layer of the specification hatches: the legend hatches them, too."""
-    layers = [each for each in spec["layer"] if each["mark"].get("fill") in (HATCH, HATCH_ON_COLOR)]
-    filters = [step.get("filter") for each in layers for step in each.get("transform", [])]
-    return {value for some in filters if isinstance(some, dict) for value in some.get("oneOf", [])}
-
-
-def _named_lines(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return how the lines that have a name at their end look: a narrow page has the names in its legend instead."""
-    layers = [at for at in spec["layer"] if at.get("data", {}).get("name") in ("lines", "ends")]
-    if not any(each["data"]["name"] == "ends" for each in layers):
-        return []
-    found: Looks = {}
-    for channel in ("color", "strokeDash", "shape"):
-        for layer in layers:
-            _add_looks(found, channel, layer["encoding"].get(channel, {}), {})
-    return list(found.values())
 
 
 def colors(field: str, inks: Mapping[str, str], key: bool = False) -> alt.Color:

@@ -41,7 +41,7 @@ def losses(interval: str, lines: dict[str, Any]) -> Layers:
     color, *_ = kit.looks("line:N", lines)
     ends = data("ends", x=x, y="place:Q", text="line:N", color=color)
     late = ends.transform_filter("datum.late").mark_text(align="left", dx=8)
-    early = ends.transform_filter("!datum.late").mark_text(align="left", dx=8, dy=-13, **HALO)
+    early = ends.transform_filter("!datum.late").mark_text(align="left", dx=8, **HALO)
     marks = data("marks", x=x)
     runs = data("simulated", x=x)
     spread = runs.mark_rule(strokeWidth=3, color=ENGINE, opacity=0.7)
@@ -70,7 +70,12 @@ LOSSES: dict[str, Any] = {"height": 270, "left": 70, "right": 128, "top": 58}
 LOSSES |= {
     "lines": {"line": "", "x": "interval (s)", "y": "share of the time"},
     "marks": {"words": "best interval"},
-    "simulated": {"x": "simulated at (s)", "y": "mean loss", "low": "10%", "high": "90%"},
+    "simulated": {
+        "x": "simulated at (s)",
+        "y": "mean loss",
+        "low": "10th percentile",
+        "high": "90th percentile",
+    },
 }
 
 

@@ -48,6 +48,7 @@ def losses_state(
         "simulated": columns(bars),
         "room": {"y": [LEAST, 1.0], "x": [float(at[0]), float(at[-1])]},
     }
+    data["ends"]["place"] = [max(place, 2 * LEAST) for place in data["ends"]["place"]]  # clear of x
     data["ends"]["late"] = [x > at[-1] / 30 for x in data["ends"]["x"]]
     named = ", ".join(f"{name} {show(x, 's')}" for name, x in best.items())
     words = f"{here:.1%} of the time is lost. Best intervals: {named}."

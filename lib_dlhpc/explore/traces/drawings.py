@@ -46,7 +46,7 @@ def traces_ranks() -> Layers:
     return _lanes("time of the rank")
 
 
-@drawing(height=120, left=104, right=44, top=8, bars={"name": "efficiency", "value": "of 1"})
+@drawing(height=120, left=104, right=44, top=8, bars={"name": "efficiency", "value": "share"})
 def traces_efficiency() -> Layers:
     """Which efficiency is the smallest? As POP defines them."""
     x = kit.x_axis("value:Q", "efficiency (1 is ideal)", kit.PERCENT, scale={"domain": [0, 1]})

@@ -46,6 +46,10 @@ function shown(value, heading) {
     ? `${plain(value / 1000 ** thousands, { maximumSignificantDigits: 4 })} ${prefix}` : value.toExponential(3);
 }
 
+// A share, whose heading says so, in percent, as its axis has it.
+const isShare = (heading) => heading.endsWith(" (%)");
+const percent = (share) => typeof share === "number" ? Number((100 * share).toPrecision(12)) : share;
+
 // The same numbers as a table.
 function table(data, headings) {
   const side = (value) => (typeof value === "number" ? { class: "number" } : {});
@@ -53,7 +57,7 @@ function table(data, headings) {
     const listed = Object.entries(columns);
     const head = element("tr", {}, ...listed.map(([key, text]) => element("th", { scope: "col", ...side(data[name][key]?.[0]) }, text)));
     const body = rows(data[name]).map((row) =>
-      element("tr", {}, ...listed.map(([key, text]) => element("td", side(row[key]), shown(row[key], text)))));
+      element("tr", {}, ...listed.map(([key, text]) => element("td", side(row[key]), isShare(text) ? shown(percent(row[key]), "") : shown(row[key], text)))));
     return element("table", {}, element("thead", {}, head), element("tbody", {}, ...body));
   });
 }
@@ -154,7 +158,7 @@ function render({ model, el }) {
   const words = element("p", { class: "dlhpc-words" });
   const numbers = element("div", { class: "dlhpc-numbers", tabindex: "0" });
   const files = element("p", { class: "dlhpc-files" });
-  const more = element("details", {}, element("summary", {}, "Numbers and files"), numbers, files);
+  const more = element("details", {}, element("summary", {}, "Numbers", element("span", {}, " and files")), numbers, files);
   const save = { CSV: () => text(comma(model.get("data"), headings), "text/csv"), SVG: () => text(picture(plot), "image/svg+xml"),
     PNG: () => pixels(plot) };
   for (const [name, make] of Object.entries(save)) {

@@ -31,7 +31,8 @@ function comma(data, headings) {
   const listed = Object.keys(headings ?? {}).length ? headings
     : Object.fromEntries(Object.entries(data).map(([name, columns]) => [name, Object.fromEntries(Object.keys(columns).map((key) => [key, key]))]));
   return Object.entries(listed).filter(([name]) => data[name]).map(([name, columns]) => {
-    const lines = Object.entries(columns).map(([key, heading]) => plainly(heading || key, data[name][key] ?? []));
+    const lines = Object.entries(columns).map(([key, heading]) => plainly(heading || key,
+      isShare(heading) ? (data[name][key] ?? []).map(percent) : data[name][key] ?? []));
     return (lines[0] ?? []).map((_, row) => lines.map((line) => cell(line[row])).join(",")).join("\n");
   }).join("\n\n") + "\n";
 }
