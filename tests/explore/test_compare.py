@@ -130,13 +130,15 @@ def test_the_explorers_section_runs_nothing_before_it_is_opened():
     assert section.body.children == ()
 
 
-def test_shared_cores_are_said_above_the_table():
+def test_shared_cores_are_said_once():
+    """In the verdict, which stands above the chart, and not again above the table."""
     _, alone = comparison()
     many = cores() + 1
     _, shared = comparison(devices_per_node=min(many, 4))
-    assert "No verdict" not in comparison_html(alone)
+    assert not alone.no_verdict
     if many <= 4:
-        assert f"{many} ranks share" in comparison_html(shared)
+        assert f"{many} ranks share" in shared.no_verdict
+        assert f"{many} ranks share" not in comparison_html(shared)
 
 
 def test_bars_lie_end_to_end_and_each_way_has_its_span():

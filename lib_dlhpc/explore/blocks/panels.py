@@ -1,5 +1,6 @@
 """Text panels of the explorer as HTML: headline, walls, explanations. Everything is escaped."""
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -7,6 +8,10 @@ from lib_dlhpc.prediction.reports.explain import Explanation
 
 SHORT = 12  # characters; a shorter cell, such as 460 billion, takes one line
 FITTING = 4  # columns of a table that a phone has room for; rows of a wider one become cards there
+
+
+PLAIN = re.compile(r"[a-z]+(-[a-z]+)? ")  # not a field of an experiment
+COMMAND = re.compile(r"`([^`]+)`")  # as the command line writes it
 
 
 def problem_html(problem: str) -> str:
@@ -20,7 +25,9 @@ def notice_html(words: str) -> str:
     """Return something to know that is no mistake, or nothing."""
     if not words:
         return ""
-    return f'<div class="dlhpc-walls notice" role="status"><p>{escape(words)}</p></div>'
+    sentence = words[0].upper() + words[1:] if PLAIN.match(words) else words
+    shown = COMMAND.sub(r"<code>\1</code>", escape(sentence))
+    return f'<div class="dlhpc-walls notice" role="status"><p>{shown}</p></div>'
 
 
 def explanation_html(item: Explanation) -> str:

@@ -1,5 +1,7 @@
 """The drawings of a comparison."""
 
+from typing import Any
+
 import altair as alt
 
 from lib_dlhpc.explore.blocks import drawing as kit
@@ -8,6 +10,7 @@ from lib_dlhpc.explore.compare.charts import CAUSES, LOOKS
 from lib_dlhpc.results.palette import ENGINE
 
 TIME = "time of one step"
+ROUND = [digit * 10.0**power for power in range(-7, 5) for digit in (1, 2, 5)]  # s
 
 
 @kit.parts_of(
@@ -37,7 +40,8 @@ def compared() -> Layers:
 def swept() -> Layers:
     """Every setting, every way."""
     x = alt.X("setting:N", title="setting", sort=None).axis(kit.axis_of(labelAngle=0, grid=False))
-    y = kit.y_axis("seconds:Q", TIME, SI.format("s"), log=10, scale={"padding": 14})
+    ticks: dict[str, Any] = {"values": ROUND, "labelOverlap": True}
+    y = kit.y_axis("seconds:Q", TIME, SI.format("s"), log=10, **ticks, scale={"padding": 14})
     ways = list(LOOKS)
     aside = alt.XOffset("way:N", sort=ways).scale(domain=ways)
     shapes, dashes, insides = zip(*LOOKS.values(), strict=True)

@@ -104,8 +104,7 @@ def comparison_html(of: Comparison) -> str:
         errors = [f"{each / of.step['measured']:+z.1%}" for each in off]
         times = [show(seconds[way], "s") if way in seconds else "" for way in ways]
         lines.append([name, *times, *errors])
-    flag = [f"No verdict: {of.no_verdict}"] if of.no_verdict else []
-    notes = "".join(notice_html(note) for note in (*flag, *of.notes))
+    notes = "".join(map(notice_html, of.notes))
     words = "off: predicted less measured, of the measured step."
     words += f" This machine was {of.placed.calibration}." if of.placed.calibration else ""
     return f"{notes}{table_html(lines)}<p><small>{escape(words)}</small></p>"

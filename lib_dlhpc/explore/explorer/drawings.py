@@ -86,7 +86,7 @@ def scaling() -> Layers:
     lines={"line": "", "devices": "devices", "efficiency": "efficiency"},
 )
 def efficiency() -> Layers:
-    """What is left of each device."""
+    """How efficient each device is."""
     x = _devices()
     y = kit.y_axis(
         "efficiency:Q", "efficiency", kit.PERCENT, tickCount=5, scale={"domain": [0, 1.05]}

@@ -48,14 +48,12 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
     unit, many = "tokens" if tokens(p) else "samples", float(p.throughput) * (tokens(p) or 1)
     used = float(p.utilization)
     batch = f"batch of {int(p.experiment.global_batch):,} samples"
-    peak = f"of {show(peak_of(p), 'FLOP/s')} per device"
+    peak = f"of the peak, {show(peak_of(p), 'FLOP/s')} per device"
     need, have = held(p), show(float(p.experiment.machine.device.memory), "B")
     memory = Headline("Memory", need, show(need, "B"), f"of {have} per device")
     if not fits(p):
-        most = "what the fullest device holds, and has"
-        memory = Headline(
-            "Memory", need, f"Does not fit: {memory.text} of {have}", most, unfit=True
-        )
+        text = f"Does not fit: {memory.text} of {have}"
+        memory = Headline("Memory", need, text, _largest_held(p), unfit=True)
     used_for = show(float(p.device_hours), "device-hours")
     found = [
         Headline("Time to train", seconds, time_words(p), _time_remark(p, replay, seconds)),
@@ -66,6 +64,13 @@ def headlines(p: Breakdown, replay: Replay | None = None) -> list[Headline]:
         Headline("Energy", energy, format_energy(energy), used_for),
     ]
     return sorted(found, key=lambda line: not line.unfit)
+
+
+def _largest_held(p: Breakdown) -> str:
+    """Return what takes most of the memory of the fullest device."""
+    largest = sorted(((float(size), name) for name, size in p.memory.items()), reverse=True)[:3]
+    named = ", ".join(f"{name} {show(size, 'B')}" for size, name in largest)
+    return f"on the fullest device: {named}"
 
 
 def _time_remark(p: Breakdown, replay: Replay | None, seconds: float) -> str:
@@ -113,11 +118,17 @@ def _tile(kind: str, name: str, meaning: str, value: str, remark: str) -> str:
     )
 
 
+def _times(ratio: float) -> str:
+    """Return a large ratio as a factor, a small one as a divisor."""
+    sign, factor = ("×", ratio) if ratio > 1 else ("÷", 1 / ratio)
+    return f"{sign}{NO_BREAK}{factor:,.0f}" if factor >= 100 else f"{sign}{NO_BREAK}{factor:.3g}"
+
+
 def _difference(now: Headline, a: Headline) -> str:
     if not a.value or abs(now.value - a.value) <= SAME * abs(a.value):
         return ""
     ratio = now.value / a.value
-    text = f"{ratio - 1:+z.1%}" if 0.5 < ratio < 2 else f"× {ratio:.3g}"
+    text = f"{ratio - 1:+z.1%}" if 0.5 < ratio < 2 else _times(ratio)
     if now.name == "MFU":
         text = f"{(now.value - a.value) * 100:+z.1f} points"
     word = "better" if (ratio > 1) == (now.name in MORE_IS_BETTER) else "worse"

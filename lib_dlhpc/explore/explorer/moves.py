@@ -117,7 +117,7 @@ def _label(key: str) -> str:
 def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return str(value) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value) or "none"
 
 
 def consequences(experiment: Experiment, field: str, value: Any) -> Changes:

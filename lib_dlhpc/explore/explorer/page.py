@@ -199,7 +199,8 @@ class Explorer:
                 section.follow(p, known.bands)
         self.file.text = dumps(p.experiment)
         shown = explain(p) if self.every.value else []
-        self.words["why"].value = "".join(map(explanation_html, shown))
+        each = "".join(map(explanation_html, shown))
+        self.words["why"].value = f'<div class="dl-card">{each}</div>' if each else ""
         newest = (_serial(self.panel.moved), _serial(self.bar.asked))
         self.plan.follow(p, newest, self.choice)
 
@@ -268,7 +269,7 @@ class Explorer:
         opened = [*(each.opened for each in self.sections), self.every]
         buttons = _named(ipywidgets.Box(opened), "dl-sections")
         bodies = [_named(each.place, "dl-card", "dl-section") for each in self.sections]
-        rest = [words["difference"], words["notices"], memory, buttons, *bodies, words["why"]]
+        rest = [words["notices"], memory, words["difference"], buttons, *bodies, words["why"]]
         below = _named(Column(rest), "dl-below", "dlhpc-results")
         main = _named(Row([self.plan, lead, below]), "dl-main")
         return _named(Column([unseen, self.bar, words["about"], main]), "dl-explorer")

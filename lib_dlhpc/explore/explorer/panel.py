@@ -93,10 +93,17 @@ def wanted(choice: Choice, field: str, label: str) -> Any:
     return options[label]
 
 
+def _counted(parameters: float) -> str:
+    """Return a number of parameters as people write it: 6,090, 25.6 M, 175 B."""
+    for size, letter in ((1e9, "B"), (1e6, "M")):
+        if parameters >= size:
+            return f"{format_plain(parameters / size)} {letter}"
+    return f"{parameters:,.0f}"
+
+
 def summaries(e: Experiment, stall: float) -> dict[str, str]:
     """Return each group in a few words. stall: s by which input is late in a step."""
-    s, large = e.strategy, e.model.parameters >= 1e9
-    size = format_plain(e.model.parameters / (1e9 if large else 1e6))
+    s = e.strategy
     degrees = {name: getattr(s, name) for name in ("tensor", "pipeline", "spatial", "context")}
     split = [
         f"{name} {int(n)}" for name, n in {**degrees, "data": controls.replicas(e)}.items() if n > 1
@@ -104,7 +111,7 @@ def summaries(e: Experiment, stall: float) -> dict[str, str]:
     late = f"waits {show(stall, 's')} per step" if stall > 0 else "no stall"
     fails, mtbf = not np.isinf(e.machine.node_mtbf), e.machine.node_mtbf / s.nodes
     return {
-        "Model": f"{size} {'B' if large else 'M'} parameters",
+        "Model": f"{_counted(float(e.model.parameters))} parameters",
         "Machine": f"{count(e.devices, 'device')} in {count(s.nodes, 'node')}",
         "Split": " × ".join(split) or "one device",
         "Batch and optimizer": f"{int(e.global_batch):,} per step, {s.optimizer}",

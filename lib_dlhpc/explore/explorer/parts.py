@@ -57,11 +57,11 @@ def step_state(p: Breakdown, a: Breakdown | None, bands: Mapping[str, Any]) -> S
     """Return the columns of "explorer_step". bands: (low, high) s where the machine was measured."""
     if "one step" in bands:
         low, high = bands["one step"]
-        words = f"90% band: {between(bands['one step'])}"
+        words = f"the 90% band: {between(bands['one step'])}"
     else:
         low, high = (float(bound) for bound in p.step_time_bounds)
-        most = f"{show(high, 's')} with no overlap"
-        words = f"bounds: {show(low, 's')} with communication and input fully overlapped, {most}"
+        least = f"{show(low, 's')} (communication and input fully overlapped)"
+        words = f"{least} to {show(high, 's')} (no overlap)"
     rows = [step_parts(p), step_parts(a) if a else []]
     longest = max(high, *(sum(part.size for part in row) for row in rows))
     hint = [] if a else ["move a control: this bar stays here, as A"]
@@ -73,7 +73,10 @@ def step_state(p: Breakdown, a: Breakdown | None, bands: Mapping[str, Any]) -> S
     largest = sorted(rows[0], key=lambda part: -part.size)[:3]
     total = float(p.step_time)
     named = ", ".join(f"{part.name} {part.size / total:.0%}" for part in largest)
-    return data, f"One step takes {show(total, 's')}: {named}. Line below the bar, {words}."
+    return (
+        data,
+        f"One step takes {show(total, 's')}: {named}. The line below the bar spans {words}.",
+    )
 
 
 def memory_state(p: Breakdown, a: Breakdown | None) -> State:

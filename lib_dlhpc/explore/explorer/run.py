@@ -44,7 +44,7 @@ class Run(Section):
             self.panel = RunHere(None, own_machine(), label="Run", refuse=self.catch_up)
         self.panel.follow(prediction.experiment)
         self.hint.value = notice_html(LAPTOP) if self.panel.panel.run.disabled else ""
-        self.body.children = (self.hint, self.panel.widget, self.calibration.widget)
+        self.body.children = (self.panel.widget, self.hint, self.calibration.widget)
 
     def _calibrated(self) -> None:
         if self.panel is not None:

@@ -127,7 +127,8 @@ def _row(name: str, run: Simulated, ways: Sequence[Measured], held: Bands) -> st
     predicted = run.predicted.get(name, step)
     simulated = [one.terms.get(name, one.step_time) for one in ways]
     cells = [show(value, "s") for value in (predicted, *simulated)]
-    cells.append(f"{(simulated[-1] - predicted) / step:+z.2%}")
+    off = f"{(simulated[-1] - predicted) / step:+z.2%}"
+    cells.append("0%" if off == "+0.00%" else off)
     cells.append(show(ways[-1].slowest_terms.get(name, ways[-1].step_time), "s"))
     cells += [between(held[name])] if held else []
     shown = "</td><td>".join(map(escape, cells))

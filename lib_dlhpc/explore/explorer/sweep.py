@@ -28,7 +28,10 @@ class Sweep(Section):
     def __init__(self) -> None:
         super().__init__("Sweep a setting")
         vary = ipywidgets.Dropdown(
-            description="Vary", tooltip="What differs between the settings", style=STYLE
+            description="Vary",
+            tooltip="What differs between the settings",
+            style=STYLE,
+            layout={"width": "360px"},
         )
         values = ipywidgets.Text(
             description="Values", tooltip=EMPTY, continuous_update=False, style=STYLE

@@ -57,7 +57,8 @@ def difference_words(p: Breakdown, a: Breakdown, changed: str, name: str = "A") 
     now, then = float(p.step_time), float(a.step_time)
     by = "the same time"
     if abs(now - then) > SAME * then:
-        by = f"{show(abs(now - then), 's')} {'more' if now > then else 'less'} ({now / then - 1:+z.1%})"
+        ratio = f"{now / then - 1:+z.1%}" if now < 2 * then else f"{now / then:,.3g} times as long"
+        by = f"{show(abs(now - then), 's')} {'more' if now > then else 'less'} ({ratio})"
         moved = ", ".join(f"{term} {by}" for term, by in moved_terms(p, a))
         by += f": {moved}" if moved else ""
     words = f"Against {name} ({changed}), a step takes {by}."
