@@ -72,7 +72,7 @@ def said(repository, pattern):
 def test_deepseeks_step_is_what_its_replay_predicts(repository):
     replay = catalog.read("replays", "deepseek-v3-2048-h800")
     own = predict(read_experiment(replay["experiment"]))
-    texts = said(repository, r"predicts ([\d.]+) s per step, 30% less than the ([\d.]+) s")
+    texts = said(repository, r"predicts ([\d.]+) s per step, 24% less than the ([\d.]+) s")
     assert round(100 * (1 - texts[0] / texts[1])) == 30
     assert texts == [round(float(own.step_time), 1), round(experts.published_step(), 1)]
     assert MIXED["replayed"]() == f"{texts[0]:g} s"
@@ -175,7 +175,7 @@ def test_where_nvlink_joins_64_gpus_the_pipeline_may_shrink_and_context_may_grow
         for each in layouts
     ]
     times = [float(each.step_time) for each in found]
-    assert times == pytest.approx([2.62, 2.52, 2.45, 2.24, 5.67], abs=5e-3)
+    assert times == pytest.approx([2.63, 2.53, 2.46, 2.25, 5.67], abs=5e-3)
     assert all(each.fits for each in found)
     assert float(found[1].memory_total) == pytest.approx(122e9, rel=5e-3)
     assert float(found[2].exposed["context"]) == pytest.approx(1.8e-3, abs=5e-5)
@@ -257,7 +257,7 @@ def test_half_of_a_step_is_the_experts_all_to_all_and_the_arithmetic_is_about_th
     assert computed() == pytest.approx(experts.published_step(), rel=0.01)
     assert float(own.step_time) > 2 * experts.published_step()
     assert experts.predicted(Mixture(experts=8, pipeline=32)).fits
-    assert saved_fp8() == "11%"
+    assert saved_fp8() == "10%"
 
 
 def test_nvfp4_is_half_as_fast_again_as_mxfp8_in_the_same_layout(repository):
@@ -301,13 +301,13 @@ def test_fp8_saves_a_third_of_llama_3s_step_with_the_same_ratio_to_the_roofline(
     rooflines = [predict(plain.set({"strategy.precision": each})) for each in ("bf16", "fp8")]
     gains = [float(a.step_time / b.step_time) for a, b in ((own, narrow), rooflines)]
     assert gains[0] == pytest.approx(gains[1], rel=0.03)  # messages are no part of the ratio
-    assert float(narrow.step_time) == pytest.approx(4.63, abs=5e-3)
+    assert float(narrow.step_time) == pytest.approx(4.73, abs=5e-3)
     assert float(own.step_time) == pytest.approx(6.84, abs=5e-3)
-    assert 1 - 1 / gains[0] == pytest.approx(0.32, abs=5e-3)
+    assert 1 - 1 / gains[0] == pytest.approx(0.31, abs=5e-3)
     sizes = [float(each.memory_total) for each in (own, narrow)]
     assert sizes == pytest.approx([83.8e9, 74.7e9], rel=1e-3)
     texts = said(repository, r"take ([\d.]+) s per step instead of ([\d.]+) s, and hold ([\d.]+)")
-    assert texts == pytest.approx([4.63, 6.84, 74.7])
+    assert texts == pytest.approx([4.73, 6.84, 74.7])
 
 
 def test_recomputation_repeats_the_all_to_all_and_zero_1_lets_experts_fit_in_a_node():

@@ -38,7 +38,9 @@ def test_a_step_takes_between_half_and_all_of_its_time_and_sends_the_same(name):
     for term in ("forward", "backward"):
         assert 0.5 * before.terms[term] < after.terms[term] < 0.85 * before.terms[term]
     assert 0.5 * before.step_time < after.step_time < before.step_time
-    assert before.messages == after.messages
+    assert all(before.messages[x] == after.messages[x] for x in before.messages if x != "tensor")
+    if name == "tensor":  # which gathers what is cast
+        assert float(after.messages[name].total) < float(before.messages[name].total)
     assert sum(after.energy.values()) < sum(before.energy.values())
     assert after.experiment.model.train_flop == before.experiment.model.train_flop
 

@@ -100,6 +100,7 @@ def _compute(p: Breakdown) -> Explanation:
 def _peak_inputs(p: Breakdown, precision: str, rate: float) -> list[tuple[str, str, str]]:
     """Return what the roofline reads of the model and the device; rate: peak FLOP/s in `precision`."""
     e, device = p.experiment, p.experiment.machine.device
+    share = "fp8_efficiency" if precision == FP8 and device.fp8_efficiency else "efficiency"
     return [
         (
             "FLOP per sample, forward",
@@ -114,8 +115,8 @@ def _peak_inputs(p: Breakdown, precision: str, rate: float) -> list[tuple[str, s
         ),
         (
             "share of the peak that large kernels reach",
-            f"{device.efficiency:.0%}",
-            source_of(p, "device", "efficiency"),
+            f"{getattr(device, share):.0%}",
+            source_of(p, "device", share),
         ),
         (
             "kernel size at which half of that is reached",

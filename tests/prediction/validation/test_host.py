@@ -75,12 +75,12 @@ def test_waits_for_token_counts_cost_nothing_where_the_device_is_the_slower_one(
 
 
 def test_pieces_of_a_product_are_one_call_but_for_asynctp():
-    """A host that takes 1 ms for a kernel limits the step: only what it issues counts."""
-    slow = {"machine.device.dispatch": "1 ms", "strategy.precision": "bf16", "strategy.batch": 1}
+    """A host that takes 10 ms for a kernel limits the step: only what it issues counts."""
+    slow = {"machine.device.dispatch": "10 ms", "strategy.precision": "bf16", "strategy.batch": 1}
     split = {"strategy.nodes": 1, "strategy.tensor": 4, "strategy.sequence_parallel": True}
     run = load("llama3-8b@h100-pod").set({**slow, **split})
     whole = predict(run).forward
     pieces = run.set({"strategy.tensor_pieces": 4})
     assert predict(pieces).forward == pytest.approx(whole, rel=5e-3)
     apart = pieces.set({"strategy.tensor_overlap": "async-tp"})
-    assert predict(apart).forward > 1.03 * whole
+    assert predict(apart).forward > 2 * whole
