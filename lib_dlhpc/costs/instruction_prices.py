@@ -61,11 +61,11 @@ class CollectivePrices:
 
     def bytes(self, what: Collective) -> Any:
         """Return the bytes of the buffer."""
-        return float(what.elements) * self.element[what.of]
+        return float(what.elements) * self.element[what.content]
 
     def priced(self, what: Collective) -> Priced:
         """Return the cost if all ranks start together, its total in s, and the bytes of the buffer."""
-        key = (what.group, what.goal, what.elements, what.of, what.algorithm)
+        key = (what.group, what.goal, what.elements, what.content, what.algorithm)
         price = self._known.get(key)
         if price is None:
             size = self.bytes(what)

@@ -1,4 +1,9 @@
-"""The parts of a network on one rank: one for each of its stages, with all messages as layers."""
+"""The parts of a network on one rank: one for each of its stages, with all messages as layers.
+
+A network is split in this order: its tokens over the context group, its tensors or its space over their groups
+(_split), its layers into stages, and the experts of a stage over replicas (_stages). Ranks with the same place in these
+groups have equal parts, so a part is made once and its key is what it depends on (_Cut.keyed).
+"""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -26,9 +31,10 @@ def parts(experiment: Experiment, rank: int) -> tuple[Part, ...]:
     which experts they hold, and which tokens.
     Raises SpecError for a model that cannot be split so.
     """
-    at = place(experiment, rank)
-    every = stages_of(experiment, at.spatial, at.tensor, at.data % in_step_replicas(experiment))
-    return tuple(every[stage] for stage in stages_at(experiment)[at.pipeline])
+    here = place(experiment, rank)
+    replica = here.data % in_step_replicas(experiment)
+    stages = stages_of(experiment, here.spatial, here.tensor, replica)
+    return tuple(stages[stage] for stage in stages_at(experiment)[here.pipeline])
 
 
 def chain(experiment: Experiment, spatial: int = 0) -> tuple[tuple[Part, ...], ...]:
@@ -36,19 +42,21 @@ def chain(experiment: Experiment, spatial: int = 0) -> tuple[tuple[Part, ...], .
 
     Raises SpecError for a model that cannot be split so.
     """
-    every = stages_of(experiment, spatial)
-    return tuple(tuple(every[stage] for stage in held) for held in stages_at(experiment))
+    stages = stages_of(experiment, spatial)
+    return tuple(tuple(stages[stage] for stage in held) for held in stages_at(experiment))
 
 
-def stages_of(experiment: Experiment, spatial: int = 0, tensor: int = 0, apart: int = 0) -> Stages:
-    """Return the stages of a network as the ranks at one place of their groups have them; apart: see _Cut.
+def stages_of(
+    experiment: Experiment, spatial: int = 0, tensor: int = 0, replica: int = 0
+) -> Stages:
+    """Return the stages of a network as the ranks at one place of their groups have them; replica: see _Cut.
 
     Raises SpecError for a model that cannot be split so.
     """
     check_experts(experiment)
     check_context(experiment)
     shards(experiment)
-    return _stages(_Cut(experiment, stage_cut(experiment), spatial, tensor, apart).keyed)
+    return _stages(_Cut(experiment, stage_cut(experiment), spatial, tensor, replica).keyed)
 
 
 def stages_at(experiment: Experiment) -> tuple[tuple[int, ...], ...]:
@@ -107,14 +115,14 @@ def stage_cut(experiment: Experiment) -> tuple[int, ...]:
 class _Cut(NamedTuple):
     """A network cut into stages, as the ranks at one place of the tensor and the spatial group have them.
 
-    apart: the place among the replicas that exchange within a pass, for experts and context.
+    replica: the place among the replicas that exchange within a pass, for experts and context.
     """
 
     experiment: Experiment
     ends: tuple[int, ...]
     spatial: int = 0
     tensor: int = 0
-    apart: int = 0
+    replica: int = 0
 
     @property
     def keyed(self) -> "Keyed[_Cut]":
@@ -139,7 +147,7 @@ def _stages(key: Keyed[_Cut]) -> Stages:
     """Return all stages as the ranks at one place of the tensor, spatial, expert and context group have them."""
     cut = key.value
     shared, busiest = int(cut.experiment.strategy.experts), cut.experiment.strategy.expert_imbalance
-    how = shared, cut.apart % shared, float(busiest), cut.gathered
+    how = shared, cut.replica % shared, float(busiest), cut.gathered
     return Stages(
         _network(cut._replace(ends=()).keyed), cut.ends, lambda model: own_experts(model, *how)
     )
@@ -152,9 +160,9 @@ def _network(key: Keyed[_Cut]) -> RankLayers:
 
 def _split(cut: _Cut) -> tuple[Model, Graph | None]:
     """Return a network with the positions of a rank, and the graph of it where its layers are split."""
-    experiment, _, spatial, tensor, apart = cut
+    experiment, _, spatial, tensor, replica = cut
     s, context = experiment.strategy, int(experiment.strategy.context)
-    model = split_context(experiment.model, context, apart % context, s.context_exchange)
+    model = split_context(experiment.model, context, replica % context, s.context_exchange)
     if s.tensor > 1:
         how = int(s.tensor), tensor, s.split, bool(s.sequence_parallel)
         return model, split_tensors(model, *how)

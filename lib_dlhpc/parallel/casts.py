@@ -47,7 +47,7 @@ def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> l
     for instruction in instructions:
         if (
             isinstance(instruction, Collective)
-            and instruction.of == WIRE
+            and instruction.content == WIRE
             and instruction.group != "copies"
         ):
             size = instruction.elements * element

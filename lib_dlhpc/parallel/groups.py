@@ -52,7 +52,7 @@ def _keyed(experiment: Experiment) -> Keyed[Experiment]:
 @lru_cache(maxsize=512)
 def _lie_alike(key: Keyed[Experiment]) -> bool:
     stage_groups = _groups_of(key).values()
-    return all(groups.lie_alike(key.value, group.size, group.apart) for group in stage_groups)
+    return all(groups.lie_alike(key.value, group.size, group.stride) for group in stage_groups)
 
 
 @lru_cache(maxsize=512)
@@ -66,7 +66,7 @@ def _groups_of_stages(
         weighed = _weighed(sent, place, meets) if meets else sent
         for name, group in _groups_of(key).items():
             beside = weighed if name in OF_WEIGHTS else ()
-            net = groups.spread(key.value, group.size, group.apart, place, beside)
+            net = groups.spread(key.value, group.size, group.stride, place, beside)
             own[name] = replace(group, network=net)
         stages.append(known.setdefault(tuple(id(group.network) for group in own.values()), own))
     return tuple(stages)

@@ -91,23 +91,25 @@ def one_layer(number: int, layer: Layer, direction: str, experts: Sharing) -> li
         return with_context(layer, work)
     if experts.nodes > 1:
         ways = enumerate((experts.there, SAMPLES))
-        there, home = (_by_node(layer, f"{direction} {number}.{n}", of, experts) for n, of in ways)
+        there, home = (
+            _by_node(layer, f"{direction} {number}.{n}", content, experts) for n, content in ways
+        )
         return [*there, work, *home]
     sent = copies(layer, experts.ranks) if experts.once else routed_elements(layer)
     routed = Collective("experts", "experts", "all_to_all", sent)
-    return [routed._replace(of=experts.there), work, routed]
+    return [routed._replace(content=experts.there), work, routed]
 
 
-def _by_node(layer: Layer, key: str, of: str, experts: Sharing) -> list[Instruction]:
+def _by_node(layer: Layer, key: str, content: str, experts: Sharing) -> list[Instruction]:
     """Return the exchange of positions of which each node gets one copy, while those before are forwarded inside.
 
     Both levels are busy at once (DeepSeek-AI 2024, section 3.2.2); each device's copy passes the links of a node.
     """
-    far = Collective("experts", FAR, "all_to_all", copies(layer, experts.nodes), of)
+    far = Collective("experts", FAR, "all_to_all", copies(layer, experts.nodes), content)
     if experts.ranks == experts.nodes:
         return [far]
     inside = copies(layer, experts.ranks)
-    near = Collective("experts", NEAR, "all_to_all", inside, of, NEAR, key, label=FORWARDED)
+    near = Collective("experts", NEAR, "all_to_all", inside, content, NEAR, key, label=FORWARDED)
     return [near, far, Wait("experts", NEAR, key, FORWARDED)]
 
 

@@ -1,4 +1,12 @@
-"""program(experiment, scale): the program of a training step, all passes in order; steps: of several in turn."""
+"""program(experiment, scale): the program of a training step, all passes in order; steps: of several in turn.
+
+1. The parts of each rank of a pipeline (layout), layer after layer (layers.py), with recomputation (_computed).
+2. What replicas exchange within the passes: PASSES, one after another, each for one kind of parallelism (_passes).
+3. Casts and offloading (_rank_passes); prices on the machine (_stage); messages to the next stage (_linked).
+4. What follows the last pass: the rest of the exchange, the update, all-gathers of updated weights (_end).
+
+Equal ranks have the same objects: thousands cost as much as their kinds.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -85,10 +93,10 @@ def program(experiment: Experiment, scale: Any = 1.0, samples: Any = None) -> Pr
     # Ranks of a tensor group have equal parts but for an element; those in space differ at the edges.
     chains = [represented(experiment, space) for space in range(size.spatial)]
     placed = groups_of_stages(experiment, chains[0])
-    priced = {id(each): collective_prices(experiment, each, samples) for each in placed}
-    each_held = [[*each] for each in zip(*chains, strict=True)]
-    keys = [(*map(id, (*held, on)),) for held, on in zip(each_held, placed, strict=True)]
-    distinct = dict(zip(keys, zip(each_held, placed, strict=True), strict=True))
+    priced = {id(on): collective_prices(experiment, on, samples) for on in placed}
+    variants = [[*parts] for parts in zip(*chains, strict=True)]  # of each stage, by place in space
+    keys = [(*map(id, (*held, on)),) for held, on in zip(variants, placed, strict=True)]
+    distinct = dict(zip(keys, zip(variants, placed, strict=True), strict=True))
     made = {
         key: _stage(experiment, held, scale, priced[id(on)]) for key, (held, on) in distinct.items()
     }
@@ -188,9 +196,8 @@ def _stage(
             )
             for variant in variants
         )
-        sent = tuple(
-            collectives.sample * variant.part.elements(variant.part.sends) for variant in variants
-        )
+        held_parts = (variant.part for variant in variants)
+        sent = tuple(collectives.sample * part.elements(part.sends) for part in held_parts)
         chunks.append(
             Chunk(
                 _block(tuple(variant.forward_pass for variant in variants), prices),
@@ -334,41 +341,41 @@ def _end(
     """Return what follows the last pass, a row at a time; held: by place in the pipeline."""
     everyone = range(len(held))
 
-    def rows(each: list[list[Instruction]]) -> list[tuple[Instruction | None, ...]]:
-        return list(zip_longest(*each))
+    def rows(of_stages: list[list[Instruction]]) -> list[tuple[Instruction | None, ...]]:
+        return list(zip_longest(*of_stages))
 
     def all_do(what: Instruction) -> tuple[Instruction | None, ...]:
         return (what,) * len(held)
 
-    distinct = {id(each): each for each in held}
+    distinct = {id(parts): parts for parts in held}
 
     def made(rule: Callable[[tuple[Part, ...]], Made]) -> list[Made]:
         """Return what each stage has by a rule; alike stages have the same."""
-        found = {key: rule(each) for key, each in distinct.items()}
-        return [found[id(each)] for each in held]
+        known = {key: rule(parts) for key, parts in distinct.items()}
+        return [known[id(parts)] for parts in held]
 
-    updates = made(lambda each: Update(update_time(experiment, each, scale)))
-    remaining = made(lambda each: _exchange(experiment, each))
+    updates = made(lambda parts: Update(update_time(experiment, parts, scale)))
+    remaining = made(lambda parts: _exchange(experiment, parts))
     if experiment.strategy.update == "local":
         every = zip(updates, remaining, strict=True)
-        return tuple(rows([local_updates.averaged(experiment, *each) for each in every]))
+        return tuple(rows([local_updates.averaged(experiment, *stage) for stage in every]))
     met = [all_do(Barrier())] if experiment.strategy.is_split else []
-    found = rows(remaining)
-    found.append(all_do(Wait("data", data_parallel.STREAM, "", "the exchange")))
+    end = rows(remaining)
+    end.append(all_do(Wait("data", data_parallel.STREAM, "", "the exchange")))
     for swap in pipeline.swaps(experiment, held):
-        found.append(tuple(swap if place in swap.places else None for place in everyone))
+        end.append(tuple(swap if place in swap.places else None for place in everyone))
     if muon.gathers_momentum(experiment):
-        found += rows(made(lambda each: muon.gathered_momentum(experiment, each)))
-        found.append(all_do(Wait("data", data_parallel.STREAM, "", "the momentum")))
-    found += [
+        end += rows(made(lambda parts: muon.gathered_momentum(experiment, parts)))
+        end.append(all_do(Wait("data", data_parallel.STREAM, "", "the momentum")))
+    end += [
         *met,
         tuple(updates),
         all_do(Wait("offload", offload.STREAM, "", offload.LABEL)),
-        *rows(made(lambda each: _after(experiment, each)[1])),
+        *rows(made(lambda parts: _after(experiment, parts)[1])),
         all_do(Wait("data", data_parallel.STREAM, "", "the weights")),
         *met,
     ]
-    return tuple(found)
+    return tuple(end)
 
 
 def _exchange(experiment: Experiment, held: tuple[Part, ...]) -> list[Instruction]:

@@ -49,10 +49,8 @@ def shard(experiment: Experiment, held: tuple[Part, ...], passes: Passes) -> Non
         passes.backward = _gathered(experiment, passes.part, chunk, passes.backward)
         if passes.weights is None:  # that of weight gradients reads no weights
             passes.last = _gathered(experiment, passes.part, chunk, passes.last)
-    for instructions in (
-        passes.backward if passes.weights is None else passes.weights,
-        passes.last,
-    ):
+    repeated = passes.backward if passes.weights is None else passes.weights
+    for instructions in (repeated, passes.last):
         instructions.append(Wait("data", STREAM, "", LABEL))
 
 
@@ -125,8 +123,8 @@ def _gather(experiment: Experiment) -> Callable[[float, tuple[int, ...], str], C
     group, algorithm = sharded_over(experiment), experiment.strategy.allreduce
 
     def made(elements: float, layers: tuple[int, ...], key: str) -> Collective:
-        one = ("data", group, "allgather", elements, WEIGHTS, STREAM, key)
-        return Collective(*one, algorithm, layers=layers)
+        fields = ("data", group, "allgather", elements, WEIGHTS, STREAM, key)
+        return Collective(*fields, algorithm, layers=layers)
 
     return made
 
@@ -149,28 +147,26 @@ def _gathered(
             if not needs or needs[-1][0] != unit:
                 needs.append((unit, []))
             needs[-1][1].append(position)
-    first, last = (
-        {positions[0] for _, positions in needs},
-        {positions[-1] for _, positions in needs},
-    )
+    first = {positions[0] for _, positions in needs}
+    last = {positions[-1] for _, positions in needs}
     gather_of = _gather(experiment)
     coming, emitted = iter(needs), list[Instruction]()
     keys = dict[int, list[str]]()  # of the gathers to wait for, by where they are needed
 
-    def gather() -> None:
-        for unit, at in islice(coming, 1):
-            one = (chunk, layers[unit].start, layers[unit].stop)
-            whole = gather_of(sizes[unit], one, f"weights {at[0]}")
-            each = _of_each_group(experiment, part, whole)
-            keys[at[0]] = [unit_layers.key for unit_layers in each]
-            emitted.extend(each)
+    def post_next() -> None:
+        for unit, positions in islice(coming, 1):
+            span = (chunk, layers[unit].start, layers[unit].stop)
+            whole = gather_of(sizes[unit], span, f"weights {positions[0]}")
+            gathers = _of_each_group(experiment, part, whole)
+            keys[positions[0]] = [gather.key for gather in gathers]
+            emitted.extend(gathers)
 
     for _ in range(AT_ONCE if experiment.overlap else 1):
-        gather()
+        post_next()
     for position, instruction in enumerate(instructions):
         if position in first:
             emitted += [_wait("data", STREAM, key, LABEL) for key in keys[position]]
         emitted.append(instruction)
         if position in last:
-            gather()
+            post_next()
     return emitted

@@ -227,13 +227,15 @@ class Passes:
         return found / np.where(self.scale > 0, self.scale, np.inf)
 
     def _seconds(self, what: Collective) -> Floats:
-        key = what.group, what.goal, what.elements, what.of, what.algorithm
+        key = what.group, what.goal, what.elements, what.content, what.algorithm
         if key not in self._known:
             fixed = self.chunk.forward.prices[0].bytes
-            each = {SAMPLES: self.size, NARROW: SENT, WIDE: roofline.BYTES["fp32"]}.get(what.of)
+            each = {SAMPLES: self.size, NARROW: SENT, WIDE: roofline.BYTES["fp32"]}.get(
+                what.content
+            )
             sent = what.elements * self.samples * each if each else fixed(what)
             group = self.step.groups[what.group]
-            nets = placements(self.experiment, group.size, group.apart)
+            nets = placements(self.experiment, group.size, group.stride)
             costs = [collective_cost(what.goal, sent, net, what.algorithm).total for net in nets]
             self._known[key] = np.broadcast_to(np.min(costs or [0.0], axis=0), self.samples.shape)
         return self._known[key]

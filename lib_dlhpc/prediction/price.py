@@ -1,7 +1,10 @@
 """The price of a program: its longest path without jitter, term by term.
 
-Seconds are the mean over the ranks, as in a timeline. Bubble is the idle time that is left if messages between stages
-are free; what is idle beyond it is exposed communication, of the kind that was waited for.
+    total = forward + backward + update  +  waiting  +  bubble  +  exposed communication, by kind
+
+Seconds are the mean over the ranks, as in a timeline. Waiting is for the slowest rank. Bubble is the idle time that is
+left if messages between stages are free: the path is computed twice, with messages and without. What is idle beyond it
+is exposed communication, of the kind that was waited for.
 """
 
 from dataclasses import dataclass, replace
@@ -57,9 +60,9 @@ def price(step: Program, slow: float = 1.0) -> Step:
     else:
         path = _path(step, 1.0)
         free = _path(step, 1.0, free=True)
-        idle = (i + free.end - at for i, at in zip(free.idle, free.clock, strict=True))
+        idle = (i + free.end - clock for i, clock in zip(free.idle, free.clock, strict=True))
         one = step.shape[1] == 1
-        bubble = float(np.mean([each if one else np.mean(each) for each in idle]))
+        bubble = float(np.mean([stage if one else np.mean(stage) for stage in idle]))
         bubble = max(0.0, bubble)  # the difference of two sums that may be equal
         exposed = {**within, step.between: path.end - free.end}
         total = path.finish() + waiting
@@ -71,14 +74,7 @@ def price(step: Program, slow: float = 1.0) -> Step:
         exposed[kind] = exposed.get(kind, 0.0) + seconds
     exposed = {kind: float(exposed.get(kind, 0.0)) for kind in step.kinds}
     terms = float(busy.mean()) + bubble + waiting + sum(exposed.values())
-    added = total - terms
-    # Exchanges on other streams add this to those within passes, as both use the same links.
-    if added > 1e-12 * total:
-        slowed = within or {step.between: 1.0}
-        for kind, seconds in slowed.items():
-            exposed[kind] += added * seconds / sum(slowed.values())
-    elif added < 0:  # a last pass that waits for a message is later, and so is all that follows
-        exposed[step.between] = max(0.0, exposed[step.between] + added)
+    _add_rest(exposed, total - terms, total, within or {step.between: 1.0}, step.between)
     forward, recomputation = float(work.forward.mean()), float(work.recomputation.mean())
     backward, update = float(work.backward.mean()) + recomputation, float(work.update.mean())
     ahead, back = mixes_of(step)
@@ -86,15 +82,27 @@ def price(step: Program, slow: float = 1.0) -> Step:
     return Step(forward, backward, recomputation, update, waiting, messages, exposed, bubble, mixes)
 
 
+def _add_rest(
+    exposed: dict[str, float], rest: float, total: float, slowed: dict[str, float], between: str
+) -> None:
+    """Add to exposed communication what the terms leave of the total, so that they sum to it."""
+    # Exchanges on other streams add this to those within passes, as both use the same links.
+    if rest > 1e-12 * total:
+        for kind, seconds in slowed.items():
+            exposed[kind] += rest * seconds / sum(slowed.values())
+    elif rest < 0:  # a last pass that waits for a message is later, and so is all that follows
+        exposed[between] = max(0.0, exposed[between] + rest)
+
+
 def mean_step(first: Step, last: Step, many: int) -> Step:
     """Return the mean of `many` steps, all of which are like the first but for the last, after which ranks average."""
 
-    def mean(one: float, other: float) -> float:
-        return one + (other - one) / many
+    def mean(of_first: float, of_last: float) -> float:
+        return of_first + (of_last - of_first) / many
 
     def costs(kind: str) -> Cost:
-        one = first.messages.get(kind, Cost(0.0, 0.0, 0.0))
-        return Cost(*map(mean, one, last.messages[kind]))
+        cost = first.messages.get(kind, Cost(0.0, 0.0, 0.0))
+        return Cost(*map(mean, cost, last.messages[kind]))
 
     return replace(
         last,

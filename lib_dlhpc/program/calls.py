@@ -1,4 +1,8 @@
-"""The passes of a pipeline in an order in which each follows the pass whose message it needs."""
+"""The passes of a pipeline in an order in which each follows the pass whose message it needs.
+
+A schedule (schedules/pipelines.py) is one list of passes for each rank. Ranks advance in turn, each until it needs a
+message whose pass has not been reached, and so on until no rank advances. The order says what follows what, not when.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -80,18 +84,18 @@ def _ordered(key: Pipeline) -> Iterator[Call]:
     """Yield the calls, each after the one whose message it needs."""
     ranks, (works, links) = key.ranks, linked(key)
     numbers = (array.tolist() for array in (links.needs, links.gives, links.after, links.crossed))
-    rows = works, *numbers, (links.once > 0).tolist(), (links.computes > 0).tolist()
+    columns = works, *numbers, (links.once > 0).tolist(), (links.computes > 0).tolist()
     edges = np.searchsorted(links.place, np.arange(ranks + 1)).tolist()
-    todo = [zip(*(row[a:b] for row in rows), strict=True) for a, b in pairwise(edges)]
+    todo = [zip(*(column[a:b] for column in columns), strict=True) for a, b in pairwise(edges)]
     made = [-1] * messages(key)  # the number of each message's pass
     waiting = [next(array, None) for array in todo]
     count, moved = 0, True
     while moved:
         moved = False
         for place, passes in enumerate(todo):
-            one = waiting[place]
-            while one is not None:
-                work, needs, gives, after, crossed, once, computes = one
+            row = waiting[place]
+            while row is not None:
+                work, needs, gives, after, crossed, once, computes = row
                 source = made[needs] if needs >= 0 else -1
                 if needs >= 0 and source < 0:
                     break
@@ -101,8 +105,8 @@ def _ordered(key: Pipeline) -> Iterator[Call]:
                 yield Call(place, work.chunk, work.microbatch, *kind)
                 if gives >= 0:
                     made[gives] = count
-                count, moved, one = count + 1, True, next(passes, None)
-            waiting[place] = one
+                count, moved, row = count + 1, True, next(passes, None)
+            waiting[place] = row
 
 
 def _partner(work: Turn) -> tuple[int, int]:
@@ -132,15 +136,15 @@ class CallLinks(NamedTuple):
 
 def linked(key: Pipeline) -> tuple[Sequence[Turn], CallLinks]:
     """Return what all calls of a pipeline do, and how messages link them."""
-    each: list[Sequence[Turn]] = [[*key.turns(place)] for place in range(key.ranks)]
+    turns_of: list[Sequence[Turn]] = [[*key.turns(place)] for place in range(key.ranks)]
     flags: Any = (True, True, True)
-    if any(PassGroup in set(map(type, turns)) for turns in each):
-        steps = [[step for turn in turns for step in _steps(turn)] for turns in each]
-        each = [[work for work, *_ in step] for step in steps]
+    if any(PassGroup in set(map(type, turns)) for turns in turns_of):
+        steps = [[step for turn in turns for step in _steps(turn)] for turns in turns_of]
+        turns_of = [[work for work, *_ in step] for step in steps]
         flags = [flag for step in steps for _, *flag in step]
-    works = [*chain.from_iterable(each)]
+    works = [*chain.from_iterable(turns_of)]
     receives, sends, computes = np.broadcast_to(flags, (len(works), 3)).T
-    place = np.repeat(np.arange(key.ranks), [*map(len, each)])
+    place = np.repeat(np.arange(key.ranks), [*map(len, turns_of)])
     kind = np.fromiter(map(_NUMBERS.__getitem__, map(type, works)), np.int64)
     chunk = np.fromiter((work.chunk for work in works), np.int64)
     microbatch = np.fromiter((work.microbatch for work in works), np.int64)

@@ -24,7 +24,7 @@ class Group:
         return self.shape[self.axis]
 
     @property
-    def apart(self) -> int:
+    def stride(self) -> int:
         """The distance in rank order between neighbors in a group."""
         return int(np.prod(self.shape[self.axis + 1 :]))
 

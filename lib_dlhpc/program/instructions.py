@@ -13,10 +13,13 @@ from typing import NamedTuple, TypeAlias, TypeGuard
 from lib_dlhpc.schedules.network import Cost
 from lib_dlhpc.spec.strategy import AUTO
 
-# What the elements of a buffer are: WIRE, gradients in the format of the exchange; PAIRS, gradients with their indices;
-# NARROW, of samples in fp8, with scales; WIDE, of samples in fp32.
-SAMPLES, WEIGHTS, WIRE, PAIRS, NARROW = "samples", "weights", "wire", "pairs", "narrow"
-WIDE = "wide"
+# What the elements of a buffer are.
+SAMPLES, WEIGHTS = "samples", "weights"  # activations of a sample; weights, or their gradients
+WIRE, PAIRS = (
+    "wire",
+    "pairs",
+)  # gradients in the format of the exchange; gradients with their indices
+NARROW, WIDE = "narrow", "wide"  # activations in fp8, with scales; in fp32
 GATHER, SCATTER = "allgather", "reduce_scatter"  # goals
 SHIFT = "shift"  # each rank of a ring sends to the next
 
@@ -32,7 +35,7 @@ class Compute(NamedTuple):
     phase: str
 
 
-BLOCKS = {  # what they are parts of
+BLOCKS = {  # the phase that each is a part of
     "forward_block": "forward",
     "backward_block": "backward",
     "input_grad_block": "input_grad",
@@ -58,7 +61,7 @@ class Collective(NamedTuple):
     group: str
     goal: str  # a key of schedules.COLLECTIVES
     elements: float  # of the buffer; of an all-to-all: of one rank; of neighbors: received or sent, the more of the two
-    of: str = SAMPLES
+    content: str = SAMPLES  # what the elements are
     stream: str = ""
     key: str = ""  # by which a Wait of the same block names it
     algorithm: str = AUTO
@@ -118,7 +121,7 @@ def sums(instruction: Instruction | None) -> TypeGuard[Collective]:
     """Return whether an instruction sums gradients, or weights, of some layers; ranks that gather pairs add them."""
     if not isinstance(instruction, Collective) or not instruction.layers:
         return False
-    return instruction.goal != GATHER or instruction.of == PAIRS
+    return instruction.goal != GATHER or instruction.content == PAIRS
 
 
 def summed_layers(collective: Collective) -> list[int]:

@@ -69,7 +69,13 @@ def _exchanged(instructions: Sequence[Instruction]) -> Counter[tuple[object, ...
 
 
 def _what(collective: Collective) -> tuple[object, ...]:
-    return collective.kind, collective.group, collective.goal, collective.elements, collective.of
+    return (
+        collective.kind,
+        collective.group,
+        collective.goal,
+        collective.elements,
+        collective.content,
+    )
 
 
 def _inside(instructions: Iterable[Instruction]) -> set[tuple[object, ...]]:

@@ -295,7 +295,7 @@ def _prove_sums(step: Program, place: int, number: int, chunk: Chunk) -> None:
         _prove_once(f"{where}: sums", exchanged, weights, step.groups)
     groups = {op.group: step.groups[op.group] for op in total}
     inside = prod(step.shape[1:])  # ranks of a replica
-    over = prod(group.size for group in groups.values() if group.apart >= inside)
+    over = prod(group.size for group in groups.values() if group.stride >= inside)
     if any(weights) and over % step.shape[0]:
         raise ProofError(f"{where}: replicas never sum their gradients, or not all of them.")
     ahead = any(gathers(op) for op in chunk.forward.variants[0].instructions)
@@ -327,7 +327,7 @@ def _prove_once(
     for op in collectives:
         group = groups[op.group]
         axis = min(len(group.shape) - group.axis, AXES)
-        kinds.setdefault((axis, op.goal, op.of), []).append(op)
+        kinds.setdefault((axis, op.goal, op.content), []).append(op)
     for members in kinds.values():
         count = Counter(layer for member in members for layer in summed_layers(member))
         over = " and ".join(dict.fromkeys(member.group for member in members)) or "no group"

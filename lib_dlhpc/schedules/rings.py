@@ -1,8 +1,13 @@
 """Rings: each rank sends a block to the next rank at every step, so all links are always busy.
 
-p ranks, n elements, block b = elements b n / p .. (b + 1) n / p. Sources: Patarasuk & Yuan, "Bandwidth
-optimal all-reduce algorithms for clusters of workstations" (2009), section 3; Thakur, Rabenseifner &
-Gropp, "Optimization of collective communication operations in MPICH" (2005), sections 4.1 and 4.5.
+p ranks, n elements, block b = elements b n / p .. (b + 1) n / p. A step sends one block of n / p elements, which costs
+alpha (s a message) + n/p beta (s an element sent); a reduce-scatter also adds them, n/p gamma (s an element added). In
+p - 1 steps a block has visited all ranks, hence (p-1) alpha + (p-1)/p n beta. An allreduce is one of each: every rank
+sends 2 (p-1)/p n elements, and no allreduce sends fewer.
+
+Sources: Patarasuk & Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009), section 3;
+Thakur, Rabenseifner & Gropp, "Optimization of collective communication operations in MPICH" (2005), sections 4.1 and
+4.5.
 """
 
 from collections.abc import Iterator
@@ -37,7 +42,7 @@ def ring_reduce_scatter(ranks: int, elements: int) -> Iterator[Round]:
 
     (p-1) alpha + (p-1)/p n beta + (p-1)/p n gamma.
     """
-    rank, right, offset, count = _turned(ranks, elements)
+    rank, right, offset, count = _rotations(ranks, elements)
     reduce = np.ones(ranks, dtype=np.bool_)
     for step in range(ranks - 1):
         yield Round(rank, right, offset[-step - 1], count[-step - 1], reduce)
@@ -48,13 +53,13 @@ def ring_allgather(ranks: int, elements: int) -> Iterator[Round]:
 
     (p-1) alpha + (p-1)/p n beta.
     """
-    rank, right, offset, count = _turned(ranks, elements)
+    rank, right, offset, count = _rotations(ranks, elements)
     copy = np.zeros(ranks, dtype=np.bool_)
     for step in range(ranks - 1):
         yield Round(rank, right, offset[-step], count[-step], copy)
 
 
-def _turned(ranks: int, elements: int) -> tuple[Ints, Ints, list[Ints], list[Ints]]:
+def _rotations(ranks: int, elements: int) -> tuple[Ints, Ints, list[Ints], list[Ints]]:
     """Ranks, their right neighbors, and for each k the offset and count of blocks (rank + k) mod p.
 
     All are views of two arrays; blocks of equal size share one count for all k.

@@ -28,7 +28,7 @@ class Schedules:
 
     def of(self, what: Collective) -> tuple[Schedule, float]:
         """Return the schedule of a collective of one group, and the bytes of an element."""
-        key = (what.group, what.goal, what.elements, what.of, what.algorithm)
+        key = (what.group, what.goal, what.elements, what.content, what.algorithm)
         if key not in self._sized:
             self._sized[key] = self._planned(what)
         return self._sized[key]

@@ -103,9 +103,9 @@ def stages_of(
     precision, stages = precision_of(experiment), []
     on = on_ranks(experiment, groups.world.size)
     for chunk, part in enumerate(layout.parts(on, groups.world.rank)):
-        stage_program_ = stage_program(program, groups, chunk, part) if program else StageProgram()
+        own_program = stage_program(program, groups, chunk, part) if program else StageProgram()
         common = (experiment, part, groups, precision, recorder, stack)
-        stages.append(Stage(*common, where, arena, stage_program_))
+        stages.append(Stage(*common, where, arena, own_program))
     for stage in stages:
         stage.beside = stages
     for stage in reversed(stages):  # backward goes through the chunks from the last

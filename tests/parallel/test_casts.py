@@ -59,9 +59,9 @@ def test_each_bucket_is_cast_before_and_after(wire, overlap):
             assert cast.seconds == pytest.approx(seconds) and cast.bytes == 0
         assert prices.bytes(found[at]) == size / 2
     rest = [each for each in found if not isinstance(each, Transfer)]
-    assert [each._replace(of="") if isinstance(each, Collective) else each for each in rest] == [
-        each._replace(of="") if isinstance(each, Collective) else each for each in plain
-    ]
+    assert [
+        each._replace(content="") if isinstance(each, Collective) else each for each in rest
+    ] == [each._replace(content="") if isinstance(each, Collective) else each for each in plain]
     prove((program(run),))
 
 
