@@ -62,7 +62,7 @@ def _on_its_nodes(where: Where, own: NodeRange) -> NodeRange:
 
 
 @lru_cache(maxsize=512)
-def each_alone(where: Where) -> tuple[NodeRange, ...]:
+def group_ranges(where: Where) -> tuple[NodeRange, ...]:
     """Return the ranks of one block of each kind, while no other sends; ALL where all groups lie alike."""
     kinds, block = _kinds(where), where[3] * where[4]
     if len({*kinds}) == 1:

@@ -16,7 +16,7 @@ import numpy as np
 from lib_dlhpc.arrays import Floats, Ints
 from lib_dlhpc.costs import roofline
 from lib_dlhpc.costs.buckets import buckets
-from lib_dlhpc.costs.group_placement import Where, each_alone, representative
+from lib_dlhpc.costs.group_placement import Where, group_ranges, representative
 from lib_dlhpc.costs.network import (
     BYTES_MOVED_TO_REDUCE,
     Cost,
@@ -129,13 +129,13 @@ def spread(
 
 def lie_alike(experiment: Experiment, ranks: int, rank_stride: int) -> bool:
     """Whether all groups of `ranks` ranks with stride `apart` lie alike."""
-    return each_alone(_where(experiment, ranks, rank_stride)) == (ALL,)
+    return group_ranges(_where(experiment, ranks, rank_stride)) == (ALL,)
 
 
 def placements(experiment: Experiment, ranks: int, rank_stride: int) -> tuple[Network, ...]:
     """Return the networks of groups that lie differently, each alone; none if there are more than a few."""
     where = _where(experiment, ranks, rank_stride)
-    ranges = each_alone(where)
+    ranges = group_ranges(where)
     return tuple(_network(where, node_range) for node_range in ranges) if len(ranges) <= FEW else ()
 
 

@@ -35,11 +35,11 @@ class AtHome:
         """Return the rows that arrive for each expert of this rank; counts: that leave for each of all experts."""
         return counts
 
-    def there(self, saved: Saved, rows: Array) -> Array:
+    def dispatch(self, saved: Saved, rows: Array) -> Array:
         """Return the rows of this rank's experts; rows: of all experts, in their order."""
         return rows
 
-    def home(self, saved: Saved, rows: Array) -> Array:
+    def combine(self, saved: Saved, rows: Array) -> Array:
         """Return each row to where it came from."""
         return rows
 
@@ -236,12 +236,12 @@ class Experts(Kind):
         sent = np.empty((len(order), self.width + 1), x.dtype)
         sent[:, :-1] = x.reshape(-1, self.width)[order // self.chosen]
         sent[:, -1] = routing.weights.reshape(-1)[order]
-        rows = self.travel.there(saved, sent)
+        rows = self.travel.dispatch(saved, sent)
         del sent
         saved.values.update(rows=rows, here=here, order=order, **routing._asdict())
         out = self.networks(weights, saved, rows[:, :-1], here)
         out *= rows[:, -1:]
-        return self._sum(saved, self.travel.home(saved, out), order, x.shape)
+        return self._sum(saved, self.travel.combine(saved, out), order, x.shape)
 
     def backward(self, weights: Tensors, gradients: Tensors, saved: Saved, dy: Array) -> Any:
         """Return dx and the gradient of the scores."""
@@ -273,14 +273,14 @@ class Experts(Kind):
     def _rows_back(self, weights: Tensors, saved: Saved, dy: Array) -> Array:
         """Return the gradients of this rank's rows and of their weights; save those of the networks' products."""
         order = saved.values["order"]
-        g = self.travel.there(saved, dy.reshape(-1, self.width)[order // self.chosen])
+        g = self.travel.dispatch(saved, dy.reshape(-1, self.width)[order // self.chosen])
         return self.networks_back(weights, saved, g)
 
     def _home(self, saved: Saved, back: Array, shape: tuple[int, ...]) -> Any:
         """Return the gradients of the positions and of their scores; back: of this rank's rows."""
         values = saved.values
         order, routing = values["order"], Routing(*(values[name] for name in Routing._fields))
-        back = self.travel.home(saved, back)
+        back = self.travel.combine(saved, back)
         dweights = np.zeros_like(routing.weights)
         dweights.reshape(-1)[order] = back[:, -1]
         return self._sum(saved, back[:, :-1], order, shape), scores_gradient(routing, dweights)

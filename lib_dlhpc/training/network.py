@@ -315,7 +315,7 @@ class Network:
         if not self.table.of[index]:
             return layer.forward(NOTHING, saved, *inputs)
         y = layer.forward(self._take(visit, index), saved, *inputs)
-        self.store.let_go(index)
+        self.store.release(index)
         return y
 
     def _incoming(self, dys: dict[str, Array]) -> dict[str, Array]:
@@ -345,7 +345,7 @@ class Network:
         if weights_later:
             dx = self.layers[index].input_gradient(self._take(BACK, index), saved, dy)
             saved.others = None
-            self.store.let_go(index)
+            self.store.release(index)
             # Held no longer than its weight gradients need it.
             state.later[index] = None if self.model.layers[index].traits.own_operands else dy
             self._give(index, dx, pending)
@@ -355,7 +355,7 @@ class Network:
             weights, gradients = self._take(BACK, index), self.store.target(index)
             dx = self.layers[index].backward(weights, gradients, saved, dy)
             self.store.written(index)
-            self.store.let_go(index)
+            self.store.release(index)
         else:
             dx = self.layers[index].backward(NOTHING, NOTHING, saved, dy)
         saved.others = None

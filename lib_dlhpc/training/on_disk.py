@@ -112,7 +112,7 @@ class OnDisk:
                 self._here[layer] = self._fetch("weights", layer)
         return self._tensors(index, {layer: self._arrived(layer) for layer in self._sees[index]})
 
-    def let_go(self, index: int) -> None:
+    def release(self, index: int) -> None:
         """Free the memory, except of the next layer."""
         self._forget(self._ahead)
 

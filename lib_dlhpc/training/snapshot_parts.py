@@ -128,7 +128,7 @@ def restore_stages(
             for (tensor, place), flat in zip(weights.items(), values, strict=True):
                 world.Bcast(flat)
                 for stage in stages:
-                    stage.take_up(name, tensor, flat.reshape(place.shape))
+                    stage.load_tensor(name, tensor, flat.reshape(place.shape))
     step, epoch, batch, updates = (int(number) for number in small["place"])
     for stage in stages:
         stage.optimizer.updates = updates

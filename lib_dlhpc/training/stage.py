@@ -268,7 +268,7 @@ class Stage:
                 full = f"{noun.name}.{name}"
                 yield Piece(full, self.parts.get(full), values)
 
-    def take_up(self, array: str, tensor: str, whole: Array) -> None:
+    def load_tensor(self, array: str, tensor: str, whole: Array) -> None:
         """Set this rank's part of a tensor."""
         for p in self._named(tensor):
             values = part_of(whole, self.parts.get(tensor)).reshape(-1)

@@ -94,7 +94,7 @@ class Store(Protocol):
     def take(self, index: int, then: int | None) -> Tensors:
         """Return a layer's weights, read-only; the layer `then` is needed next."""
 
-    def let_go(self, index: int) -> None:
+    def release(self, index: int) -> None:
         """Release a layer's weights."""
 
     def target(self, index: int) -> Tensors:
@@ -140,7 +140,7 @@ class InMemory:
         """Return views."""
         return self._weights[index]
 
-    def let_go(self, index: int) -> None:
+    def release(self, index: int) -> None:
         """Do nothing: views cost nothing."""
 
     def target(self, index: int) -> Tensors:

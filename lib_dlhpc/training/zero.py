@@ -128,7 +128,7 @@ class Shards:
             for name, unit, part, shape in self._cuts[index]
         }
 
-    def let_go(self, index: int) -> None:
+    def release(self, index: int) -> None:
         """Free the memory, unless a layer of the same gather is next."""
         if self.level == 3 and self._wanted not in self._now:
             self._here.pop(self._now, None)

@@ -43,7 +43,7 @@ def samples_arrive_whole_and_in_order(depth: int) -> None:
             samples = Samples(Heat(workflow.simulation, color), calls)
             outlet = BatchSender(workflow, COMM, right, calls)
             for _ in range(workflow.batches):
-                outlet.give(samples.batch(workflow.batch, outlet.progress))
+                outlet.send(samples.batch(workflow.batch, outlet.progress))
                 if outlet.given > depth:  # a rank has sent a credit, and announced it before
                     for to in right:
                         assert COMM.Iprobe(to, TAKING)

@@ -272,15 +272,15 @@ def divergence_is_reported():
 
 def mistakes_are_found():
     """The comparison can fail: classic mistakes break it."""
-    post, home, begin = Stage.post, AllToAll.home, AllToAll.begin
-    weigh = Experts.weight_gradient
+    post, combine, begin = Stage.post, AllToAll.combine, AllToAll.begin
+    weight_gradient = Experts.weight_gradient
 
     def unsummed(self, what):
         if getattr(what, "group", "") != "alike":
             post(self, what)
 
     def astray(self, saved, rows):
-        return home(self, saved, rows)[::-1]
+        return combine(self, saved, rows)[::-1]
 
     def as_they_come(self, saved, counts):
         found = begin(self, saved, counts)
@@ -289,9 +289,9 @@ def mistakes_are_found():
 
     def of_others(self, gradients, saved, dy):
         saved.values["rows"] = saved.values["rows"][::-1]
-        weigh(self, gradients, saved, dy)
+        weight_gradient(self, gradients, saved, dy)
 
-    mistakes = [(AllToAll, "home", astray), (AllToAll, "begin", as_they_come)]
+    mistakes = [(AllToAll, "combine", astray), (AllToAll, "begin", as_they_come)]
     mistakes += [(Stage, "post", unsummed)] if p > 2 else []
     for owner, name, wrong in mistakes:
         right = getattr(owner, name)
@@ -301,7 +301,7 @@ def mistakes_are_found():
         assert min(offs) > 1e-6, (name, offs)
     Experts.weight_gradient, bubble = of_others, {"pipeline": 2, "schedule": "zb-h1"}
     off = difference("free", "momentum", microbatches=3, **bubble)
-    Experts.weight_gradient = weigh
+    Experts.weight_gradient = weight_gradient
     assert off > 1e-6, off
 
 

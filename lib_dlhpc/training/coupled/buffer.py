@@ -40,7 +40,7 @@ class BatchSender:
         self._credits = [comm.Irecv(self._empty, to, CREDIT) for to in training]
         self._in_flight: list[tuple[Any, Floats]] = []
 
-    def give(self, made: Floats) -> None:
+    def send(self, made: Floats) -> None:
         """Wait for a credit, then start sending a batch; `made`: (2, samples, rows, grid)."""
         self._wait_for_credit()
         start = self.calls.now()

@@ -95,7 +95,7 @@ def _simulate_and_train(
         for _ in range(many):
             if samples and outlet:
                 made = samples.batch(workflow.batch, outlet.progress)
-                outlet.give(made)
+                outlet.send(made)
         for _ in range(many):
             if inlet and trainer:
                 losses += _train(workflow, inlet, trainer)

@@ -35,13 +35,13 @@ class AllToAll:
         saved.values["leave"], saved.values["arrive"] = leave.sum(axis=1), arrive.sum(axis=1)
         return arrive.sum(axis=0)
 
-    def there(self, saved: Saved, rows: Array) -> Array:
+    def dispatch(self, saved: Saved, rows: Array) -> Array:
         """Return the rows of this rank's experts."""
         values = saved.values
         arrived = self._travel(saved, rows, values["leave"], values["arrive"])
         return arrived[values["arrival"]]
 
-    def home(self, saved: Saved, rows: Array) -> Array:
+    def combine(self, saved: Saved, rows: Array) -> Array:
         """Return each row to the rank that it came from."""
         values = saved.values
         as_arrived = np.empty(rows.shape, rows.dtype)

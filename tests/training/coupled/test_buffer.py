@@ -34,13 +34,13 @@ def test_depth_batches_may_be_sent_and_one_more_for_each_received(ends, depth):
     ]
     for batch in batches[:depth]:
         assert outlet.has_credit()
-        outlet.give(batch)
+        outlet.send(batch)
     for number, batch in enumerate(batches[depth:]):
         assert not outlet.has_credit()
         inlet.take()
         assert (inlet.x == number).all()
         wait_until(outlet.has_credit)
-        outlet.give(batch)
+        outlet.send(batch)
     assert not outlet.has_credit()
     for number in range(workflow.batches - depth, workflow.batches):
         inlet.take()
@@ -53,7 +53,7 @@ def test_a_sent_batch_may_be_overwritten_at_once(ends):
     workflow, outlet, inlet = ends(1)
     grid = workflow.simulation.grid
     batch = np.ones((2, workflow.batch, grid, grid))
-    outlet.give(batch)
+    outlet.send(batch)
     batch[...] = 7
     inlet.take()
     assert (inlet.x == 1).all()
@@ -63,5 +63,5 @@ def test_no_batch_has_arrived_before_it_is_sent(ends):
     workflow, outlet, inlet = ends(2)
     assert not inlet.has_arrived()
     grid = workflow.simulation.grid
-    outlet.give(np.zeros((2, workflow.batch, grid, grid)))
+    outlet.send(np.zeros((2, workflow.batch, grid, grid)))
     wait_until(inlet.has_arrived)
