@@ -102,7 +102,9 @@ def on_the_wire(experiment, form, scale):
     net, name = groups.group_network(experiment, "data"), experiment.strategy.allreduce
     bounds = [
         range_of(every.networks[0].parameters, bucket.first, bucket.stop)
-        for bucket in parallel.data.cut(on, parallel.data.Part(experiment.model, 0))
+        for bucket in parallel.data_parallel.cut(
+            on, parallel.data_parallel.Part(experiment.model, 0)
+        )
     ]
     for _, rate, indices in every.steps():
         every.backward(indices, scale)
