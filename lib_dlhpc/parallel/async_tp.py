@@ -46,30 +46,23 @@ class _Pieces(NamedTuple):
         emitted: list[Instruction] = []
         replaced: Collective | None = None  # the next one, of an exchange that is cut
         pairs = self._pairs(instructions)
-        for instruction in instructions:
-            if instruction == replaced:
+        for op in instructions:
+            if op == replaced:
                 replaced = None
-            elif not isinstance(instruction, Compute) or instruction.phase == "weight_grad":
-                emitted.append(instruction)
+            elif not isinstance(op, Compute) or op.phase == "weight_grad":
+                emitted.append(op)
             else:
-                way = _way(instruction)
+                way = _way(op)
                 before, after = pairs[way]
-                if instruction.layer in before or instruction.layer in after:
-                    emitted += self._product(
-                        way,
-                        instruction,
-                        before.get(instruction.layer),
-                        after.get(instruction.layer),
-                    )
+                if op.layer in before or op.layer in after:
+                    emitted += self._product(way, op, before.get(op.layer), after.get(op.layer))
                     continue
-                first, exchange = instruction.layer in before.values(), list[Instruction]()
-                if first or instruction.layer in after.values():
-                    (replaced,) = communication(self.layers[instruction.layer], way)
-                    exchange += self._exchange(way, instruction.layer, first)
-                adds = (
-                    not first and self.cut.summed[instruction.layer] > 0
-                )  # once all pieces are there
-                emitted += [*exchange, instruction] if adds else [instruction, *exchange]
+                first, exchange = op.layer in before.values(), list[Instruction]()
+                if first or op.layer in after.values():
+                    (replaced,) = communication(self.layers[op.layer], way)
+                    exchange += self._exchange(way, op.layer, first)
+                adds = not first and self.cut.summed[op.layer] > 0  # once all pieces are there
+                emitted += [*exchange, op] if adds else [op, *exchange]
         return emitted
 
     def _pairs(self, instructions: list[Instruction]) -> dict[str, list[dict[int, int]]]:
@@ -77,11 +70,7 @@ class _Pieces(NamedTuple):
 
         An exchange may be repeated in backward for a product that is not: it stays whole.
         """
-        there = {
-            (_way(instruction), instruction.layer)
-            for instruction in instructions
-            if isinstance(instruction, Compute)
-        }
+        there = {(_way(op), op.layer) for op in instructions if isinstance(op, Compute)}
         return {
             way: [
                 {

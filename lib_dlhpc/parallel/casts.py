@@ -44,23 +44,19 @@ def with_casts(experiment: Experiment, instructions: Iterable[Instruction]) -> l
         return list(instructions)
     element = roofline.BYTES[experiment.strategy.precision]
     emitted: list[Instruction] = []
-    for instruction in instructions:
-        if (
-            isinstance(instruction, Collective)
-            and instruction.content == WIRE
-            and instruction.group != "copies"
-        ):
-            size = instruction.elements * element
+    for op in instructions:
+        if isinstance(op, Collective) and op.content == WIRE and op.group != "copies":
+            size = op.elements * element
             if is_scaled(experiment.strategy):
-                emitted += _scale(instruction, float(search_time(experiment, size)), element)
+                emitted += _scale(op, float(search_time(experiment, size)), element)
             seconds = float(cast_time(experiment, size))
-            fields = ("data", instruction.stream, seconds, 0.0)
-            emitted.append(Transfer(*fields, label=f"cast {instruction.label}"))
-            emitted.append(instruction)
-            if instruction.goal == "allreduce":
-                emitted.append(Transfer(*fields, label=f"cast back {instruction.label}"))
+            fields = ("data", op.stream, seconds, 0.0)
+            emitted.append(Transfer(*fields, label=f"cast {op.label}"))
+            emitted.append(op)
+            if op.goal == "allreduce":
+                emitted.append(Transfer(*fields, label=f"cast back {op.label}"))
         else:
-            emitted.append(instruction)
+            emitted.append(op)
     return emitted
 
 

@@ -68,14 +68,10 @@ def _posted(
     instructions: list[Instruction], filled: Mapping[int, list[Collective]]
 ) -> list[Instruction]:
     emitted: list[Instruction] = []
-    for instruction in instructions:
-        emitted.append(instruction)
-        if (
-            type(instruction) is Compute
-            and instruction.phase == "backward"
-            and instruction.layer in filled
-        ):
-            emitted += filled[instruction.layer]
+    for op in instructions:
+        emitted.append(op)
+        if type(op) is Compute and op.phase == "backward" and op.layer in filled:
+            emitted += filled[op.layer]
     return emitted
 
 

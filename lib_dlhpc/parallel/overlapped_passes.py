@@ -48,10 +48,7 @@ def overlapped(ahead: Passes, back: Passes) -> Template:
 
 def hides_exchanges(both: Template) -> bool:
     """Return whether overlapped passes exchange for experts at all."""
-    return any(
-        isinstance(instruction, Collective) and instruction.stream == STREAM
-        for instruction in both.instructions
-    )
+    return any(isinstance(op, Collective) and op.stream == STREAM for op in both.instructions)
 
 
 @lru_cache(maxsize=1024)
@@ -95,27 +92,20 @@ class _Side(NamedTuple):
         A wait for all that is on a stream waits for what this pass has posted there.
         """
         posted: dict[str, list[str]] = {}
-        for number, instruction in enumerate(instructions):
-            if isinstance(instruction, Compute):
-                yield (
-                    instruction._replace(layer=instruction.layer + self.first),
-                    self._flop(instruction),
-                )
-            elif isinstance(instruction, Collective | Transfer) and instruction.stream:
-                key = f"{self.name} {instruction.key or number}"
-                posted.setdefault(instruction.stream, []).append(key)
-                yield instruction._replace(key=key), 0.0
-            elif isinstance(instruction, Wait):
-                keys = (
-                    [f"{self.name} {instruction.key}"]
-                    if instruction.key
-                    else [*posted.get(instruction.stream, ())]
-                )
+        for number, op in enumerate(instructions):
+            if isinstance(op, Compute):
+                yield (op._replace(layer=op.layer + self.first), self._flop(op))
+            elif isinstance(op, Collective | Transfer) and op.stream:
+                key = f"{self.name} {op.key or number}"
+                posted.setdefault(op.stream, []).append(key)
+                yield op._replace(key=key), 0.0
+            elif isinstance(op, Wait):
+                keys = [f"{self.name} {op.key}"] if op.key else [*posted.get(op.stream, ())]
                 for key in keys:
-                    posted[instruction.stream].remove(key)
-                    yield instruction._replace(key=key), 0.0
+                    posted[op.stream].remove(key)
+                    yield op._replace(key=key), 0.0
             else:
-                yield instruction, 0.0
+                yield op, 0.0
 
     def post(self, what: Collective, number: int) -> Collective:
         """Return an exchange that travels while the other pass computes."""

@@ -40,16 +40,10 @@ def copied(experiment: Experiment, passes: Passes) -> tuple[Floats, Floats]:
     weights, emitted = elements(passes.part.model), []
     for instructions in (passes.forward, passes.backward):
         seconds = np.zeros(len(weights))
-        for instruction in instructions:
-            if (
-                isinstance(instruction, Collective)
-                and instruction.kind == "data"
-                and instruction.layers
-            ):
-                _, first, stop = instruction.layers
-                seconds[first] += _seconds(
-                    experiment, _lists(weights[first:stop], instruction.goal)
-                )
+        for op in instructions:
+            if isinstance(op, Collective) and op.kind == "data" and op.layers:
+                _, first, stop = op.layers
+                seconds[first] += _seconds(experiment, _lists(weights[first:stop], op.goal))
         emitted.append(seconds)
     ahead, back = emitted
     return ahead, np.maximum(back - ahead * _repeated(passes.backward, len(weights)), 0.0)
@@ -97,7 +91,7 @@ def _seconds(experiment: Experiment, sizes: list[int]) -> float:
 def _repeated(instructions: list[Instruction], layers: int) -> Floats:
     """Return how often a backward pass repeats the forward pass of each layer."""
     counts = np.zeros(layers)
-    for instruction in instructions:
-        if isinstance(instruction, Compute) and instruction.phase == "forward":
-            counts[instruction.layer] += 1
+    for op in instructions:
+        if isinstance(op, Compute) and op.phase == "forward":
+            counts[op.layer] += 1
     return counts

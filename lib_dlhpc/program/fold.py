@@ -111,25 +111,25 @@ class Shape:
         # Of the current span: the kind of its first exchange, its exchanges, and whether it computes nothing.
         kind, met, empty = "", 0, True
         spent, runs, number_of = self._spent, self._runs, self._numbers
-        for instruction in instructions:
-            if type(instruction) is Compute:
-                layer, phase = instruction
+        for op in instructions:
+            if type(op) is Compute:
+                layer, phase = op
                 spent[phase].extend((layer, len(runs)))
                 empty = False
-            elif type(instruction) is Collective and not instruction.stream:
+            elif type(op) is Collective and not op.stream:
                 runs.append(3 * self.spans + (1 if met else 0))
-                number = number_of.get(id(instruction))
-                self.numbers.append(self._number(instruction) if number is None else number)
+                number = number_of.get(id(op))
+                self.numbers.append(self._number(op) if number is None else number)
                 self.spans_of.append(self.spans)
-                kind, met = kind or instruction.kind, met + 1
+                kind, met = kind or op.kind, met + 1
             else:
                 self._end(kind, met, empty)
                 kind, met, empty = "", 0, True
-                self.pieces.append(instruction)  # type: ignore[arg-type]
-                if type(instruction) is Collective:
-                    self.posts.append(self._number(instruction))
-                elif type(instruction) is Transfer:
-                    self.moves[instruction] += 1
+                self.pieces.append(op)  # type: ignore[arg-type]
+                if type(op) is Collective:
+                    self.posts.append(self._number(op))
+                elif type(op) is Transfer:
+                    self.moves[op] += 1
         self._end(kind, met, empty)
 
     def _end(self, kind: str, met: int, empty: bool) -> None:
@@ -171,16 +171,13 @@ class Shape:
     @cached_property
     def queue(self) -> "Queue | None":
         """The same, if nothing is waited for before the end and all is posted on one stream."""
-        first, waits = (
-            self.compact,
-            any(isinstance(instruction, Wait) for instruction in self.compact[-1:]),
-        )
+        first, waits = (self.compact, any(isinstance(op, Wait) for op in self.compact[-1:]))
         inside = first[:-1] if waits else first
-        streams = {instruction.stream for instruction in first if not isinstance(instruction, Span)}
-        if len(streams) > 1 or any(isinstance(instruction, Wait) for instruction in inside):
+        streams = {op.stream for op in first if not isinstance(op, Span)}
+        if len(streams) > 1 or any(isinstance(op, Wait) for op in inside):
             return None
-        spans = [instruction.number for instruction in inside if isinstance(instruction, Span)]
-        is_span = np.array([isinstance(instruction, Span) for instruction in inside], bool)
+        spans = [op.number for op in inside if isinstance(op, Span)]
+        is_span = np.array([isinstance(op, Span) for op in inside], bool)
         return Queue(np.array(spans, np.int64), np.cumsum(is_span)[~is_span], waits)
 
     @cached_property
@@ -253,12 +250,10 @@ class Shape:
         """Which of `priced` are on each stream."""
         found = defaultdict[str, set[int]](set)
         found[""].update(self.numbers)
-        posted = (
-            instruction for instruction in self.compact if isinstance(instruction, Collective)
-        )
-        for number, instruction in zip(self.posts, posted, strict=True):
-            found[instruction.stream].add(number)
-        return [instruction for instruction in found.values() if instruction]
+        posted = (op for op in self.compact if isinstance(op, Collective))
+        for number, op in zip(self.posts, posted, strict=True):
+            found[op.stream].add(number)
+        return [op for op in found.values() if op]
 
 
 def fold(

@@ -41,17 +41,11 @@ class LinkShares(NamedTuple):
 def gradients(shape: "Shape", prices: "Prices") -> tuple[float, Busy]:
     """Return the seconds of the gradients that a pass posts, and the part of them for which they keep each kind of
     links busy: that of the largest exchange."""
-    posted = {collective for collective in shape.compact if isinstance(collective, Collective)}
+    posted = {op for op in shape.compact if isinstance(op, Collective)}
     seconds = {
-        collective: float(np.max(prices.priced(collective).seconds))
-        for collective in posted
-        if collective.stream == GRADIENTS
+        op: float(np.max(prices.priced(op).seconds)) for op in posted if op.stream == GRADIENTS
     }
-    total = sum(
-        seconds.get(collective, 0.0)
-        for collective in shape.compact
-        if isinstance(collective, Collective)
-    )
+    total = sum(seconds.get(op, 0.0) for op in shape.compact if isinstance(op, Collective))
     if not total:
         return 0.0, NONE
     most = max(seconds, key=lambda each: seconds[each])

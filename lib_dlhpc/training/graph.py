@@ -82,11 +82,7 @@ def next_weights(table: Table, order: Order) -> dict[Visit, int]:
     back = {"forward": RECOMPUTE, "backward": BACK, "input_grad": BACK}
     following: dict[Visit, int] = {}
     for kinds, instructions in (({"forward": FORWARD}, order.forward), (back, order.backward)):
-        computed = (instruction for instruction in instructions if isinstance(instruction, Compute))
-        visits = [
-            (kinds[instruction.phase], instruction.layer)
-            for instruction in computed
-            if table.of[instruction.layer]
-        ]
+        computed = (op for op in instructions if isinstance(op, Compute))
+        visits = [(kinds[op.phase], op.layer) for op in computed if table.of[op.layer]]
         following |= {visit: then for visit, (_, then) in pairwise(visits)}
     return following

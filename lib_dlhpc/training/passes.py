@@ -25,10 +25,8 @@ class Order(NamedTuple):
     @property
     def early(self) -> frozenset[int]:
         """The layers that compute all gradients in backward, where others leave those of weights to a later pass."""
-        computed = (
-            instruction for instruction in self.backward if isinstance(instruction, Compute)
-        )
-        layers = (instruction.layer for instruction in computed if instruction.phase == "backward")
+        computed = (op for op in self.backward if isinstance(op, Compute))
+        layers = (op.layer for op in computed if op.phase == "backward")
         return frozenset(layers) if self.weights is not None else frozenset()
 
 
@@ -42,14 +40,11 @@ def executed(
     instructions = list(whole_layers(instructions))
     skipped = [layer.traits.stand_in and not layer.traits.message for layer in model.layers]
     return [
-        instruction
-        for instruction in instructions
-        if (isinstance(instruction, Compute) and not skipped[instruction.layer])
-        or (isinstance(instruction, Collective) and instruction.stream and instruction.layers)
-        or (
-            isinstance(instruction, Wait)
-            and (not instruction.key or (waits and instruction.stream == STREAM))
-        )
+        op
+        for op in instructions
+        if (isinstance(op, Compute) and not skipped[op.layer])
+        or (isinstance(op, Collective) and op.stream and op.layers)
+        or (isinstance(op, Wait) and (not op.key or (waits and op.stream == STREAM)))
     ]
 
 
