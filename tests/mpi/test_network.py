@@ -108,8 +108,9 @@ def test_a_link_of_its_own_is_slow():
     assert float(told.stdout) > 2 * 100_000 / 0.5e6 - 0.05, told.stderr
 
 
-def test_allreduces_are_measured_and_predicted():
-    found = crossover.measure(4, "200 Mb/s", "1 ms", ["ring", "binomial"], [4096, 65_536])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.soak)])
+def test_allreduces_are_measured_and_predicted(ranks):
+    found = crossover.measure(ranks, "200 Mb/s", "1 ms", ["ring", "binomial"], [4096, 65_536])
     assert [(row.algorithm, row.size) for row in found.rows] == [
         (name, size) for size in (4096, 65_536) for name in ("ring", "binomial")
     ]
