@@ -35,8 +35,8 @@ def twice_the_gpus(draw: Draw) -> Question:
         f"A step has {gpus * images:,} images, {images} on each of {gpus} GPUs, and allreduces gradients after"
         f" backward. A GPU computes for {show(float(now.compute), 's')}, and the allreduce takes {show(ring, 's')}; on"
         f" twice the GPUs {show(longer, 's')}. For half of the images, a GPU computes for"
-        f" {show(float(then.compute), 's')}. What share of its former time does a step take on twice the GPUs with"
-        " half of the images each?",
+        f" {show(float(then.compute), 's')}. On twice the GPUs, with half of the images on"
+        " each, how long is a step relative to before?",
         f"{100 * float(then.step_time / now.step_time):.1f}%",
         {
             f"{100 / 2:.1f}%": "Twice the GPUs, half the time.",
@@ -60,8 +60,9 @@ def exposed(draw: Draw) -> Question:
     whole = buckets * each / 1e3
     return Question(
         "exposed",
-        f"Backward takes {backward} ms and fills {buckets} equal buckets of gradients at a steady rate. Each leaves as"
-        f" soon as it is full, and its allreduce takes {each} ms. How much of the allreduces is exposed?",
+        f"Backward takes {backward} ms and fills {buckets} equal buckets of gradients at a steady rate. Once a"
+        f" bucket is full, and the one before has been summed, its allreduce takes {each} ms. How much of the"
+        " allreduces is exposed?",
         show(left, "s"),
         {
             show(

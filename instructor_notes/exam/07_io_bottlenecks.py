@@ -232,8 +232,8 @@ QUESTIONS = [
     Question(
         "no new order",
         "One reader reads a data set once per epoch, always in the same order. Half of it fits into a cache."
-        " What does LRU hit?",
-        "Nothing",
+        " How many reads hit with LRU?",
+        "None",
         {
             "Half of the reads": "A cache of half the data hits half.",
             "As many as in a random order": "The order makes no difference to a cache.",

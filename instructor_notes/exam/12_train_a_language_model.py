@@ -18,7 +18,7 @@ def fsdp_alone(draw: Draw) -> Question:
         f"A model of {billions} billion parameters in {blocks} blocks trains on {8 * nodes:,} H100s. With a pipeline,"
         f" and the optimizer state sharded, a step takes {step:.1f} s. With no pipeline, {nodes:,} replicas of 8 GPUs"
         f" shard everything (ZeRO 3, in bf16), and blocks are gathered in rings. A GPU's NIC carries {rate} GB/s, and"
-        f" a message takes {latency} us of latency. Computation is hidden behind the exchange. About how long does a"
+        f" a message takes {latency} µs of latency. Computation is hidden behind the exchange. About how long does a"
         " step take?",
         f"{3 * (rounds + wire):.1f} s",
         {

@@ -295,7 +295,8 @@ def sparse(draw: Draw) -> Question:
         "sparse",
         f"Attention reads {latent} numbers of each earlier token in each layer. Sparse attention reads as many of only"
         f" {chosen:,} tokens; to choose them, its indexer reads {index} other numbers of each earlier token. All"
-        f" numbers take 1 byte. After {tokens:,} tokens, how many times fewer bytes of cache does a decode step read?",
+        f" numbers take 1 byte. After {tokens:,} tokens, by what factor does this reduce the bytes of cache"
+        " read per step?",
         f"{every / some:.2f}",
         {
             f"{tokens / chosen:.2f}": "Choosing tokens reads nothing.",

@@ -1,9 +1,9 @@
 """Lab 15, size and fit a model: a solution, and mistakes by name."""
 
 
-def adapters(block, blocks, rank):
+def adapters(shapes, blocks, rank):
     """Return the weights of A and B beside every adapted matmul."""
-    return blocks * sum(rank * (inputs + outputs) for inputs, outputs in block)
+    return blocks * sum(rank * (inputs + outputs) for inputs, outputs in shapes)
 
 
 def bits(block):

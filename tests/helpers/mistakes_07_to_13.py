@@ -234,7 +234,7 @@ MISTAKES: Mapping[tuple[str, str], Mapping[str, Formula]] = {
         "FSDP alone is enough if it fits.": lambda n: n[3],
         "Only bytes count, since messages are large.": lambda n: 3 * 2e9 * n[0] / 8 / n[7],
         "FSDP gathers each weight matrix separately.": (
-            lambda n: 3 * (4 * n[1] * (n[4] - 1) * n[8] / 1e6 + 2e9 * n[0] / 8 / n[7])
+            lambda n: 3 * (4 * n[1] * (n[4] - 1) * n[8] + 2e9 * n[0] / 8 / n[7])
         ),
     },
     ("12", "zero bubble"): {

@@ -62,7 +62,7 @@ BY_HAND: dict[str, dict[str, Hand]] = {
             "parameters in {} units",
             "; {} replicas shard",
             "NIC carries {} GB/s, and a",
-            "latency of {} us",
+            "latency of {} µs",
         ),
         "A hidden ring": (
             lambda width, keys, gpus, rate, link: kept_ring(

@@ -97,7 +97,7 @@ def test_02_data_parallel(questions):
         "computes for {}, and",
         "allreduce takes {};",
         "twice the GPUs {}.",
-        "a GPU computes for {}. What",
+        "a GPU computes for {}. On",
     )
     is_right(
         questions,
@@ -608,7 +608,7 @@ def test_12_train_a_language_model(questions):
         bytes_each = 2 * weights * 1e9 / 8
         return 3 * (blocks * (replicas - 1) * latency * 1e-6 + bytes_each / (rate * 1e9))
 
-    wire = "{} billion", "in {} blocks", "pipeline, {} replicas", "carries {} GB", "takes {} us"
+    wire = "{} billion", "in {} blocks", "pipeline, {} replicas", "carries {} GB", "takes {} µs"
     is_right(questions, name, "fsdp alone", gathered, *wire)
     fp8 = "Arithmetic is {}%", "are {}%", "shrinks by {}%"
     is_right(questions, name, "fp8", lambda a, x, d: a * x / 200 + d, *fp8)
