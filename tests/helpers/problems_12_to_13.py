@@ -38,6 +38,11 @@ def long_document(
 
 BY_HAND: dict[str, dict[str, Hand]] = {
     "language_model": {
+        "Muon on sharded state": (
+            lambda weights, matrices: 100 * 2 * matrices / (2 + 2) / weights,
+            "has {} billion weights",
+            "which {} billion are",
+        ),
         "One long document": (
             long_document,
             "one sequence of {} tokens per",

@@ -110,6 +110,25 @@ small_matmul = (per_token(WHOLE, SMALL) - 12 * small_pairs * WHOLE) / 6
 of_pieces, of_one = (6 * (small_matmul + small_pairs * each) for each in (DOCUMENT, WHOLE))
 all_pieces, all_one = (6 * small_matmul + 12 * small_pairs * each for each in (DOCUMENT, WHOLE))
 
+NAMED, CODE = draw.any(
+    [("Llama 3 8B", "llama3-8b"), ("Qwen 2.5 7B", "qwen2.5-7b"), ("Llama 3 70B", "llama3-70b")]
+)
+in_rings = {"strategy.nodes": 4, "strategy.zero": 1, "strategy.allreduce": "ring"}
+state_sharded = load(f"{CODE}@h100-pod").set({**in_rings, "strategy.precision": "bf16"})
+
+
+def sent_with(optimizer: str) -> float:
+    """Return the s in which replicas that shard the optimizer state exchange the bytes of a step."""
+    run = state_sharded.set({"strategy.optimizer": optimizer})
+    return float(predict(run).messages["data"].bandwidth)
+
+
+trained = state_sharded.model.trained
+unsharded = predict(state_sharded.set({"strategy.zero": 0, "strategy.optimizer": "muon"}))
+in_matrices = (
+    2 * trained - float(unsharded.memory["optimizer state"]) / 4
+)  # others have two moments
+
 PROBLEMS = written(
     globals(),
     bubble=Numbers(
@@ -188,5 +207,15 @@ PROBLEMS = written(
         share=100 * (1 - of_pieces / of_one),
         unmasked=100 * (1 - all_pieces / all_one),
         longer=100 * (of_one / of_pieces - 1),
+    ),
+    muon_sharded=Numbers(
+        100 * (sent_with("muon") / sent_with("adamw") - 1),
+        billions=trained / 1e9,
+        matrices=in_matrices / 1e9,
+        adamw=4 * trained,
+        momentum=2 * in_matrices,
+        more=100 * 2 * in_matrices / (4 * trained),
+        everything=50,
+        fp32=100 * 4 * in_matrices / (4 * trained),
     ),
 )
