@@ -40,7 +40,7 @@ def compared() -> Layers:
 def swept() -> Layers:
     """Every setting, every way."""
     x = alt.X("setting:N", title="setting", sort=None).axis(kit.axis_of(labelAngle=0, grid=False))
-    ticks: dict[str, Any] = {"values": ROUND, "labelOverlap": True}
+    ticks: dict[str, Any] = {"values": ROUND, "tickCount": 12, "labelOverlap": "greedy"}
     y = kit.y_axis("seconds:Q", TIME, SI.format("s"), log=10, **ticks, scale={"padding": 14})
     ways = list(LOOKS)
     aside = alt.XOffset("way:N", sort=ways).scale(domain=ways)
