@@ -168,9 +168,9 @@ def written_view(trunk: Trunk) -> State:
         "whole": {"y": [whole], "words": [f"the whole state: {show(whole, 'B')}"]},
         "room": {"y": [0.0, 1.4 * whole]},
     }
-    each = ", ".join(f"{number} {size}" for number, size in list(said.items())[-8:])
+    each = ", ".join(f"{size} by version {number}" for number, size in list(said.items())[-8:])
     return data, (
-        f"Written by each version: {each}. In all {show(all_of_it, 'B')}; whole copies would be"
+        f"Written: {each}. In all {show(all_of_it, 'B')}; whole copies would be"
         f" {show(whole * len(versions), 'B')}."
     )
 
