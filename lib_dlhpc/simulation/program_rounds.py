@@ -4,7 +4,7 @@ The longest path (program/rank_path.py), with a factor of each rank's compute ti
 leave one by one follow their schedule round by round. program_events.py is the simulation with events.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -14,7 +14,7 @@ from lib_dlhpc.arrays import Floats
 from lib_dlhpc.layout import Place
 from lib_dlhpc.program import Collective, Program, RankedExchange, RankPath, calls, ranked_exchanges
 from lib_dlhpc.simulation.conditions import Conditions, StepProgress
-from lib_dlhpc.simulation.program_rows import Span, table
+from lib_dlhpc.simulation.program_rows import Span, tables
 from lib_dlhpc.simulation.ranked import ranked_exchange
 from lib_dlhpc.simulation.watchdog import Cancelled
 from lib_dlhpc.timeline import Timeline, join, mark_bubble
@@ -32,7 +32,7 @@ def simulate_rounds(
     several = steps[0].schedule.ranks > 1  # stages: some waits may be bubble
     ranked = ranked_exchange(steps[-1], conditions.speed)
     report = Report(steps, conditions.steps, progress)
-    begin, spans, tables = list(np.zeros(size)), list[Span](), list[Timeline]()
+    begin, spans, waits = list(np.zeros(size)), list[Span](), list[Iterator[Timeline]]()
     for number, step in zip(range(conditions.steps), cycle(steps), strict=False):
         conditions.started(number, np.ravel(begin))
         factor = list(conditions.factor[number].reshape(size))
@@ -42,9 +42,15 @@ def simulate_rounds(
         path.finish()
         begin = _save_and_wait(rows, path, number, begin, conditions)
         if several:
-            waits = table(rows.idle, size)
-            tables.append(mark_bubble(waits, bubble(step, factor), waits.where()))
-    return join([*tables, table(spans, size)]).sorted()
+            waits.append(_marked(tables(rows.idle, size), bubble(step, factor)))
+    places = zip(*waits, tables(spans, size), strict=True)
+    return join(join(of_place).sorted() for of_place in places)
+
+
+def _marked(waits: Iterator[Timeline], idle: Floats) -> Iterator[Timeline]:
+    """Yield the waits of each place, of which a part is bubble; idle: s of each rank."""
+    for each in waits:
+        yield mark_bubble(each, idle, each.where())
 
 
 def bubble(step: Program, factor: list[Floats]) -> Floats:

@@ -187,19 +187,18 @@ def from_rows(rows: Iterable[Sequence[Any]], ranks: int, source: str) -> Timelin
     return check(Timeline(**typed, names=tuple(numbers), ranks=ranks, source=source))
 
 
-def join(parts: Sequence[Timeline]) -> Timeline:
-    """Return all rows of the parts, which must be of the same ranks and source."""
-    first = parts[0]
+def join(parts: Iterable[Timeline]) -> Timeline:
+    """Return all rows of the parts, at least one, which must be of the same ranks and source."""
     names: dict[str, int] = {}
-    renamed = []
+    found: dict[str, Column] = {column: np.empty(0, kind) for column, kind in COLUMNS.items()}
     for part in parts:
-        numbers = [names.setdefault(name, len(names)) for name in part.names]
-        renamed.append(np.array(numbers, dtype=np.int32)[part.name])
-    stacked = {
-        column: np.concatenate([getattr(part, column) for part in parts]) for column in COLUMNS
-    }
-    stacked["name"] = np.concatenate(renamed)
-    return Timeline(**stacked, names=tuple(names), ranks=first.ranks, source=first.source)
+        numbers = np.array([names.setdefault(name, len(names)) for name in part.names], np.int32)
+        for column, rows in found.items():
+            more = getattr(part, column)
+            # In place, so that what parts yield one by one is in memory once.
+            rows.resize(len(rows) + len(part), refcheck=False)
+            rows[len(rows) - len(part) :] = numbers[more] if column == "name" else more
+    return Timeline(**found, names=tuple(names), ranks=part.ranks, source=part.source)
 
 
 def check(timeline: Timeline) -> Timeline:
