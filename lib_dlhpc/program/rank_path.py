@@ -85,8 +85,8 @@ class RankPath(Path):
         place, start = call.place, self.clock[call.place]
         self.clock[place] = end = self.maximum(start, arrived)
         self.idle[place] = self.idle[place] + (end - start)
-        where = (place, "compute", "wait", f"wait for {message_name(call)}")
-        self.record(*where, start, end, idle=True)
+        what = f"wait for {message_name(call)}"
+        self.record(place, "compute", "wait", what, start, end, idle=True)
 
     def _send(self, call: Call, start: Any) -> Any:
         """Return when the message of a call arrives: it leaves when those before it have left the port."""

@@ -25,7 +25,8 @@ class SharedWalk(Walk):
 
     def _send(self, place: int, boundary: int, ready: float) -> float:
         line, busy = line_of(place, self._before[boundary]), self.busy[boundary]
-        begin, more = self.ports.begin(line, ready), 0.0
+        free, more = self.ports.sent[line][0].end, 0.0
+        begin = ready if ready > free else free
         if self.exchanges is not None:
             more = self.exchanges.meet(place, boundary, begin + self._base, busy)
         late: float = self.ports.send(line, begin, busy + more)

@@ -40,15 +40,14 @@ class StagePath(Path):
 
     def _repeated(self) -> list[float]:
         """Return the seconds of each pass as Walk numbers them, and count what its repetitions wait for."""
-        many, seconds = self.program.schedule.each, list[float]()
         known = dict[tuple[Any, ...], tuple[tuple[Block | None, int], ...]]()
-        both = list[float]()  # of overlapped passes
+        seconds, both = list[float](), list[float]()  # both: of overlapped passes
         for place, stage in enumerate(self.program.stages):
             for number, chunk in enumerate(stage):
                 overlaps = self.program.overlaps(place, number)
                 key = id(chunk.last), id(chunk.overlapped), overlaps
                 if key not in known:
-                    known[key] = chunk.repeated(many, overlaps)
+                    known[key] = chunk.repeated(self.program.schedule.each, overlaps)
                 for block, times in known[key]:
                     found = self._alone(place, block, times)[0] if block and times else 0.0
                     seconds.append(found)
