@@ -218,12 +218,12 @@ class _Runs:
         doing = self.doing.copy()
         self._fail(failed)
         over = active & ~failed
-        self._trained(over & (doing == TRAIN))
-        self._save(over & (doing == WAIT))
-        self._saved(over & (doing == SAVE))
-        self._checked(over & (doing == CHECK))
-        self._exchanged(over & (doing == LACK))
-        self._restarted(over & (doing == RESTART))
+        ends = {TRAIN: self._trained, WAIT: self._save, SAVE: self._saved, CHECK: self._checked}
+        ends |= {LACK: self._exchanged, RESTART: self._restarted}
+        for phase, end_of_phase in ends.items():
+            at = over & (doing == phase)
+            if at.any() or phase == LACK:  # whose strikes are drawn for all runs
+                end_of_phase(at)
 
     def _publish(self, mask: Flags) -> None:
         """The write behind training is over: its checkpoint is safe."""
