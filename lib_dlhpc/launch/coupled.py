@@ -38,10 +38,12 @@ class CoupledResult:
     weights: NDArray[Any]
 
 
-def run_coupled(workflow: Workflow, ranks: int, folder: Path | None = None) -> CoupledResult:
+def run_coupled(
+    workflow: Workflow, ranks: int, folder: Path | None = None, patience: float = PATIENCE
+) -> CoupledResult:
     """Run a workflow on `ranks` MPI ranks; without `folder` its files are temporary.
 
-    Raises SpecError for too few ranks or missing MPI, JobError if the run fails or has not ended after PATIENCE s.
+    Raises SpecError for too few ranks or missing MPI, JobError if the run fails or has not ended after `patience` s.
     """
     workflow.sides(ranks)
     with ExitStack() as stack:
@@ -51,9 +53,9 @@ def run_coupled(workflow: Workflow, ranks: int, folder: Path | None = None) -> C
         (folder / "workflow.toml").write_text(dumps(workflow), encoding="utf-8")
         words = ("-m", WORKER, str(folder.resolve()), str(ranks))
         try:
-            done = run_to_end(ranks, *words, patience=PATIENCE)
+            done = run_to_end(ranks, *words, patience=patience)
         except subprocess.TimeoutExpired:
-            raise JobError(f"The workflow has not ended after {PATIENCE:g} s.") from None
+            raise JobError(f"The workflow has not ended after {patience:g} s.") from None
         if done.returncode:
             raise JobError(f"The workflow failed: {_last_words(done.stderr or done.stdout)}")
         return _read(folder)
