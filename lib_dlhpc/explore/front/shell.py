@@ -50,7 +50,9 @@ def error_page(status: str, title: str, said: str, base: str = "", of_course: bo
         "title": title,
         "theme": THEME.read_text(encoding="utf-8"),
         "style": static("shell.css"),
-        "brand": f'<a class="brand" href="{base}">What-if lab</a>' if base else "What-if lab",
+        "brand": f'<a class="brand" href="{base}">What-if lab</a>'
+        if base
+        else '<span class="brand">What-if lab</span>',
         "body": f"<p>{said}</p>" + (f"<ul>{items}</ul>" if items else ""),
         "code": f'<p class="soft">{status}</p>' if title != status else "",
     }

@@ -32,6 +32,7 @@ NAMES, ANY_ADDRESS, FOLDER = "dlhpc_names", "dlhpc_any_address", "dlhpc_class"
 OF_COURSE = "dlhpc_course"  # whether it serves the course, whose pages an error then links
 
 ASK = """<form><label>Token <input name="token" autocomplete="off" autofocus></label> <button>Open</button></form>"""
+FAILED = "If reloading the page does not help, whoever serves it finds the reason in the terminal."
 MISTYPED = (
     "There is no such page",
     "The address may be mistyped, or the page may have moved. What there is:",
@@ -116,19 +117,24 @@ class Door(JupyterHandler):
         name = self.request.host_name
         at_door = {
             "host": (
+                "This server has another name",
                 f"This server does not go by the name {name!r}. Whoever started it can allow the name:"
                 f" dlhpc explore --allow-host {name}",
                 "",
             ),
-            "token": ("These pages need a token, which is in the address that was printed.", ASK),
-            "hub": ("Log in at the hub, then open this page again.", ""),
+            "token": (
+                "A token is needed",
+                "These pages need a token, which is in the address that was printed.",
+                ASK,
+            ),
+            "hub": ("Log in first", "Log in at the hub, then open this page again.", ""),
         }
         self.set_header("Content-Type", "text/html; charset=utf-8")
         if which in at_door:
-            why, more = at_door[which]
-            self.finish(error_page(status, status, f"{html.escape(why)}</p><p>{more}"))
+            title, why, more = at_door[which]
+            self.finish(error_page(status, title, f"{html.escape(why)}</p><p>{more}"))
             return
-        title, said = MISTYPED if status_code == 404 else (status, "")
+        title, said = MISTYPED if status_code == 404 else (status, FAILED * (status_code >= 500))
         course = bool(self.settings.get(OF_COURSE))
         self.finish(error_page(status, title, said, html.escape(self.base_url), course))
 
