@@ -74,7 +74,7 @@ for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", signal.
 
 # What is collected lives to the end. Looking through 20,000 tests and the caches of the package for garbage, again
 # and again, would take a tenth of the time of all tests.
-YOUNG, MIDDLE, OLD = 700, 10, 100  # of gc.set_threshold; Python's own for the oldest is 10
+YOUNG, MIDDLE, OLD = 20_000, 10, 100  # of gc.set_threshold; Python's own: 700, 10, 10
 
 
 @pytest.hookimpl(wrapper=True)
