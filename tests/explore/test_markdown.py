@@ -107,7 +107,7 @@ def test_the_door_for_teachers_has_notes_by_what_they_are_for(repository):
     links = {heading: LINK.findall(part.split("<h2>")[0]) for heading, part in parts.items()}
     assert [*links] == ["For a course", "For a class", "Modules", "Labs"]
     assert sum(map(len, links.values())) == len(notes)
-    assert sum("syllabus_" in each for each in links["For a course"]) == 5
+    assert sum("syllabus_" in each for each in links["For a course"]) == 6
     assert len(links["Modules"]) == len(PATH) + 1 and len(links["Labs"]) == len(LABS)
     assert "make course" in text and "<h3>" not in teach_page("/", {}, in_class=True).decode()
 

@@ -70,7 +70,7 @@ def test_historical_pipelines_without_jitter_take_what_is_predicted(name):
     predicted = float(predict(run).step_time)
     if run.strategy.experts > 1:
         # Ranks leave a sum over all replicas one by one, and those that hold the same experts may begin theirs.
-        assert (1 - 3e-5) * predicted < taken < predicted
+        assert (1 - 3e-5) * predicted < taken < (1 + 1e-12) * predicted
     else:
         assert taken == pytest.approx(predicted, rel=1e-9)
 

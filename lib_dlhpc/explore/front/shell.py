@@ -23,16 +23,10 @@ def shell(title: str, body: str, base: str = "./", script: str = "") -> bytes:
         "explorer": RENDER + course.EXPLORER,
         "theme": THEME.read_text(encoding="utf-8"),
         "style": static("shell.css"),
-        "script": SWITCH.read_text(encoding="utf-8") + _unbroken() + script,
+        "script": SWITCH.read_text(encoding="utf-8") + script,
         "body": body,
     }
     return Template(static("shell.html")).substitute(parts).encode()
-
-
-def _unbroken() -> str:
-    """Return the script that keeps numbers and their units on one line."""
-    module = SWITCH.with_name("unbroken.js").read_text(encoding="utf-8")
-    return module.replace("export ", "") + 'unbroken(document.querySelector("main"));\n'
 
 
 def error_page(status: str, title: str, said: str, base: str = "", of_course: bool = False) -> str:

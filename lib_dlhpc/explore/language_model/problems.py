@@ -111,7 +111,7 @@ of_pieces, of_one = (6 * (small_matmul + small_pairs * each) for each in (DOCUME
 all_pieces, all_one = (6 * small_matmul + 12 * small_pairs * each for each in (DOCUMENT, WHOLE))
 
 NAMED, CODE = draw.any(
-    [("Llama 3 8B", "llama3-8b"), ("Qwen 2.5 7B", "qwen2.5-7b"), ("Llama 3 70B", "llama3-70b")]
+    [("Llama 3 8B", "llama3-8b"), ("Qwen 2.5 7B", "qwen2.5-7b"), ("Gemma 7B", "gemma-7b")]
 )
 in_rings = {"strategy.nodes": 4, "strategy.zero": 1, "strategy.allreduce": "ring"}
 state_sharded = load(f"{CODE}@h100-pod").set({**in_rings, "strategy.precision": "bf16"})

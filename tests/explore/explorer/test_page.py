@@ -257,7 +257,7 @@ def test_the_bounds_of_a_step_name_all_that_may_overlap():
     p = predict(experiment_of(Choice(preset(FIRST))))
     low, high = (format_quantity(float(bound), "s") for bound in p.step_time_bounds)
     _, said = step_state(p, None, {})
-    words = f"{low} with communication and input fully overlapped, {high} with no overlap."
+    words = f" spans {low} (communication and input fully overlapped) to {high} (no overlap)."
     assert said.endswith(words) and p.input_time > 0
     without_input = p.compute + p.straggler_wait + p.pipeline_bubble + p.unhidden + p.checkpoint
     assert p.step_time_bounds[1] == pytest.approx(without_input + p.input_time)

@@ -2,7 +2,6 @@
 
 import { sections } from "./sections.js";
 import "./theme.js";
-import { unbroken } from "./unbroken.js";
 
 const { baseUrl, kernelId } = JSON.parse(document.getElementById("jupyter-config-data").textContent);
 const cells = document.querySelector("#rendered_cells > div");
@@ -248,4 +247,3 @@ references();
 terms();
 formulas();
 if (document.body.dataset.page) sections(cells);
-unbroken(cells);
