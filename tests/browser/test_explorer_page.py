@@ -1,7 +1,6 @@
 """The explorer as a planner uses it: every control moves something, A stays, the address brings it all back."""
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -92,15 +91,14 @@ def test_the_first_window_has_the_question_on_a_line_and_both_charts(page, event
     eventually(lambda: memory.evaluate(bottom) <= 900, lambda: str(memory.evaluate(bottom)))
 
 
-def test_a_first_move_shifts_no_chart_and_no_unit_leaves_its_number(page, eventually):
+def test_a_first_move_shifts_no_chart(page, eventually):
     chip(page, GOYAL)
     plots = page.locator(".dlhpc-plot")
     tops = "all => all.slice(0, 2).map(plot => plot.getBoundingClientRect().top + scrollY)"
-    before, words = plots.evaluate_all(tops), page.locator(".dl-top .dlhpc-words")
+    before = plots.evaluate_all(tops)
     control(page, "strategy.nodes").locator("input[type=range]").press("ArrowLeft")
     tells(page.locator(".dl-nums"), "+97.7%")
     eventually(lambda: plots.evaluate_all(tops) == before)
-    eventually(lambda: re.search(r"takes \d+\xa0ms", words.inner_text()))
 
 
 @pytest.mark.parametrize("name", CHIPS.values())
