@@ -32,7 +32,7 @@ NAMES, ANY_ADDRESS, FOLDER = "dlhpc_names", "dlhpc_any_address", "dlhpc_class"
 OF_COURSE = "dlhpc_course"  # whether it serves the course, whose pages an error then links
 
 ASK = """<form><label>Token <input name="token" autocomplete="off" autofocus></label> <button>Open</button></form>"""
-FAILED = "If reloading the page does not help, whoever serves it finds the reason in the terminal."
+FAILED = "If reloading the page does not help, look for the reason in the terminal of the server."
 MISTYPED = (
     "There is no such page",
     "The address may be mistyped, or the page may have moved. What there is:",
@@ -118,7 +118,7 @@ class Door(JupyterHandler):
         at_door = {
             "host": (
                 "This server has another name",
-                f"This server does not go by the name {name!r}. Whoever started it can allow the name:"
+                f"This server is not known as {name!r}. To allow this name, start it with:"
                 f" dlhpc explore --allow-host {name}",
                 "",
             ),

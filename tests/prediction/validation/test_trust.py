@@ -65,8 +65,14 @@ def test_the_guide_has_the_stored_errors(repository):
 
 
 def test_uncalibrated_transformers_nearly_always_take_longer_than_predicted():
+    kinds = [of for of in stored().values() if "convolutional" not in of.kind]
+    # The one whose fastest runs beat their predictions, by 2%.
+    low = {of.kind: of.low for of in kinds if of.low < 0.99}
+    assert low == {
+        "mixtures of experts, tensor or pipeline parallel": pytest.approx(0.977, abs=1e-3)
+    }
     for of in stored().values():
-        assert of.middle > 1.05 and (of.low >= 0.97 or "convolutional" in of.kind)
+        assert of.middle > 1.05
         assert of.median < of.middle - 1  # a measured rate helps
 
 
